@@ -1,0 +1,80 @@
+"""The seam between the agent and a language model: chat messages in, text out, always in lists.
+
+A backbone knows nothing of memory, personas or prompts. It answers a batch of requests, each of which may name its
+own LoRA adapter, so that requests of different modules share one forward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One chat message. ``content`` is data: control tokens that stand in it reach the model as plain text."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a model.
+
+    Attributes:
+        messages: the rendered prompt.
+        module: who asks ("generator"); chooses the model name at an endpoint that serves one per module.
+        adapter: name under which an adapter was added to the backbone; None: the bare base model.
+        max_new_tokens: upper bound of the answer.
+        temperature: 0 decodes greedily; above 0 samples, reproducibly for a given seed.
+        on_text: called with each piece of the answer as it is generated.
+        cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
+    """
+
+    messages: tuple[Message, ...]
+    module: str
+    max_new_tokens: int
+    adapter: str | None = None
+    temperature: float = 0.0
+    seed: int = 0
+    on_text: Callable[[str], None] | None = None
+    cacheable_prefix: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One answer. ``finish`` is "stop" (the model ended it) or "length" (max_new_tokens or the window ended it)."""
+
+    text: str
+    prompt_tokens: int
+    completion_tokens: int
+    finish: Literal["stop", "length"] = "stop"
+
+
+class Backbone(Protocol):
+    """A language model, local or remote. Safe to call from several threads: calls are serialised inside."""
+
+    @property
+    def context_window(self) -> int:
+        """Prompt and answer together, in tokens."""
+        ...
+
+    def generate(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer every request, in order.
+
+        A KeyboardInterrupt while generating passes through; pieces already handed to ``on_text`` are the caller's.
+
+        Raises:
+            BackboneError: the model or the endpoint failed.
+        """
+        ...
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """Tokens of the rendered prompt, template included; an upper estimate where the tokenizer is out of reach."""
+        ...
+
+    def close(self) -> None:
+        """Release the model or the connection; calling it twice is fine."""
+        ...

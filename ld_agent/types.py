@@ -1,0 +1,157 @@
+"""The records everything else passes around; frozen, plain, and free of behaviour that needs a model or a store.
+
+Times are aware UTC datetimes throughout; `utc` is the one place where a foreign time is let in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ld_agent.errors import InputError
+
+
+def utc(at: datetime | str, what: str = "at") -> datetime:
+    """Return ``at`` as an aware UTC datetime, parsing ISO 8601 text.
+
+    Raises:
+        InputError: a naive datetime, or text that is no ISO 8601 time.
+    """
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError as exc:
+            raise InputError(f"{what}={at!r} is no ISO 8601 time; write it like 2024-05-01T18:30:00+00:00") from exc
+    if at.tzinfo is None:
+        raise InputError(f"{what}={at.isoformat()} has no time zone; add one, for example {at.isoformat()}+00:00")
+    return at.astimezone(UTC)
+
+
+def iso(at: datetime) -> str:
+    """Return an aware UTC datetime as ISO 8601 text, fixed width to the microsecond so that text order is time order."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """One thing said. ``id`` ("u12") is unique within its conversation and never given twice."""
+
+    id: str
+    speaker: str
+    text: str
+    at: datetime
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Consecutive utterances with no gap longer than β. ``number`` counts from 1."""
+
+    number: int
+    utterances: tuple[Utterance, ...]
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """Names in the order in which they first spoke."""
+        return tuple(dict.fromkeys(u.speaker for u in self.utterances))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One thing that a view remembers: for the event view, the paper's (φ(t, o)).
+
+    Attributes:
+        id: unique within the conversation and never given twice ("e3").
+        view: name of the memory mechanism that made it.
+        text: what is remembered (the event summary *o*).
+        at: time *t* of the session's last utterance.
+        session: the session it came from, counted from 1.
+        topics: topic set *V*, sorted.
+        sources: ids of the utterances it came from.
+        fallback: the model's answer was unusable and the text was extracted instead.
+    """
+
+    id: str
+    view: str
+    text: str
+    at: datetime
+    session: int
+    topics: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    fallback: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A record with the numbers that recalled it, equations (1)–(3).
+
+    Attributes:
+        s_sem: cosine of query and record embedding, in [-1, 1].
+        s_top: topic overlap, in [0, 1].
+        decay: λ_t, in (0, 1].
+        score: s_overall, what the ranking used.
+        overlap: the topics that query and record share, sorted.
+    """
+
+    record: Record
+    s_sem: float
+    s_top: float
+    decay: float
+    score: float
+    overlap: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trait:
+    """One persona fact of one speaker. A superseded trait stays, with the id of the one that replaced it."""
+
+    id: str
+    speaker: str
+    text: str
+    at: datetime
+    source: str
+    last_at: datetime
+    mentions: int = 1
+    superseded_by: str | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.superseded_by is None
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Token counts of one turn's model calls, all modules together."""
+
+    prompt: int = 0
+    completion: int = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.prompt + other.prompt, self.completion + other.completion)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one turn gave: the text, and everything needed to say why it came out so.
+
+    Attributes:
+        text: the generated reply.
+        utterance: the agent's utterance as stored (under teacher forcing its text is the recorded reply).
+        heard: the user's utterance that was answered.
+        recalled: what entered the prompt from memory, best first; empty: no relevant memory.
+        traits: the traits that entered the prompt, by speaker.
+        notes: things the caller should know (context that did not fit, an interrupted reply).
+        timings_ms: milliseconds by step.
+    """
+
+    text: str
+    utterance: Utterance
+    heard: Utterance
+    recalled: tuple[Recalled, ...] = ()
+    traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    tokens: Tokens = Tokens()

@@ -75,6 +75,8 @@ class ModuleSection(Section):
         adapter: LoRA adapter in PEFT's format, a reference like a model's; null: the bare base.
         max_new_tokens: upper bound of one answer.
         temperature: 0 is greedy.
+        repetition_penalty: above 1 divides the scores of tokens that stand in prompt or answer already, as in
+            transformers; small models need it, to not say one thing over and over.
         model: the model's name at an endpoint that serves one name per adapter; null: ``backbone.model``.
         backbone: another backbone than the rest; null: the shared one.
     """
@@ -82,6 +84,7 @@ class ModuleSection(Section):
     adapter: str | None = None
     max_new_tokens: AtLeastOne = 64
     temperature: Annotated[float, Field(ge=0)] = 0.0
+    repetition_penalty: Positive = 1.0
     model: str | None = None
     backbone: BackboneSection | None = None
 
@@ -95,11 +98,14 @@ class ExtractorSection(ModuleSection):
 class ModulesSection(Section):
     summarizer: ModuleSection = ModuleSection(max_new_tokens=64)
     extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
-    generator: ModuleSection = ModuleSection(max_new_tokens=64)
+    generator: ModuleSection = ModuleSection(max_new_tokens=64, repetition_penalty=1.1)
 
 
 class MemorySection(Section):
-    """Equations (1)–(4). τ, β in seconds; ``tau: null`` is no decay."""
+    """Equations (1)–(4). τ, β in seconds; ``tau: null`` is no decay.
+
+    ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
+    """
 
     views: tuple[str, ...] = ("events",)
     scorer: str = "paper"
@@ -107,6 +113,7 @@ class MemorySection(Section):
     tau: Positive | None = 1e7
     gamma: Cosine = 0.2
     beta: Positive = 3600.0
+    close_on_exit: bool = True
 
 
 class PersonasSection(Section):
@@ -179,18 +186,19 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
 
     source = _config_file(path)
     try:
-        loaded = OmegaConf.load(source)
-        for override in overrides:
-            if "=" not in override:
-                raise ConfigError(f"override {override!r} is no assignment; write it like memory.k=5")
-            key = override.split("=", 1)[0]
-            try:
-                loaded = OmegaConf.merge(loaded, OmegaConf.from_dotlist([override]))
-            except (OmegaConfBaseException, YAMLError) as exc:
-                raise ConfigError(f"override {override!r}: {_first_line(exc)}; mend the value of {key}") from exc
+        loaded: Any = OmegaConf.load(source)
         values = OmegaConf.to_container(loaded, resolve=True)
     except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, OSError) as exc:
         raise ConfigError(f"{source} cannot be read as YAML: {_first_line(exc)}") from exc
+    for override in overrides:
+        key, assigned, _ = override.partition("=")
+        if not assigned or not key.strip():
+            raise ConfigError(f"override {override!r} is no assignment; write it like memory.k=5")
+        try:
+            loaded = OmegaConf.unsafe_merge(loaded, OmegaConf.from_dotlist([override]))
+            values = OmegaConf.to_container(loaded, resolve=True)
+        except (OmegaConfBaseException, YAMLError) as exc:
+            raise ConfigError(f"override {override!r}: {_first_line(exc)}; mend the value of {key}") from exc
     return parse_config(values, str(source))
 
 
@@ -201,7 +209,9 @@ def parse_config(values: Any, source: str = "config") -> Config:
         ConfigError: naming the dotted path of the first offending key.
     """
     if not isinstance(values, dict):
-        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; see configs/agent/default.yaml")
+        raise ConfigError(
+            f"{source} holds {type(values).__name__}, not keys and values; see configs/agent/default.yaml"
+        )
     try:
         return Config.model_validate(values)
     except ValidationError as exc:
@@ -227,7 +237,7 @@ def _config_file(path: str | Path | None) -> Path:
     source = Path(path)
     if source.is_file():
         return source
-    if source.suffix == "" and source.name == str(path):
+    if source.suffix not in (".yaml", ".yml") and source.name == str(path):
         named = shipped_path(f"configs/agent/{path}.yaml")
         if named.is_file():
             return named

@@ -139,7 +139,8 @@ class Reply:
 
     Attributes:
         text: the generated reply.
-        utterance: the agent's utterance as stored (under teacher forcing its text is the recorded reply).
+        utterance: the agent's utterance as stored (under teacher forcing its text is the recorded reply); None: the reply
+            was interrupted before its first word.
         heard: the user's utterance that was answered.
         recalled: what entered the prompt from memory, best first; empty: no relevant memory.
         traits: the traits that entered the prompt, by speaker.
@@ -148,7 +149,7 @@ class Reply:
     """
 
     text: str
-    utterance: Utterance
+    utterance: Utterance | None
     heard: Utterance
     recalled: tuple[Recalled, ...] = ()
     traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

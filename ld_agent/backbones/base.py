@@ -29,6 +29,7 @@ class Request:
         adapter: name under which an adapter was added to the backbone; None: the bare base model.
         max_new_tokens: upper bound of the answer.
         temperature: 0 decodes greedily; above 0 samples, reproducibly for a given seed.
+        repetition_penalty: above 1 divides the scores of tokens that stand in prompt or answer already.
         on_text: called with each piece of the answer as it is generated.
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
     """
@@ -39,6 +40,7 @@ class Request:
     adapter: str | None = None
     temperature: float = 0.0
     seed: int = 0
+    repetition_penalty: float = 1.0
     on_text: Callable[[str], None] | None = None
     cacheable_prefix: int = 0
 

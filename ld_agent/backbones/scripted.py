@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
@@ -23,7 +23,7 @@ class ScriptedBackbone:
         >>> backbone = ScriptedBackbone({"generator": ["Hello!"], "extractor": "NO_TRAIT"})
     """
 
-    def __init__(self, script: dict[str, Answer | Iterable[str]] | None = None, context_window: int = 4096) -> None:
+    def __init__(self, script: Mapping[str, Answer | Iterable[str]] | None = None, context_window: int = 4096) -> None:
         self._every: dict[str, Answer] = {}
         self._once: dict[str, list[str]] = {}
         for module, answers in (script or {}).items():

@@ -1,0 +1,139 @@
+"""Recorded conversations from files: `load_episodes` recognises the format from the content and reads it.
+
+Knows the names of the formats and nothing of their insides; each has a file of its own here. `data/README.md` says
+where each corpus comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ld_agent.datasets import (
+    carecall,
+    conversation_chronicles,
+    dialogsum,
+    jsonl,
+    locomo,
+    memorybank,
+    msc,
+    msc_personasummary,
+    ubuntu_irc,
+)
+from ld_agent.datasets.base import Episode, Loader, Turn
+from ld_agent.datasets.dialogsum import Dialogue, load_dialogues
+from ld_agent.datasets.jsonl import write_episodes
+from ld_agent.datasets.msc_personasummary import AnnotatedUtterance, load_annotated_utterances
+from ld_agent.datasets.records import json_document, parse_json, raise_bad, text_lines
+from ld_agent.errors import DataFileError, InputError
+
+__all__ = [
+    "LOADERS",
+    "AnnotatedUtterance",
+    "Dialogue",
+    "Episode",
+    "Loader",
+    "Turn",
+    "load_annotated_utterances",
+    "load_dialogues",
+    "load_episodes",
+    "write_episodes",
+]
+
+LOADERS: dict[str, Loader] = {
+    "jsonl": Loader(jsonl.recognises, jsonl.read),
+    "msc": Loader(msc.recognises, msc.read),
+    "msc_personasummary": Loader(msc_personasummary.recognises, msc_personasummary.read),
+    "conversation_chronicles": Loader(conversation_chronicles.recognises, conversation_chronicles.read),
+    "dialogsum": Loader(dialogsum.recognises, dialogsum.read),
+    "ubuntu_irc": Loader(ubuntu_irc.recognises, ubuntu_irc.read),
+    "locomo": Loader(locomo.recognises, locomo.read),
+    "carecall": Loader(carecall.recognises, carecall.read),
+    "memorybank": Loader(memorybank.recognises, memorybank.read),
+}
+
+_SESSION = re.compile(r"session_([1-9]\d*)")
+_SNIFFED_LINES = 20
+_SNIFFED_BYTES = 8192
+
+
+def load_episodes(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    limit: int | None = None,
+    on_bad: Callable[[DataFileError], None] | None = None,
+) -> list[Episode]:
+    """Return the recorded conversations of a file, in its order.
+
+    Args:
+        path: a file in one of the formats of `LOADERS`; or a folder with ``valid.txt`` or ``session_N/valid.txt`` in
+            it (Multi-Session Chat), of which the last session is read.
+        format: a key of `LOADERS`; None: recognised from the content.
+        limit: stop after that many episodes, reading no further; None: all; 0: none.
+        on_bad: takes the error of a bad record, and reading goes on with the next one; None: it is raised.
+
+    Raises:
+        DataFileError: a record that is broken or of another shape; names file and line.
+        InputError: an unknown format, a negative limit, or a file that is missing, empty, binary or of no known format.
+    """
+    if format is not None and format not in LOADERS:
+        raise InputError(f"unknown format {format!r}; the formats are {', '.join(LOADERS)}")
+    if limit is not None and limit < 0:
+        raise InputError(f"limit={limit} is negative; give the number of conversations to read")
+    file = _data_file(Path(path))
+    report = on_bad or raise_bad
+    loader = LOADERS[format or _recognised(file)]
+    return list(islice(loader.read(file, report), limit))
+
+
+def _data_file(path: Path) -> Path:
+    """The file to read, after the checks that hold for every format."""
+    if path.is_dir():
+        sessions = [(int(match[1]), s / "valid.txt") for s in path.iterdir() if (match := _SESSION.fullmatch(s.name))]
+        files = [file for _, file in sorted(sessions, reverse=True) if file.is_file()]
+        path = next(iter([*filter(Path.is_file, [path / "valid.txt"]), *files]), path)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder without valid.txt or session_N/valid.txt; give the path of a data file")
+    if not path.exists():
+        raise InputError(f"no data file {path}; check the path")
+    try:
+        with path.open("rb") as file:
+            start = file.read(_SNIFFED_BYTES)
+    except OSError as exc:
+        raise InputError(f"{path} cannot be read: {exc.strerror}; check its permissions") from exc
+    if not start.strip():
+        raise InputError(f"{path} is empty; give a file of conversations")
+    if b"\0" in start:
+        raise InputError(f"{path} is a binary file; give a text file in one of the formats {', '.join(LOADERS)}")
+    return path
+
+
+def _recognised(path: Path) -> str:
+    """The format whose shape a readable line among the first has, or else the document as a whole."""
+    first_line, first_error = "", None
+    for number, line in islice(text_lines(path, lambda error: None), _SNIFFED_LINES):
+        first_line = first_line or line
+        try:
+            name = _format_of(parse_json(line, path, number))
+        except DataFileError as exc:
+            first_error = first_error or exc
+            continue
+        if name is not None:
+            return name
+    try:
+        name = _format_of(json_document(path))
+    except DataFileError as exc:
+        # Of a document the parser's own place is the true one; of JSON lines, the first line that is broken by itself.
+        is_document = first_line.startswith("[") or first_line == "{"
+        raise (None if is_document else first_error) or exc from exc
+    if name is None:
+        raise InputError(f"{path} has none of the known shapes; name its format, one of {', '.join(LOADERS)}")
+    return name
+
+
+def _format_of(value: Any) -> str | None:
+    return next((name for name, loader in LOADERS.items() if loader.recognises(value)), None)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ld_agent.errors import DataFileError
+
+Report = Callable[[DataFileError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +38,32 @@ class Episode:
         id: the conversation id, unique in its file and the same on every reading.
         agent: the speaker whose part the agent plays.
         personas: persona facts of each speaker given by the corpus.
-        source: file and line, for messages ("valid.txt:3").
+        source: file and line, for messages ("valid.txt:3"); two readings of one conversation are equal whatever the
+            file was called, so it does not take part in comparisons.
     """
 
     id: str
     agent: str
     turns: tuple[Turn, ...]
     personas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    source: str = ""
+    source: str = field(default="", compare=False)
 
     @property
     def speakers(self) -> tuple[str, ...]:
         """Names in the order in which they first spoke."""
         return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """One corpus format.
+
+    Attributes:
+        recognises: whether a parsed value has this format's shape: the first readable line of a JSON-lines file, or
+            the whole of a JSON document.
+        read: the episodes of a file, one at a time and no further than asked for. A bad record goes to the report,
+            which raises or returns; when it returns, reading goes on with the next record.
+    """
+
+    recognises: Callable[[Any], bool]
+    read: Callable[[Path, Report], Iterator[Episode]]

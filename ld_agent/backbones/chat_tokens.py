@@ -1,0 +1,167 @@
+"""Chat messages to token ids and generated ids back to text; training and generation both come through here.
+
+What people wrote is data: a control token of the chat template that stands in a message (``<|im_start|>system``) is
+tokenized as the plain text it is. Knows tokenizers and templates, and nothing of models.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ld_agent.backbones.base import Message
+from ld_agent.errors import BackboneError
+
+# Private-use characters around a number stand for a message's content while the template is rendered; the blanks
+# show afterwards whether the template strips what it is given.
+_MARKED = re.compile("( ?)\ue000([0-9]+)\ue001( ?)")
+
+
+class ChatTokens:
+    """Tokenizes rendered prompts with one tokenizer. Safe to call from several threads.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+        encoder_decoder: the prompt is an encoder's input, so nothing is added to invite a continuation.
+    """
+
+    def __init__(self, tokenizer: Any, encoder_decoder: bool = False) -> None:
+        self._tokenizer = tokenizer
+        self._encoder_decoder = encoder_decoder
+        self._special = [token for token in tokenizer.all_special_tokens if token]
+        added = getattr(tokenizer, "added_tokens_decoder", {})
+        self._special += [str(token) for token in added.values() if token.special and str(token) not in self._special]
+        # A fast tokenizer keeps the way it treats special tokens as state, which two threads would flip in turns.
+        self._lock = threading.RLock()
+
+    def encode_messages(self, messages: Sequence[Message]) -> list[int]:
+        """Return the prompt's token ids, up to the point where the answer begins.
+
+        The tokenizer's chat template is used where there is one. Otherwise the contents are joined with blank lines,
+        system messages first; for a decoder-only model a blank line follows, unless the last message is the
+        assistant's and is to be continued.
+
+        Raises:
+            BackboneError: the chat template cannot render these messages.
+        """
+        return self.encode(messages)[0]
+
+    def encode(self, messages: Sequence[Message]) -> tuple[list[int], int]:
+        """Return the prompt's token ids, and how many of them open the prompt before the first content."""
+        if self._tokenizer.chat_template is None:
+            return self._plain(messages), 0
+        text, contents = self._render(messages)
+        # [template, content, template, content, …, template]
+        pieces: list[str] = []
+        end = 0
+        for marked in _MARKED.finditer(text):
+            content = contents[int(marked[2])]
+            stripped = not (marked[1] and marked[3])
+            pieces += [text[end : marked.start()], content.strip() if stripped else content]
+            end = marked.end()
+        pieces.append(text[end:])
+        head = len(self._ids(pieces[0]))
+        if not any(token in content for content in pieces[1::2] for token in self._special):
+            return self._ids("".join(pieces)), head
+        ids: list[int] = []
+        for number, piece in enumerate(pieces):
+            ids += self._ids(piece, plain=number % 2 == 1)
+        return ids, head
+
+    def encode_answer(self, text: str) -> list[int]:
+        """Return the ids of an answer as a training target: its text as plain text, then the token that ends it."""
+        ids = self._ids(text, plain=True)
+        end = self._tokenizer.eos_token_id
+        if self._tokenizer.chat_template is not None:
+            turn = (Message("user", "?"), Message("assistant", "!"))
+            closing = self._rendered(turn, generation_prompt=False).rpartition("\ue001")[2].strip(" ")
+            after = self._ids(closing)
+            if after and after[0] in self._tokenizer.all_special_ids:
+                end = after[0]
+        return ids if end is None else [*ids, end]
+
+    def prefix_length(self, messages: Sequence[Message], constant: int) -> int:
+        """Return how many leading ids of the prompt stay the same while only the first ``constant`` messages do."""
+        if not 0 < constant < len(messages):
+            return 0
+        ids = self.encode_messages(messages)
+        other = self.encode_messages([*messages[:constant], *(Message(m.role, "\u00b7") for m in messages[constant:])])
+        same = 0
+        while same < min(len(ids), len(other)) and ids[same] == other[same]:
+            same += 1
+        return same
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of generated ids, special tokens skipped, not stripped."""
+        with self._lock:
+            return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def _ids(self, text: str, plain: bool = False) -> list[int]:
+        if not text:
+            return []
+        with self._lock:
+            return list(self._tokenizer(text, add_special_tokens=False, split_special_tokens=plain)["input_ids"])
+
+    def _plain(self, messages: Sequence[Message]) -> list[int]:
+        ordered = [m for m in messages if m.role == "system"] + [m for m in messages if m.role != "system"]
+        text = "\n\n".join(m.content for m in ordered if m.content)
+        if not self._encoder_decoder and not (ordered and ordered[-1].role == "assistant"):
+            text += "\n\n"
+        with self._lock:
+            ids = list(self._tokenizer(text, split_special_tokens=True)["input_ids"])
+        # A decoder-only prompt is to be continued, so an end token that the tokenizer appends would be in the way.
+        if not self._encoder_decoder and ids and ids[-1] == self._tokenizer.eos_token_id:
+            ids.pop()
+        return ids
+
+    def _render(self, messages: Sequence[Message]) -> tuple[str, list[str]]:
+        from jinja2 import TemplateError
+
+        try:
+            return self._rendered(messages), [m.content for m in messages]
+        except TemplateError:
+            # Some templates know no system role, or want user and assistant to take turns.
+            merged = _alternating(messages)
+        try:
+            return self._rendered(merged), [m.content for m in merged]
+        except TemplateError as exc:
+            roles = ", ".join(m.role for m in messages)
+            raise BackboneError(f"the model's chat template refuses the roles {roles}: {exc}; end with user") from exc
+
+    def _rendered(self, messages: Sequence[Message], generation_prompt: bool = True) -> str:
+        marked = [{"role": m.role, "content": f" \ue000{i}\ue001 "} for i, m in enumerate(messages)]
+        return str(self._tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=generation_prompt))
+
+
+class TextStream:
+    """Hands out the text of a growing list of ids in pieces that never split a character.
+
+    Leading white space is held back for good; trailing white space until more text follows. The pieces together are
+    the final text, stripped.
+    """
+
+    def __init__(self, tokens: ChatTokens, on_text: Callable[[str], None]) -> None:
+        self._tokens, self._on_text, self._given = tokens, on_text, 0
+
+    def update(self, ids: Sequence[int], last: bool = False) -> None:
+        """Hand out what is new in ``ids``, which only ever grows; with ``last`` also an unfinished character."""
+        text = self._tokens.decode(ids).lstrip()
+        if not last:
+            text = text.rstrip("\ufffd")
+        text = text.rstrip()
+        if len(text) > self._given:
+            piece, self._given = text[self._given :], len(text)
+            self._on_text(piece)
+
+
+def _alternating(messages: Sequence[Message]) -> list[Message]:
+    merged: list[Message] = []
+    for message in messages:
+        role = "user" if message.role == "system" else message.role
+        if merged and merged[-1].role == role:
+            merged[-1] = Message(role, f"{merged[-1].content}\n\n{message.content}")
+        else:
+            merged.append(Message(role, message.content))
+    return merged

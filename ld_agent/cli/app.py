@@ -1,0 +1,128 @@
+"""The commands and their help. Heavy imports stand inside the commands, so that ``--help`` is immediate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ld_agent.cli import bench, memory
+
+if TYPE_CHECKING:
+    from ld_agent.config import Config
+
+app = typer.Typer(
+    name="ld-agent",
+    help="Long-term dialogue agents that remember someone for months.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+app.add_typer(memory.app, name="memory")
+app.add_typer(bench.app, name="bench")
+
+ConfigOption = Annotated[
+    str | None,
+    typer.Option("--config", "-c", help="A config file, or the name of a shipped one. Default: default."),
+]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="The memory file. Default: store.path of the config.")
+]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
+]
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Long-term dialogue agents that remember someone for months."""
+
+
+@app.command()
+def chat(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    conversation: Annotated[
+        str, typer.Option("--conversation", help="Which stored conversation to go on with.")
+    ] = "chat",
+) -> None:
+    """Talk with the agent; it remembers. Type /help inside. Lines may come from a pipe.
+
+    Examples:
+
+      ld-agent chat --store me.db --conversation maya
+
+      ld-agent chat -c qwen3-0.6b agent.name=Robin
+
+      echo "Hi, I keep bees." | ld-agent chat --store me.db
+    """
+    from ld_agent.cli.chat import run_chat
+
+    run_chat(_config(config, store, overrides), conversation)
+
+
+@app.command()
+def run(
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A file of recorded conversations.")],
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", help="Keep the memory in this file; a run that was broken off goes on from it."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Play only the first N conversations.")] = None,
+    teacher_forced: Annotated[
+        bool, typer.Option("--teacher-forced", help="The recorded reply enters the memory.")
+    ] = False,
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="Name the format instead of recognising it.")
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave broken records out, saying so, and play the rest.")
+    ] = False,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 4,
+) -> None:
+    """Drive every conversation of a file; one JSON line for each turn of the agent.
+
+    Examples:
+
+      ld-agent run data/samples/three_sessions.jsonl --store demo.db
+
+      ld-agent run msc/session_3/valid.txt --limit 5 --teacher-forced --out replies.jsonl memory.tau=null
+    """
+    from ld_agent.cli.run import run_file
+
+    settings = _config(config, store or Path(":memory:"), overrides)
+    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch)
+
+
+@app.command()
+def demo(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Play the shipped three-session conversation and show what is recalled; a second run goes on with it.
+
+    Example:
+
+      ld-agent demo --store demo.db
+    """
+    from ld_agent.cli.demo import run_demo
+
+    run_demo(_config(config, store, overrides))
+
+
+def _config(config: str | None, store: Path | None, overrides: list[str] | None) -> Config:
+    from ld_agent.config import load_config
+
+    settings = load_config(config, overrides or [])
+    if store is None:
+        return settings
+    return settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})

@@ -1,0 +1,64 @@
+"""``ld-agent bench``: measures on this machine what the README claims."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
+ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
+
+
+@app.command()
+def recall(overrides: Overrides = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Time recall over 1,000, 10,000 and 100,000 events of one conversation, and count the index's bytes.
+
+    Example:
+
+      ld-agent bench recall
+    """
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.bench import bench_recall
+
+    _show(bench_recall(load_config(config, overrides or [])), as_json)
+
+
+@app.command()
+def turn(overrides: Overrides = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Time a whole turn at 10,000 events, generation against a plain float32 generate(), the start, and adapters.
+
+    Example:
+
+      ld-agent bench turn --json
+    """
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.bench import bench_turn
+
+    _show(bench_turn(load_config(config, overrides or [])), as_json)
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        return
+    from rich.table import Table
+
+    from ld_agent.cli.show import console
+
+    for name, value in result.items():
+        if isinstance(value, list):
+            table = Table(title=name, title_justify="left", box=None, padding=(0, 1), header_style="dim")
+            for heading in value[0]:
+                table.add_column(heading, justify="right")
+            for row in value:
+                table.add_row(*(str(cell) for cell in row.values()))
+            console.print(table)
+        elif isinstance(value, dict):
+            console.print(f"{name}: " + ", ".join(f"{k} {v}" for k, v in value.items()), markup=False)
+        else:
+            console.print(f"{name}: {value}", markup=False)

@@ -1,0 +1,87 @@
+"""``ld-agent demo``: the shipped conversation, played on a store, with what was recalled and known shown at each reply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from rich.padding import Padding
+from rich.text import Text
+
+from ld_agent.agent import Agent
+from ld_agent.cli.show import console, recalled_table, records_table, traits_table
+from ld_agent.config import Config
+from ld_agent.datasets import Episode, Turn, load_episodes
+from ld_agent.modules.generator import ago
+from ld_agent.replay import PlayedTurn, replay
+from ld_agent.shipped import shipped_path
+from ld_agent.types import Record, Utterance
+
+PAUSE = timedelta(days=14)
+
+
+def run_demo(config: Config) -> None:
+    """Play the sample; where the store holds it already, go on with a follow-up two weeks after what was said last."""
+    with Agent(config) as agent:
+        [episode] = load_episodes(shipped_path("data/samples/three_sessions.jsonl"))
+        stored = agent.store.find_conversation(episode.id)
+        said = agent.store.utterances(stored.key) if stored else []
+        if len(said) >= len(episode.turns):
+            episode = _continued(episode, said)
+            console.print(
+                Text(f"{config.store.path} holds {len(said)} utterances of this conversation; it goes on.", style="dim")
+            )
+        shown = _Shown(episode)
+        with console.status("loading the models …"):
+            agent.warm_up()
+        for _ in replay(agent, [episode], shown.turn):
+            pass
+        conversation = agent.conversation(episode.id, agent_name=episode.agent)
+        console.rule("what is remembered", style="dim")
+        console.print(records_table(conversation.records))
+        for speaker in conversation.speakers:
+            console.rule(f"what is known about {speaker}", style="dim")
+            console.print(traits_table(conversation.persona(speaker, history=True)))
+        console.print(Text(f"stored in {config.store.path}; run the demo again and it goes on from here", style="dim"))
+
+
+class _Shown:
+    """Prints turns as they come."""
+
+    def __init__(self, episode: Episode) -> None:
+        self._user = next(name for name in episode.speakers if name != episode.agent)
+        self._agent = episode.agent
+        self._last: PlayedTurn | None = None
+
+    def turn(self, played: PlayedTurn) -> None:
+        reply, last = played.reply, self._last
+        if last is None or last.session != played.session:
+            heading = f"session {played.session}, {reply.heard.at:%d %B %Y}"
+            if last is not None:
+                heading += f" (the one before was {ago(last.reply.heard.at, reply.heard.at)})"
+            console.rule(heading, style="bold")
+        for record in played.closed:
+            self._remembered(record)
+        console.print(Text(f"{reply.heard.speaker}: {reply.heard.text}", style="cyan"))
+        console.print(Text(f"{self._agent}: {reply.text}", style="bold"))
+        details = (
+            [recalled_table(reply.recalled)] if reply.recalled else [Text("recalled: no relevant memory", style="dim")]
+        )
+        known = "; ".join(f"{name} ({len(traits)}): {' '.join(traits)}" for name, traits in reply.traits.items())
+        details.append(Text(f"traits known: {known or 'none yet'}", style="dim"))
+        details += [Text(note, style="yellow") for note in reply.notes]
+        for detail in details:
+            console.print(Padding(detail, (0, 0, 0, 4)))
+        self._last = played
+
+    def _remembered(self, record: Record) -> None:
+        text = f"session {record.session} ended (gap over β); remembered as {record.id}: {record.text}"
+        console.print(Padding(Text(text, style="green"), (0, 0, 0, 4)))
+
+
+def _continued(episode: Episode, said: list[Utterance]) -> Episode:
+    """The stored conversation with the follow-up session put two weeks after its end."""
+    [follow_up] = load_episodes(shipped_path("data/samples/follow_up.jsonl"))
+    shift = said[-1].at + PAUSE - follow_up.turns[0].at
+    past = tuple(Turn(u.speaker, u.text, u.at) for u in said)
+    return replace(episode, turns=past + tuple(replace(t, at=t.at + shift) for t in follow_up.turns))

@@ -1,0 +1,254 @@
+"""``ld-agent memory``: look into a memory file, search it, move it, forget a conversation, change the encoder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ld_agent.storage.sqlite import Store, StoredConversation
+
+app = typer.Typer(help="Look into a memory file, search it, move it, forget.", no_args_is_help=True)
+
+StoreOption = Annotated[Path, typer.Option("--store", help="The memory file.")]
+ConversationOption = Annotated[str | None, typer.Option("--conversation", help="One conversation's id.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON value on standard output and nothing else.")]
+ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
+
+
+@app.command("list")
+def list_command(store: StoreOption, conversation: ConversationOption = None, as_json: JsonOption = False) -> None:
+    """List the conversations of a store, or what is remembered of one.
+
+    Examples:
+
+      ld-agent memory list --store me.db
+
+      ld-agent memory list --store me.db --conversation maya --json
+    """
+    from rich.table import Table
+
+    from ld_agent.cli.show import console, records_table, traits_table
+
+    opened = _existing(store)
+    if conversation is not None:
+        found = _conversation(opened, conversation)
+        records, traits = opened.records(found.key), [t for t, _ in opened.traits(found.key)]
+        if as_json:
+            _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
+            return
+        console.print(records_table(records))
+        for speaker in dict.fromkeys(t.speaker for t in traits):
+            console.print(speaker, style="bold", markup=False)
+            console.print(traits_table([t for t in traits if t.speaker == speaker]))
+        return
+    rows = [
+        {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)} | opened.counts(c.key)
+        for c in opened.conversations()
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for heading in ("conversation", "speakers", "sessions", "utterances", "records", "traits"):
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(*(", ".join(v) if isinstance(v, list) else str(v) for k, v in row.items() if k != "agent"))
+    console.print(table if rows else "no conversations yet")
+
+
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    store: StoreOption,
+    overrides: Overrides = None,
+    conversation: ConversationOption = None,
+    at: Annotated[str | None, typer.Option("--at", help="As of this time (ISO 8601 with zone). Default: now.")] = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="At most this many. Default: memory.k.")] = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Recall what is remembered about a query, with the numbers; without --conversation, in all of them.
+
+    Example:
+
+      ld-agent memory search "her new job" --store me.db --conversation maya --at 2024-06-01T12:00:00+00:00
+    """
+    from ld_agent.agent import Agent
+    from ld_agent.cli.show import console, recalled_table
+    from ld_agent.config import load_config
+    from ld_agent.replay import recalled_json
+
+    _existing(store).close()
+    settings = load_config(config, [*(overrides or []), *([f"memory.k={k}"] if k else [])])
+    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
+    agent = Agent(settings)
+    try:
+        chosen = [_conversation(agent.store, conversation)] if conversation else agent.store.conversations()
+        found = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
+    finally:
+        agent.close(end_sessions=False)
+    best = sorted(found, key=lambda pair: -pair[1].score)[: settings.memory.k]
+    if as_json:
+        _print_json([{"conversation": name} | recalled_json(r) for name, r in best])
+        return
+    console.print(recalled_table([r for _, r in best]))
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSON-lines file to write; - for standard output.")],
+    store: StoreOption,
+    conversation: ConversationOption = None,
+) -> None:
+    """Write everything that was said and remembered as JSON lines.
+
+    Example:
+
+      ld-agent memory export maya.jsonl --store me.db --conversation maya
+    """
+    from ld_agent.errors import InputError
+    from ld_agent.storage.exchange import export_lines
+
+    opened = _existing(store)
+    if str(out) == "-":
+        for line in export_lines(opened, conversation):
+            sys.stdout.write(line + "\n")
+        return
+    part = out.with_name(out.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8") as lines:
+            for line in export_lines(opened, conversation):
+                lines.write(line + "\n")
+        part.replace(out)
+    except OSError as exc:
+        raise InputError(f"{out} cannot be written ({exc.strerror}); give a file in a writable folder") from exc
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@app.command("import")
+def import_command(
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file that `memory export` wrote.")], store: StoreOption
+) -> None:
+    """Take the conversations of an export into a store, all of them or none.
+
+    Example:
+
+      ld-agent memory import maya.jsonl --store other.db
+    """
+    from ld_agent.errors import InputError
+    from ld_agent.storage.exchange import import_file
+    from ld_agent.storage.sqlite import Store
+
+    if not source.is_file():
+        raise InputError(f"no file {source}; give an export of `ld-agent memory export`")
+    count = import_file(Store(store), source)
+    _say(f"imported {count} conversation{'' if count == 1 else 's'} into {store}")
+
+
+@app.command()
+def delete(
+    store: StoreOption,
+    conversation: Annotated[str, typer.Option("--conversation", help="The conversation to forget.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Forget a conversation: every trace of it leaves the file.
+
+    Example:
+
+      ld-agent memory delete --store me.db --conversation maya --yes
+    """
+    opened = _existing(store)
+    found = _conversation(opened, conversation)
+    if not yes:
+        typer.confirm(f"Forget everything about conversation {conversation!r}?", abort=True)
+    opened.delete_conversation(found.key)
+    _say(f"deleted {conversation} from {store}")
+
+
+@app.command()
+def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOption = None) -> None:
+    """Encode everything anew with the configured encoder.
+
+    Example:
+
+      ld-agent memory reindex --store me.db encoder.model=sentence-transformers/all-mpnet-base-v2
+    """
+    from rich.progress import Progress
+
+    from ld_agent.cli.show import errors
+    from ld_agent.config import load_config
+    from ld_agent.memory.encoder import SentenceEncoder
+    from ld_agent.memory.reindex import reindex as reindex_store
+
+    opened = _existing(store)
+    settings = load_config(config, overrides or []).encoder
+    encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
+    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("encoding", total=None)
+        count = reindex_store(opened, encoder, lambda done, total: progress.update(task, completed=done, total=total))
+    _say(f"encoded {count} records and traits with {encoder.name}")
+
+
+def _existing(path: Path) -> Store:
+    """Open a store that is there; looking into one never makes it."""
+    from ld_agent.errors import StoreError
+    from ld_agent.storage.sqlite import Store
+
+    if not path.is_file():
+        raise StoreError(f"no memory file {path}; give the --store of an earlier chat or run")
+    return Store(path)
+
+
+def _conversation(store: Store, conversation_id: str) -> StoredConversation:
+    from ld_agent.storage.exchange import found_conversation
+
+    return found_conversation(store, conversation_id)
+
+
+def _record_json(record: Any) -> dict[str, Any]:
+    from ld_agent.types import iso
+
+    return {
+        "id": record.id,
+        "view": record.view,
+        "text": record.text,
+        "at": iso(record.at),
+        "session": record.session,
+        "topics": list(record.topics),
+        "sources": list(record.sources),
+        "fallback": record.fallback,
+        **({"details": dict(record.details)} if record.details else {}),
+    }
+
+
+def _trait_json(trait: Any) -> dict[str, Any]:
+    from ld_agent.types import iso
+
+    return {
+        "id": trait.id,
+        "view": "personas",
+        "speaker": trait.speaker,
+        "text": trait.text,
+        "at": iso(trait.at),
+        "last_at": iso(trait.last_at),
+        "mentions": trait.mentions,
+        "sources": [trait.source] if trait.source else [],
+        "superseded_by": trait.superseded_by,
+    }
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def _say(message: str) -> None:
+    from ld_agent.cli.show import errors
+
+    errors.print(message, markup=False)

@@ -1,0 +1,126 @@
+"""The project's own format, one conversation a line; `data/README.md` documents it. Knows no corpus.
+
+What is read back is what was written: texts stand as they are, times keep their microseconds, and numbers of sessions
+that the corpus left out stay out as empty lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.records import Record, built, json_lines
+from ld_agent.errors import InputError
+from ld_agent.types import iso, utc
+
+_KEYS = ("id", "agent", "personas", "sessions", "utterances")
+_UTTERANCE_KEYS = ("speaker", "text", "at", "traits")
+
+
+def recognises(value: Any) -> bool:
+    return isinstance(value, dict) and "agent" in value and ("sessions" in value or "utterances" in value)
+
+
+def read(path: Path, report: Report) -> Iterator[Episode]:
+    """Yield one episode a line. An id given twice is an error of the second record."""
+    seen: dict[str, int | None] = {}
+
+    def build(record: Record) -> Episode:
+        episode = _episode(record)
+        if episode.id in seen:
+            raise record.error(f"id {episode.id!r} was already used in line {seen[episode.id]}; give each its own")
+        seen[episode.id] = record.line
+        return episode
+
+    return built(json_lines(path, report), build, report)
+
+
+def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
+    """Write episodes, one line each, replacing the file.
+
+    Raises:
+        InputError: some turns of an episode have a session number and others none, the numbers fall, or the file
+            cannot be written.
+    """
+    lines = [json.dumps(_values(episode), ensure_ascii=False) + "\n" for episode in episodes]
+    try:
+        Path(path).write_text("".join(lines), encoding="utf-8", newline="\n")
+    except OSError as exc:
+        raise InputError(f"{path} cannot be written: {exc.strerror}; choose a file in a folder you may write") from exc
+
+
+def _episode(record: Record) -> Episode:
+    _refuse_unknown(record, _KEYS)
+    if ("sessions" in record) == ("utterances" in record):
+        raise record.error('needs either "sessions" (borders given) or "utterances" (the gap β decides), and not both')
+    turns: list[Turn] = []
+    if "utterances" in record:
+        turns += [_turn(utterance, None) for utterance in record.records("utterances")]
+    else:
+        for number, utterances in enumerate(record.items("sessions"), start=1):
+            holder = Record({"sessions": utterances}, record.path, record.line, f"session {number}")
+            turns += [_turn(utterance, number) for utterance in holder.records("sessions")]
+    if not turns:
+        raise record.error("the conversation has no utterances")
+    for earlier, later in pairwise(turns):
+        if later.at < earlier.at:
+            raise record.error(f"at={iso(later.at)} comes after at={iso(earlier.at)}; put the utterances in time order")
+    episode = Episode(record.text("id"), record.text("agent"), tuple(turns), _personas(record), record.source)
+    for name in (episode.agent, *episode.personas):
+        if name not in episode.speakers:
+            raise record.error(f"{name!r} says nothing here; the speakers are {', '.join(episode.speakers)}")
+    return episode
+
+
+def _turn(utterance: Record, session: int | None) -> Turn:
+    _refuse_unknown(utterance, _UTTERANCE_KEYS)
+    stated = utterance.text("at")
+    try:
+        at = utc(stated)
+    except InputError as exc:
+        raise utterance.error(str(exc)) from exc
+    traits = tuple(utterance.texts("traits")) if "traits" in utterance else None
+    return Turn(utterance.text("speaker"), utterance.text("text"), at, session, traits)
+
+
+def _personas(record: Record) -> dict[str, tuple[str, ...]]:
+    if "personas" not in record:
+        return {}
+    personas = record.record("personas")
+    return {name: tuple(personas.texts(name)) for name in personas.values}
+
+
+def _refuse_unknown(record: Record, known: tuple[str, ...]) -> None:
+    for key in record.values:
+        if key not in known:
+            raise record.error(f"unknown key {key!r}; the keys there are {', '.join(known)}")
+
+
+def _values(episode: Episode) -> dict[str, Any]:
+    values: dict[str, Any] = {"id": episode.id, "agent": episode.agent}
+    if episode.personas:
+        values["personas"] = {name: list(facts) for name, facts in episode.personas.items()}
+    numbers = [turn.session for turn in episode.turns]
+    if all(number is None for number in numbers):
+        return values | {"utterances": [_utterance(turn) for turn in episode.turns]}
+    sessions: list[list[dict[str, Any]]] = []
+    for turn in episode.turns:
+        if turn.session is None or turn.session < max(len(sessions), 1):
+            raise InputError(
+                f"conversation {episode.id!r} has sessions {numbers}; number all turns from 1 on, rising, or none"
+            )
+        while len(sessions) < turn.session:
+            sessions.append([])
+        sessions[-1].append(_utterance(turn))
+    return values | {"sessions": sessions}
+
+
+def _utterance(turn: Turn) -> dict[str, Any]:
+    values: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text, "at": iso(turn.at)}
+    if turn.traits is not None:
+        values["traits"] = list(turn.traits)
+    return values

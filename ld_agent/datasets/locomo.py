@@ -1,0 +1,96 @@
+"""LoCoMo (Maharana et al., 2024): very long dated conversations, the release's `locomo10.json`.
+
+A session's date ("1:56 pm on 8 May, 2023") names no zone and is taken as UTC; it is the time of the first utterance,
+and the others follow at `dating.SPACING`. A shared photo is told by its caption in brackets after the text, because
+later utterances talk about it. The agent is `speaker_b`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.dating import spaced
+from ld_agent.datasets.records import Record, UniqueIds, built, json_document
+from ld_agent.errors import DataFileError
+
+_SESSION = re.compile(r"session_(\d+)")
+_MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
+_DATE = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])m on (\d{1,2}) ([a-z]+),? (\d{4})", re.IGNORECASE)
+
+
+def recognises(value: Any) -> bool:
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return False
+    conversation = value[0].get("conversation")
+    return isinstance(conversation, dict) and "speaker_a" in conversation
+
+
+def read(path: Path, report: Report) -> Iterator[Episode]:
+    """Yield one episode an entry of the list; the document is read whole."""
+    unique = UniqueIds()
+    samples = json_document(path)
+    if not isinstance(samples, list):
+        raise DataFileError(path, None, "a LoCoMo file is a list of conversations")
+    records = (Record({"sample": sample}, path, None, f"[{i}]") for i, sample in enumerate(samples))
+    return built(records, lambda record: _episode(record, unique), report)
+
+
+def _episode(record: Record, unique: UniqueIds) -> Episode:
+    sample = record.record("sample")
+    conversation = sample.record("conversation")
+    agent = conversation.text("speaker_b")
+    names = (conversation.text("speaker_a"), agent)
+    numbers = sorted(int(match.group(1)) for key in conversation.values if (match := _SESSION.fullmatch(key)))
+    turns: list[Turn] = []
+    for number in numbers:
+        utterances = conversation.records(f"session_{number}")
+        if not utterances:
+            continue
+        start = _date(conversation, f"session_{number}_date_time")
+        if turns and start <= turns[-1].at:
+            raise conversation.error(f"session_{number} begins at {start}, not after the session before it")
+        for utterance, at in zip(utterances, spaced(start, len(utterances)), strict=True):
+            speaker = utterance.text("speaker")
+            if speaker not in names:
+                raise utterance.error(f"speaker {speaker!r} is neither {names[0]} nor {names[1]}")
+            turns.append(Turn(speaker, _text(utterance), at, number))
+    if not turns:
+        raise conversation.error("the conversation has no utterances")
+    return Episode(unique(sample.text("sample_id")), agent, tuple(turns), {}, record.source)
+
+
+def _text(utterance: Record) -> str:
+    caption = utterance.values.get("blip_caption")
+    photo = f" [shares {caption.strip()}]" if isinstance(caption, str) and caption.strip() else ""
+    return utterance.text("text").strip() + photo
+
+
+def _date(conversation: Record, key: str) -> datetime:
+    text = conversation.text(key)
+    match = _DATE.fullmatch(text.strip())
+    if match is None or match.group(5).lower() not in _MONTHS:
+        raise conversation.error(f"{key}={text!r} is no date like 1:56 pm on 8 May, 2023")
+    hour = int(match.group(1)) % 12 + (12 if match.group(3).lower() == "p" else 0)
+    month = _MONTHS.index(match.group(5).lower()) + 1
+    try:
+        return datetime(int(match.group(6)), month, int(match.group(4)), hour, int(match.group(2)), tzinfo=UTC)
+    except ValueError as exc:
+        raise conversation.error(f"{key}={text!r}: {exc}") from exc

@@ -1,0 +1,69 @@
+"""MemoryBank (Zhong et al., 2024): users' chats with an assistant by day, `memory_bank_en.json`, a JSON object by user.
+
+The days are dated and their chats are not: the first query of a day is at noon UTC and the rest follows at
+`dating.SPACING`. Days without a chat are no sessions. The agent is "Assistant"; names lose the blanks around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import Any
+
+from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.dating import spaced
+from ld_agent.datasets.records import Record, UniqueIds, built, json_document
+
+AGENT = "Assistant"
+
+
+def recognises(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        isinstance(u, dict) and isinstance(u.get("history"), dict) for u in value.values()
+    )
+
+
+def read(path: Path, report: Report) -> Iterator[Episode]:
+    """Yield one episode a user, whose name is its id; the document is read whole."""
+    unique = UniqueIds()
+    users = Record(json_document(path), path, None)
+    records = (Record({"name": name, "user": user}, path, None, f"[{name!r}]") for name, user in users.values.items())
+    return built(records, lambda record: _episode(record, unique), report)
+
+
+def _episode(record: Record, unique: UniqueIds) -> Episode:
+    name = record.text("name").strip()
+    user = record.record("user")
+    history = user.record("history")
+    turns: list[Turn] = []
+    number = 0
+    for day in sorted(history.values):
+        exchanges = history.records(day)
+        texts = [(who, e.text(key).strip()) for e in exchanges for who, key in ((name, "query"), (AGENT, "response"))]
+        number += bool(texts)
+        times = spaced(_noon(history, day), len(texts))
+        turns += [Turn(who, text, at, number) for (who, text), at in zip(texts, times, strict=True)]
+    if not turns:
+        raise record.error("the user has no chats")
+    return Episode(unique(name), AGENT, tuple(turns), _personas(name, user), record.source)
+
+
+def _noon(history: Record, day: str) -> datetime:
+    try:
+        return datetime.combine(date.fromisoformat(day), time(12, tzinfo=UTC))
+    except ValueError as exc:
+        raise history.error(f"{day!r} is no date like 2023-04-27") from exc
+
+
+def _personas(name: str, user: Record) -> dict[str, tuple[str, ...]]:
+    """What the corpus says of a user, one fact a key ("Hobbies: reading, walking")."""
+    about = user.values.get("meta_information")
+    if not isinstance(about, dict):
+        return {}
+    facts = [
+        f"{key.replace('_', ' ').capitalize()}: {value.strip()}"
+        for key, value in about.items()
+        if key != "name" and isinstance(value, str) and value.strip()
+    ]
+    return {name: tuple(facts)} if facts else {}

@@ -1,0 +1,108 @@
+"""Multi-Session Chat (Xu et al., 2022), dialogues as released: `msc_dialogue/session_N/*.txt`. Knows no other corpus.
+
+A record holds the current session (`dialog`) and those before it (`previous_dialogs`). The corpus gives gaps between
+sessions and no dates; `dating` says how they become times. Speakers alternate in every session and the first is always
+"Speaker 1": earlier sessions carry no ids, and some current ones carry an annotator's number instead of a name. The
+agent is "Speaker 2".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.dating import dated_back
+from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
+
+SPEAKERS = ("Speaker 1", "Speaker 2")
+AGENT = SPEAKERS[1]
+
+_UNITS = {"minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+_STATED = re.compile(r"(\d+)\s+(minute|hour|day|week)s?\b")
+
+
+def recognises(value: Any) -> bool:
+    return isinstance(value, dict) and "dialog" in value and "previous_dialogs" in value
+
+
+def read(path: Path, report: Report) -> Iterator[Episode]:
+    """Yield one episode a line; its sessions are the earlier ones and the current one, numbered from 1."""
+    unique = UniqueIds()
+    return built(json_lines(path, report), lambda record: _episode(record, unique), report)
+
+
+def duration(text: str) -> timedelta | None:
+    """Return the length of a stated gap such as "6 days 3 hours ago"; None: the text states none."""
+    seconds = sum(int(number) * _UNITS[unit] for number, unit in _STATED.findall(text))
+    return timedelta(seconds=seconds) if seconds else None
+
+
+def speakers_of(utterances: list[Record], names: dict[str, str]) -> list[str]:
+    """Return who says each utterance of a session.
+
+    ``names`` maps the corpus's ids to speakers. An utterance without an id, or with an annotator's number for one, is
+    the turn of whoever is next, beginning with "Speaker 1".
+
+    Raises:
+        DataFileError: an id that is neither.
+    """
+    speakers: list[str] = []
+    for utterance in utterances:
+        following = SPEAKERS[1] if speakers and speakers[-1] == SPEAKERS[0] else SPEAKERS[0]
+        given = utterance.values.get("id")
+        if given is None or str(given).isdigit():
+            speakers.append(following)
+        elif isinstance(given, str) and given in names:
+            speakers.append(names[given])
+        else:
+            raise utterance.error(f"id {given!r} is none of {', '.join(names)}")
+    return speakers
+
+
+def personas_of(record: Record, key: str) -> dict[str, tuple[str, ...]]:
+    """Return the two lists of persona sentences under ``key``, by speaker."""
+    lists = record.items(key)
+    if len(lists) != len(SPEAKERS) or not all(isinstance(facts, list) for facts in lists):
+        raise record.error(f"{key} must be two lists, one for each speaker")
+    return {
+        speaker: tuple(fact.strip() for fact in facts if isinstance(fact, str) and fact.strip())
+        for speaker, facts in zip(SPEAKERS, lists, strict=True)
+    }
+
+
+def _episode(record: Record, unique: UniqueIds) -> Episode:
+    earlier = record.records("previous_dialogs")
+    sessions = [holder.records("dialog") for holder in [*earlier, record]]
+    for number, session in enumerate(sessions, start=1):
+        if not session:
+            raise record.error(f"session {number} has no utterances")
+    times = dated_back([len(session) for session in sessions], _gaps(earlier))
+    turns = []
+    for number, (session, at) in enumerate(zip(sessions, times, strict=True), start=1):
+        speakers = speakers_of(session, {name: name for name in SPEAKERS})
+        for utterance, speaker, moment in zip(session, speakers, at, strict=True):
+            turns.append(Turn(speaker, utterance.text("text").strip(), moment, number))
+    personas = personas_of(record, "personas")
+    name = record.record("metadata").text("initial_data_id")
+    return Episode(unique(name), AGENT, tuple(turns), personas, record.source)
+
+
+def _gaps(earlier: list[Record]) -> list[timedelta]:
+    """The gap after each earlier session: stated as such, or the difference of two distances from the current one."""
+    gaps = []
+    for session, next_session in zip(earlier, [*earlier[1:], None], strict=True):
+        if "time_num" in session and "time_unit" in session:
+            gap = duration(f"{session.integer('time_num')} {session.text('time_unit')}")
+        else:
+            distance = duration(session.text("time_back"))
+            next_distance = duration(next_session.text("time_back")) if next_session else timedelta()
+            gap = None if distance is None or next_distance is None else distance - next_distance
+        if gap is None or gap <= timedelta():
+            stated = [session.values.get(key) for key in ("time_num", "time_unit", "time_back")]
+            raise session.error(f"time_num, time_unit, time_back = {stated} state no gap such as 5 hours")
+        gaps.append(gap)
+    return gaps

@@ -1,0 +1,168 @@
+"""Reading JSON files record by record, with errors that name file, line and field. Knows no corpus.
+
+JSON lines are streamed: a line is read when its record is asked for. Only the newline byte ends a line, because the
+other separators that Unicode knows may stand inside a JSON string.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ld_agent.datasets.base import Report
+from ld_agent.errors import DataFileError, InputError
+
+Built = TypeVar("Built")
+
+
+class Record:
+    """A JSON object with its place in the file; every getter raises DataFileError with that place and the field."""
+
+    def __init__(self, values: Any, path: Path, line: int | None, where: str = "") -> None:
+        self.path, self.line, self.where = path, line, where
+        if not isinstance(values, dict):
+            raise DataFileError(path, line, f"{where or 'the record'} is {_kind(values)}, not an object")
+        self.values: dict[str, Any] = values
+
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+    @property
+    def source(self) -> str:
+        return f"{self.path.name}:{self.line}" if self.line else f"{self.path.name}{self.where}"
+
+    def error(self, what: str) -> DataFileError:
+        return DataFileError(self.path, self.line, f"{self.where}: {what}" if self.where else what)
+
+    def text(self, key: str) -> str:
+        """Text that is not blank, as it stands in the file."""
+        return self._checked_text(self._get(key), key)
+
+    def texts(self, key: str) -> list[str]:
+        return [self._checked_text(value, f"{key}[{i}]") for i, value in enumerate(self.items(key))]
+
+    def integer(self, key: str) -> int:
+        value = self._get(key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.error(f"{key} is {_kind(value)}, not a whole number")
+        return value
+
+    def items(self, key: str) -> list[Any]:
+        value = self._get(key)
+        if not isinstance(value, list):
+            raise self.error(f"{key} is {_kind(value)}, not a list")
+        return value
+
+    def record(self, key: str) -> Record:
+        return Record(self._get(key), self.path, self.line, self._inside(key))
+
+    def records(self, key: str) -> list[Record]:
+        values = self.items(key)
+        return [Record(v, self.path, self.line, self._inside(f"{key}[{i}]")) for i, v in enumerate(values)]
+
+    def _get(self, key: str) -> Any:
+        if key not in self.values:
+            raise self.error(f"has no {key!r}; its keys are {', '.join(map(repr, list(self.values)[:12])) or 'none'}")
+        return self.values[key]
+
+    def _inside(self, key: str) -> str:
+        return f"{self.where}.{key}" if self.where else key
+
+    def _checked_text(self, value: Any, name: str) -> str:
+        if not isinstance(value, str):
+            raise self.error(f"{name} is {_kind(value)}, not text")
+        if not value.strip():
+            raise self.error(f"{name} is empty; leave the utterance out or give it text")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise self.error(f"{name} holds half of a surrogate pair, which no file can store; mend the escape \\udXXX")
+        return value
+
+
+def json_lines(path: Path, report: Report) -> Iterator[Record]:
+    """Yield one record a line, skipping blank lines; a line that is no JSON object goes to ``report``.
+
+    Raises:
+        InputError: the file cannot be opened.
+    """
+    for number, line in text_lines(path, report):
+        try:
+            yield Record(parse_json(line, path, number), path, number)
+        except DataFileError as exc:
+            report(exc)
+
+
+def text_lines(path: Path, report: Report) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank with their numbers, from 1; a line that is no UTF-8 goes to ``report``."""
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                try:
+                    line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+                except UnicodeDecodeError as exc:
+                    report(DataFileError(path, number, f"byte {exc.start + 1} is not UTF-8; convert the file to UTF-8"))
+                    continue
+                if line:
+                    yield number, line
+    except OSError as exc:
+        raise InputError(f"{path} cannot be read: {exc.strerror}; check the path and its permissions") from exc
+
+
+def json_document(path: Path) -> Any:
+    """Return the one JSON value that a file holds.
+
+    Raises:
+        DataFileError: not JSON; names the line.
+        InputError: the file cannot be opened.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise DataFileError(path, None, f"byte {exc.start + 1} is not UTF-8; convert the file to UTF-8") from exc
+    except OSError as exc:
+        raise InputError(f"{path} cannot be read: {exc.strerror}; check the path and its permissions") from exc
+    return parse_json(text, path, None)
+
+
+def parse_json(text: str, path: Path, line: int | None) -> Any:
+    """Return the value of one JSON text that starts in ``line`` (None: at the top of the file)."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as exc:
+        what = f"broken JSON at column {exc.colno}: {exc.msg}; mend or remove the record"
+        raise DataFileError(path, line or exc.lineno, what) from exc
+    except (ValueError, RecursionError) as exc:
+        raise DataFileError(path, line, f"JSON that cannot be read: {exc}; mend or remove the record") from exc
+
+
+def built(records: Iterable[Record], build: Callable[[Record], Built], report: Report) -> Iterator[Built]:
+    """Yield what ``build`` makes of each record; a record that it refuses goes to ``report``."""
+    for record in records:
+        try:
+            made = build(record)
+        except DataFileError as exc:
+            report(exc)
+            continue
+        yield made
+
+
+def raise_bad(error: DataFileError) -> None:
+    """The report that stops at the first bad record."""
+    raise error
+
+
+class UniqueIds:
+    """Gives a repeated id of a corpus a number of its own ("valid_7", "valid_7#2"), in the order of the file."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def __call__(self, name: str) -> str:
+        self._seen[name] = self._seen.get(name, 0) + 1
+        return name if self._seen[name] == 1 else f"{name}#{self._seen[name]}"
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), f"the number {value!r}")

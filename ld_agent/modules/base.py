@@ -1,0 +1,109 @@
+"""Who answers whom: the backbones of a configuration and the requests of its modules. Knows no prompt and no memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from ld_agent.backbones import build_backbone
+from ld_agent.backbones.base import Backbone, Completion, Message, Request
+from ld_agent.config import Config, ModuleSection
+from ld_agent.errors import BackboneError
+
+MODULES = ("summarizer", "extractor", "generator")
+
+
+class Models:
+    """The modules' backbones, built when first needed: one for all of them, unless a module names its own.
+
+    Args:
+        config: the configuration.
+        backbone: a ready backbone to use for every module instead, such as a `ScriptedBackbone`.
+    """
+
+    def __init__(self, config: Config, backbone: Backbone | None = None) -> None:
+        self._settings: Mapping[str, ModuleSection] = {m: getattr(config.modules, m) for m in MODULES}
+        self._sections = {m: self._settings[m].backbone or config.backbone for m in MODULES}
+        self._given = backbone
+        self._built: dict[str, Backbone] = {}
+        self._lock = threading.Lock()
+
+    def backbone(self, module: str) -> Backbone:
+        """The backbone of a module, loaded now if it was not.
+
+        Raises:
+            ModelError: it cannot be loaded.
+        """
+        if self._given is not None:
+            return self._given
+        section = self._sections[module]
+        key = section.model_dump_json()
+        with self._lock:
+            if key not in self._built:
+                sharing = [m for m in MODULES if self._sections[m] == section]
+                self._built[key] = build_backbone(
+                    section,
+                    adapters={m: a for m in sharing if (a := self._settings[m].adapter) is not None},
+                    models={m: name for m in sharing if (name := self._settings[m].model) is not None},
+                )
+            return self._built[key]
+
+    def settings(self, module: str) -> ModuleSection:
+        return self._settings[module]
+
+    def prompt_budget(self, module: str) -> int:
+        """Tokens that a prompt of this module may have, so that the answer still fits the window."""
+        window = self.backbone(module).context_window
+        return max(window - self._settings[module].max_new_tokens, window // 4)
+
+    def count_tokens(self, module: str, messages: Sequence[Message]) -> int:
+        return self.backbone(module).count_tokens(messages)
+
+    def request(
+        self,
+        module: str,
+        messages: tuple[Message, ...],
+        *,
+        constant_messages: int = 0,
+        seed: int = 0,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Request:
+        """A request with the module's settings."""
+        settings = self._settings[module]
+        return Request(
+            messages=messages,
+            module=module,
+            adapter=module if settings.adapter is not None else None,
+            max_new_tokens=settings.max_new_tokens,
+            temperature=settings.temperature,
+            repetition_penalty=settings.repetition_penalty,
+            seed=seed,
+            on_text=on_text,
+            cacheable_prefix=constant_messages,
+        )
+
+    def complete(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer requests of any modules in order; those that share a backbone go to it as one batch.
+
+        Raises:
+            BackboneError: a backbone failed.
+        """
+        by_backbone: dict[int, list[int]] = {}
+        for position, request in enumerate(requests):
+            by_backbone.setdefault(id(self.backbone(request.module)), []).append(position)
+        answers: dict[int, Completion] = {}
+        for positions in by_backbone.values():
+            batch = [requests[p] for p in positions]
+            completions = self.backbone(batch[0].module).generate(batch)
+            if len(completions) != len(batch):
+                raise BackboneError(
+                    f"the backbone gave {len(completions)} answers to {len(batch)} requests; it must give one each"
+                )
+            answers.update(zip(positions, completions, strict=True))
+        return [answers[p] for p in range(len(requests))]
+
+    def close(self) -> None:
+        with self._lock:
+            for backbone in self._built.values():
+                backbone.close()
+            self._built.clear()

@@ -1,0 +1,180 @@
+"""The response generator, r = G(u', m, M_S, P_u, P_a) of equation (5): what was recalled goes in, the reply comes out.
+
+Renders the prompt so that it fits the model's window, leaving out the oldest context first and saying so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal, TypeVar
+
+from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.modules.base import Models
+from ld_agent.modules.summarizer import named
+from ld_agent.prompts import as_line, prompt
+from ld_agent.types import Recalled, Utterance
+
+T = TypeVar("T")
+OPENING = "(The conversation begins.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything a reply is made from.
+
+    Attributes:
+        agent: name of the one who replies.
+        heard: u', the utterance to answer; not in ``context``.
+        context: M_S, the running session before it, oldest first.
+        recalled: m, best first.
+        traits: P_u and P_a: traits by speaker, the agent's under its own name.
+        people: everyone else who takes part.
+    """
+
+    agent: str
+    heard: Utterance
+    context: tuple[Utterance, ...] = ()
+    recalled: tuple[Recalled, ...] = ()
+    traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    people: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """A rendered prompt and what had to be left out of it."""
+
+    messages: tuple[Message, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Generator:
+    """Writes replies with the ``generator`` module."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    def prompt_for(self, situation: Situation) -> Prompted:
+        """Render a situation so that it fits the window: training and inference both come here.
+
+        Left out first are the oldest lines of the context, then the least of the memories, then the middle of an
+        utterance too long by itself.
+        """
+        if self._fits(situation):
+            return Prompted(render(situation))
+        notes = []
+        context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
+        notes.append(
+            f"{len(situation.context) - len(context)} earlier utterances of this session did not fit the model's window"
+        )
+        situation = replace(situation, context=context)
+        if not self._fits(situation):
+            recalled = _longest_tail(
+                situation.recalled[::-1], lambda tail: self._fits(replace(situation, recalled=tail[::-1]))
+            )[::-1]
+            if len(recalled) < len(situation.recalled):
+                notes.append(f"{len(situation.recalled) - len(recalled)} memories did not fit the model's window")
+            situation = replace(situation, recalled=recalled)
+        if not self._fits(situation):
+            situation = replace(situation, heard=self._shortened(situation))
+            notes.append("the utterance is longer than the model's window; its middle was left out of the prompt")
+        return Prompted(render(situation), tuple(notes))
+
+    def request(self, messages: tuple[Message, ...], on_text: Callable[[str], None] | None = None) -> Request:
+        return self._models.request("generator", messages, on_text=on_text)
+
+    def generate(self, prompts: Sequence[tuple[Message, ...]]) -> list[Completion]:
+        """Answer rendered prompts in one batch.
+
+        Raises:
+            BackboneError: the model failed to answer.
+        """
+        return self._models.complete([self.request(messages) for messages in prompts])
+
+    def _fits(self, situation: Situation) -> bool:
+        budget = self._models.prompt_budget("generator")
+        characters = len(situation.heard.text) + sum(len(u.text) for u in situation.context)
+        if characters > 16 * budget:  # no tokenizer packs so much; spares counting what cannot fit
+            return False
+        return self._models.count_tokens("generator", render(situation)) <= budget
+
+    def _shortened(self, situation: Situation) -> Utterance:
+        text = situation.heard.text
+        keep = len(text)
+        while keep > 32:
+            keep //= 2
+            cut = replace(situation.heard, text=f"{text[: keep // 2]} […] {text[-(keep // 2) :]}")
+            if self._fits(replace(situation, heard=cut)):
+                break
+        return cut
+
+
+def render(situation: Situation) -> tuple[Message, ...]:
+    """The messages of a situation: what is known in the system message, then the running session turn by turn.
+
+    Others than the agent speak as the user; where they are several, each line begins with its speaker's name. Lines of
+    one role that follow each other are one message, since many chat templates want the roles to take turns.
+    """
+    others = tuple((name, traits) for name, traits in situation.traits.items() if name != situation.agent and traits)
+    people = situation.people or (situation.heard.speaker,)
+    system = prompt("generator").render(
+        agent=situation.agent,
+        people=named(people),
+        agent_traits=situation.traits.get(situation.agent, ()),
+        others_traits=others,
+        memories=[(ago(r.record.at, situation.heard.at), r.record.text) for r in situation.recalled],
+    )
+    messages = list(system)
+    for said in (*situation.context, situation.heard):
+        own = said.speaker == situation.agent
+        text = as_line(said.text) if own or len(people) == 1 else f"{as_line(said.speaker)}: {as_line(said.text)}"
+        if own and messages[-1].role == "system":
+            messages.append(Message("user", OPENING))
+        role: Literal["assistant", "user"] = "assistant" if own else "user"
+        if messages[-1].role == role:
+            messages[-1] = Message(role, f"{messages[-1].content}\n{text}")
+        else:
+            messages.append(Message(role, text))
+    return tuple(messages)
+
+
+def reply_text(answer: str, agent: str, speakers: Sequence[str]) -> str:
+    """The reply in a model's answer: without the agent's own name before it, and not going on as another speaker."""
+    text = re.sub(rf"^\W*(?:{re.escape(agent)}|reply|response)\s*:\s*", "", answer.strip(), flags=re.IGNORECASE)
+    for name in speakers:
+        text = re.split(rf"\n\W*{re.escape(name)}\s*:", text)[0]
+    text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1].strip()
+    return text or answer.strip()
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """Say how long before ``now`` something was, in words a person would use."""
+    seconds = max((now - then).total_seconds(), 0.0)
+    for unit, length in (
+        ("year", 31_557_600),
+        ("month", 2_629_800),
+        ("week", 604_800),
+        ("day", 86_400),
+        ("hour", 3600),
+        ("minute", 60),
+    ):
+        count = int(seconds / length)
+        if count >= (2 if unit in ("month", "week") and seconds < 2 * length else 1):
+            return f"{count} {unit}{'s' if count > 1 else ''} ago"
+    return "just now"
+
+
+def _longest_tail(items: tuple[T, ...], fits: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
+    """The longest end of ``items`` that fits, by bisection."""
+    low, high = 0, len(items)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(items[len(items) - middle :]):
+            low = middle
+        else:
+            high = middle - 1
+    return items[len(items) - low :]

@@ -1,0 +1,165 @@
+"""Plays recorded conversations through an agent: what was said is heard again, and the agent replies in its own part.
+
+Free-running, the agent's own replies enter the memory; teacher-forced, the recorded ones do. A conversation that the store
+holds in part goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ld_agent.agent import Agent, Conversation
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.errors import InputError
+from ld_agent.steps import Steps, run_many
+from ld_agent.types import Recalled, Record, Reply, Utterance, iso
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """One turn of the agent in a played conversation.
+
+    Attributes:
+        session: from 1.
+        turn: of the agent within the session, from 1.
+        reference: the recorded reply.
+        closed: what was remembered of sessions that ended since the turn before.
+    """
+
+    conversation: str
+    session: int
+    turn: int
+    reply: Reply
+    reference: str
+    closed: tuple[Record, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The line that ``ld-agent run`` writes."""
+        reply = self.reply
+        return {
+            "conversation": self.conversation,
+            "session": self.session,
+            "turn": self.turn,
+            "at": iso(reply.heard.at),
+            "speaker": reply.heard.speaker,
+            "text": reply.heard.text,
+            "reply": reply.text,
+            "reference": self.reference,
+            "recalled": [recalled_json(r) for r in reply.recalled],
+            "traits": {name: list(traits) for name, traits in reply.traits.items()},
+            "notes": list(reply.notes),
+            "timings_ms": dict(reply.timings_ms),
+            "tokens": {"prompt": reply.tokens.prompt, "completion": reply.tokens.completion},
+        }
+
+
+def recalled_json(recalled: Recalled) -> dict[str, Any]:
+    """A recalled record as the command line gives it."""
+    return {
+        "id": recalled.record.id,
+        "view": recalled.record.view,
+        "text": recalled.record.text,
+        "at": iso(recalled.record.at),
+        "s_sem": recalled.s_sem,
+        "s_top": recalled.s_top,
+        "decay": recalled.decay,
+        "score": recalled.score,
+        "overlap": list(recalled.overlap),
+    }
+
+
+def replay(
+    agent: Agent,
+    episodes: Sequence[Episode],
+    emit: Callable[[PlayedTurn], None],
+    *,
+    teacher_forced: bool = False,
+    width: int = 1,
+) -> Iterator[str]:
+    """Play episodes, at most ``width`` of them side by side, and yield the id of each that is done.
+
+    Args:
+        emit: called with each turn once it is stored.
+
+    Raises:
+        InputError: the store holds another conversation under an episode's id.
+        BackboneError, StoreError: as `Conversation.respond`.
+    """
+    work = ((episode.id, play(agent, episode, emit, teacher_forced=teacher_forced)) for episode in episodes)
+    for conversation_id, _ in run_many(work, agent.models.complete, width):
+        yield conversation_id
+
+
+def play(
+    agent: Agent, episode: Episode, emit: Callable[[PlayedTurn], None], *, teacher_forced: bool = False
+) -> Steps[None]:
+    """Play one episode as steps."""
+    if not episode.turns:
+        return
+    conversation = agent.conversation(episode.id, agent_name=episode.agent)
+    position = resumed_at(conversation, episode)
+    turns = episode.turns
+    beta = agent.config.memory.beta
+    known = {record.id for record in conversation.records}
+    while position < len(turns):
+        turn = turns[position]
+        before = turns[position - 1] if position else None
+        if before is not None and before.session != turn.session:
+            yield from conversation.ending()
+        answers = before is not None and turn.speaker == episode.agent and before.speaker != episode.agent
+        if answers and before is not None and _together(before, turn, beta):  # stored, but killed before the reply
+            heard, target = None, turn
+        elif (
+            turn.speaker != episode.agent and position + 1 < len(turns) and turns[position + 1].speaker == episode.agent
+        ):
+            heard, target = turn, turns[position + 1]
+            if not _together(turn, target, beta):
+                conversation.observe(turn.text, turn.speaker, turn.at)
+                position += 1
+                continue
+        else:
+            conversation.observe(turn.text, turn.speaker, turn.at)
+            position += 1
+            continue
+        reply = yield from conversation.turn(
+            heard.text if heard else None,
+            heard.speaker if heard else None,
+            heard.at if heard else None,
+            recorded=target.text if teacher_forced else None,
+            reply_at=target.at,
+        )
+        position += 2 if heard else 1
+        fresh = [record for record in conversation.records if record.id not in known] if reply.heard.session > 1 else []
+        known.update(record.id for record in fresh)
+        number = _turn_number(conversation.running or (reply.heard,), episode.agent)
+        emit(PlayedTurn(episode.id, reply.heard.session, number, reply, target.text, tuple(fresh)))
+    yield from conversation.ending()
+
+
+def resumed_at(conversation: Conversation, episode: Episode) -> int:
+    """How many turns of an episode the store already holds.
+
+    Raises:
+        InputError: what it holds is not this episode.
+    """
+    stored = conversation.utterances
+    for said, turn in zip(stored, episode.turns, strict=False):
+        own = turn.speaker == episode.agent
+        if said.speaker != turn.speaker or (not own and said.text != turn.text):
+            raise InputError(
+                f"the store holds another conversation {episode.id!r} ({said.speaker} says {said.text[:40]!r}, "
+                f"{episode.source} has {turn.speaker}: {turn.text[:40]!r}); use another --store, or delete that one"
+            )
+    return len(stored)
+
+
+def _together(earlier: Turn, later: Turn, beta: float) -> bool:
+    return earlier.session == later.session and (later.at - earlier.at).total_seconds() <= beta
+
+
+def _turn_number(running: Sequence[Utterance], agent: str) -> int:
+    """Which reply of the agent in its session the last one is; openings and lines of others do not count."""
+    return sum(1 for a, b in pairwise(running) if b.speaker == agent and a.speaker != agent) or 1

@@ -1,0 +1,89 @@
+"""How work that needs a model is written: as a generator that yields requests and is sent their completions.
+
+Nothing that decides what to ask then knows who answers, or how many others ask at the same time. `run` carries one such
+piece of work through; `run_many` carries many side by side and answers what they ask in one batch, through the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from ld_agent.backbones.base import Completion, Request
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+Steps = Generator[Sequence[Request], Sequence[Completion], T]
+Complete = Callable[[Sequence[Request]], Sequence[Completion]]
+
+
+def run(steps: Steps[T], complete: Complete) -> T:
+    """Carry one piece of work through; an exception of ``complete`` is raised inside it, where it asked."""
+    try:
+        requests = next(steps)
+        while True:
+            try:
+                completions = complete(requests) if requests else []
+            except BaseException as exc:
+                requests = steps.throw(exc)
+            else:
+                requests = steps.send(completions)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+
+
+def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
+    """Pass a piece of work through and note every completion that it is sent in ``seen``."""
+    try:
+        requests = next(steps)
+        while True:
+            try:
+                completions = yield requests
+            except BaseException as exc:
+                requests = steps.throw(exc)
+            else:
+                seen.extend(completions)
+                requests = steps.send(completions)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+
+
+def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:
+    """Carry many pieces of work through, at most ``width`` of them at once, and yield each result as it is there.
+
+    What all of them ask at one time is answered in one call. An exception that leaves a piece of work leaves this
+    iterator too.
+    """
+    source = iter(work)
+    waiting: dict[K, tuple[Steps[T], Sequence[Request]]] = {}
+    drained = False
+    while waiting or not drained:
+        while not drained and len(waiting) < width:
+            item = next(source, None)
+            if item is None:
+                drained = True
+                break
+            key, steps = item
+            try:
+                waiting[key] = steps, next(steps)
+            except StopIteration as stop:
+                yield key, stop.value
+        if not waiting:
+            continue
+        asked = list(waiting.items())
+        failure: BaseException | None = None
+        completions: Sequence[Completion] = []
+        requests = [request for _, (_, own) in asked for request in own]
+        try:
+            completions = complete(requests) if requests else []
+        except Exception as exc:
+            failure = exc
+        start = 0
+        for key, (steps, own) in asked:
+            answers = completions[start : start + len(own)]
+            start += len(own)
+            try:
+                waiting[key] = steps, (steps.send(answers) if failure is None else steps.throw(failure))
+            except StopIteration as stop:
+                del waiting[key]
+                yield key, stop.value

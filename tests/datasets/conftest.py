@@ -1,0 +1,31 @@
+"""Where the samples are, and where the real corpora are if this machine has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ld_agent.shipped import shipped_path
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def samples() -> Path:
+    return shipped_path("data/samples")
+
+
+@pytest.fixture
+def corpus() -> Callable[[str], Path]:
+    """Return the path of a corpus file; the test is skipped where the corpora, or that file, are absent."""
+    folder = Path(os.environ.get("LD_AGENT_DATA", CHECKOUT.parent / "shared" / "data"))
+
+    def path(relative: str) -> Path:
+        if not (folder / relative).exists():
+            pytest.skip(f"no corpus file {folder / relative}; set LD_AGENT_DATA to the folder of the corpora")
+        return folder / relative
+
+    return path

@@ -1,0 +1,152 @@
+"""The other corpora: what each loader decides, on the samples and, where they are at hand, on the real files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from ld_agent.datasets import load_dialogues, load_episodes
+from ld_agent.datasets.conversation_chronicles import interval
+from ld_agent.errors import DataFileError, InputError
+
+
+def test_locomo_keeps_dates_captions_and_speakers(samples: Path) -> None:
+    (episode,) = load_episodes(samples / "locomo.json")
+    assert episode.turns[0].at == datetime(2024, 2, 3, 9, 5, tzinfo=UTC)
+    assert episode.turns[4].at == datetime(2024, 4, 21, 12, 40, tzinfo=UTC)
+    assert [t.session for t in episode.turns] == [1] * 4 + [2] * 3
+    assert (
+        episode.turns[2].text == "Not yet. Look at this hole. [shares a photo of a wooden boat with a hole in its side]"
+    )
+    # Paul opens the second session, and is the agent because he is speaker_b
+    assert (episode.turns[4].speaker, episode.agent) == ("Paul", "Paul")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("9:05 am on 3 February, 2024", "yesterday", "is no date like"),
+        ("9:05 am on 3 February, 2024", "9:05 am on 31 February, 2024", "day is out of range"),
+        ("12:40 pm on 21 April, 2024", "12:40 am on 3 February, 2024", "session_2 begins at .* not after"),
+        ('"speaker": "Ines"', '"speaker": "Otto"', "speaker 'Otto' is neither Ines nor Paul"),
+        ('"sample_id"', '"sample"', "has no 'sample_id'"),
+    ],
+)
+def test_locomo_names_what_is_wrong(samples: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (samples / "locomo.json").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "l.json").write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(DataFileError, match=message):
+        load_episodes(tmp_path / "l.json")
+    assert load_episodes(tmp_path / "l.json", on_bad=lambda error: None) == []
+
+
+def test_locomo_midnight_and_noon(samples: Path, tmp_path: Path) -> None:
+    text = (samples / "locomo.json").read_text(encoding="utf-8").replace("9:05 am", "12:05 am")
+    (tmp_path / "l.json").write_text(text, encoding="utf-8")
+    assert load_episodes(tmp_path / "l.json")[0].turns[0].at.hour == 0
+
+
+def test_carecall_begins_with_the_agent_and_calls_daily(samples: Path) -> None:
+    (episode,) = load_episodes(samples / "carecall.json")
+    assert (episode.id, episode.speakers) == ("sample-1", ("Assistant", "User"))
+    gaps = [b.at - a.at for a, b in pairwise(episode.turns) if a.session != b.session]
+    assert gaps == [timedelta(days=1, minutes=1)]
+
+
+def test_memorybank_orders_days_and_trims_names(samples: Path) -> None:
+    nadia, erik = load_episodes(samples / "memorybank.json")
+    assert (nadia.id, erik.id) == ("Nadia", "Erik")
+    assert [(t.speaker, t.session) for t in nadia.turns] == [
+        ("Nadia", 1), ("Assistant", 1), ("Nadia", 1), ("Assistant", 1), ("Nadia", 2), ("Assistant", 2)
+    ]  # fmt: skip
+    assert nadia.turns[4].at == datetime(2023, 5, 5, 12, tzinfo=UTC)
+    assert nadia.personas["Nadia"][1] == "Hobbies: pottery, long walks"
+
+
+def test_dialogsum_keeps_tags_summaries_and_topics(samples: Path) -> None:
+    one, three, test = load_dialogues(samples / "dialogsum.jsonl")
+    assert one.turns[0].speaker == "#Person1#"
+    assert one.turns[0].text == "Excuse me, is this the train to Lyon?"
+    assert [t.speaker for t in three.turns][2] == "#Person3#"
+    assert (len(one.summaries), len(test.summaries), test.topics) == (1, 3, ("plans", "leaving early", "a journey"))
+    assert len(load_dialogues(samples / "dialogsum.jsonl", limit=2)) == 2
+    with pytest.raises(InputError, match="no file"):
+        load_dialogues(samples / "nothing.jsonl")
+
+
+def test_dialogsum_names_what_is_wrong(samples: Path, tmp_path: Path) -> None:
+    record = json.loads((samples / "dialogsum.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    path = tmp_path / "d.jsonl"
+    rows = [
+        {**record, "dialogue": "#Person1#: Hello?\nIs anybody there?"},
+        {**record, "dialogue": "#Person1#: Hello?"},
+        {key: value for key, value in record.items() if key != "summary"},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    bad: list[DataFileError] = []
+    assert len(load_dialogues(path, on_bad=bad.append)) == 1
+    assert [error.line for error in bad] == [1, 3]
+    bad.clear()
+    assert len(load_episodes(path, on_bad=bad.append)) == 1
+    assert [error.line for error in bad] == [1, 2]
+
+
+def test_conversation_chronicles_dates_intervals_in_words(samples: Path, tmp_path: Path) -> None:
+    path = samples / "conversation_chronicles.jsonl"
+    (episode,) = load_episodes(path)
+    gaps = [b.at - a.at - timedelta(minutes=1) for a, b in pairwise(episode.turns) if a.session != b.session]
+    assert gaps == [timedelta(hours=3), timedelta(days=3), timedelta(days=90), timedelta(days=730)]
+    assert interval("A week after") == timedelta(days=7)
+    assert interval("Later") is None
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["second_session_dialogue"] = record["second_session_speakers"] = []
+    (tmp_path / "c.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    (shorter,) = load_episodes(tmp_path / "c.jsonl")
+    assert {t.session for t in shorter.turns} == {1, 3, 4, 5}
+    gaps = [b.at - a.at - timedelta(minutes=1) for a, b in pairwise(shorter.turns) if a.session != b.session]
+    assert gaps[0] == timedelta(days=3, hours=3)
+    record["third_session_speakers"] = ["Neighbor A"]
+    (tmp_path / "c.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(DataFileError, match="the third session has 2 utterances and 1 speakers"):
+        load_episodes(tmp_path / "c.jsonl")
+
+
+def test_ubuntu_irc_ends_with_the_answer(samples: Path, tmp_path: Path) -> None:
+    (episode,) = load_episodes(samples / "ubuntu_irc.jsonl")
+    assert episode.id == "ubuntu_irc-1"
+    assert [t.speaker for t in episode.turns] == [f"Speaker {n}" for n in (0, 1, 2, 0, 1)]
+    assert episode.turns[-1].text.startswith("then boot the older kernel")
+    record = json.loads((samples / "ubuntu_irc.jsonl").read_text(encoding="utf-8"))
+    (tmp_path / "u.jsonl").write_text(json.dumps({**record, "ctx_spk": [0, 1]}), encoding="utf-8")
+    with pytest.raises(DataFileError, match="context has 4 utterances and ctx_spk 2 speakers"):
+        load_episodes(tmp_path / "u.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("path", "episodes", "utterances"),
+    [
+        ("locomo/locomo10_dev.json", 5, 2760),
+        ("carecall/carecall-memory-sample.json", 10, 1033),
+        ("memorybank/memory_bank_en.json", 15, 1132),
+        ("dialogsum/dialogsum.dev.jsonl", 500, 4690),
+    ],
+)
+def test_the_real_files(corpus: Callable[[str], Path], path: str, episodes: int, utterances: int) -> None:
+    found = load_episodes(corpus(path))
+    assert len(found) == len({e.id for e in found}) == episodes
+    assert sum(len(e.turns) for e in found) == utterances
+    for episode in found:
+        for earlier, later in pairwise(episode.turns):
+            assert earlier.at < later.at
+            assert (earlier.session != later.session) == ((later.at - earlier.at).total_seconds() > 3600)
+
+
+def test_the_real_summaries(corpus: Callable[[str], Path]) -> None:
+    assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.dev.jsonl"))} == {1}
+    assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.test250.jsonl"))} == {3}

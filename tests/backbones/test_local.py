@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import EMBEDDED, save_adapter, save_model
+from tiny_models import EMBEDDED, byte_tokenizer, save_adapter, save_model
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.chat_tokens import ChatTokens, TextStream
@@ -324,8 +324,6 @@ def test_training_and_inference_see_the_same_ids(embedded: LocalBackbone) -> Non
 
 @pytest.mark.parametrize("refusal", ["No system", "Alternate"])
 def test_a_template_that_refuses_roles_gets_them_merged(refusal: str) -> None:
-    from conftest import byte_tokenizer
-
     tokenizer = byte_tokenizer(
         "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('" + refusal
         + "') }}{% endif %}[{{ m.role }}]{{ m.content | trim }}{% endfor %}"

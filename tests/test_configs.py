@@ -104,8 +104,8 @@ def refusal(path: str | Path | None = None, overrides: tuple[str, ...] = ()) -> 
         ("agent.name=", ("agent.name",)),
         ("memory.k", ("'memory.k'", "memory.k=5")),
         ("memory.views=[events", ("memory.views",)),
-        ("=5", ("memory", "store")),
-        ("memory.beta=${nowhere}", ("nowhere",)),
+        ("=5", ("'=5'", "memory.k=5")),
+        ("memory.beta=${nowhere}", ("memory.beta=", "nowhere")),
     ],
 )
 def test_an_override_that_cannot_be_used(override: str, parts: tuple[str, ...]):

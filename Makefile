@@ -13,7 +13,7 @@ MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --progress-bar off
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --quiet --progress-bar off
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 ARGS ?=
 
@@ -35,6 +35,7 @@ lint: $(STAMP)
 	@$(BIN)/mypy
 
 setup: $(STAMP)
+	@:
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis demo.db demo.db-wal demo.db-shm

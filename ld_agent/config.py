@@ -90,9 +90,16 @@ class ModuleSection(Section):
 
 
 class ExtractorSection(ModuleSection):
-    """The extractor's own key: prompt directly or by chain of thought (LD-Agent, section 2.3)."""
+    """The extractor's own keys.
+
+    Attributes:
+        prompting: directly or by chain of thought (LD-Agent, section 2.3).
+        grounded: drop traits that share no word with the utterance. An untuned small model makes up a lot; of the traits
+            that people noted down in MSC 12 % are worded otherwise than the utterance.
+    """
 
     prompting: Literal["direct", "chain_of_thought"] = "direct"
+    grounded: bool = True
 
 
 class ModulesSection(Section):
@@ -104,6 +111,8 @@ class ModulesSection(Section):
 class MemorySection(Section):
     """Equations (1)–(4). τ, β in seconds; ``tau: null`` is no decay.
 
+    ``query_turns``: how many of the running session's last utterances, the one to answer included, are the query.
+
     ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
     """
 
@@ -111,8 +120,9 @@ class MemorySection(Section):
     scorer: str = "paper"
     k: Count = 3
     tau: Positive | None = 1e7
-    gamma: Cosine = 0.2
+    gamma: Cosine = 0.125
     beta: Positive = 3600.0
+    query_turns: AtLeastOne = 3
     close_on_exit: bool = True
 
 

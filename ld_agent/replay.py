@@ -6,6 +6,7 @@ holds in part goes on where it stopped.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +16,7 @@ from ld_agent.agent import Agent, Conversation
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import InputError
 from ld_agent.steps import Steps, run_many
-from ld_agent.types import Recalled, Record, Reply, Utterance, iso
+from ld_agent.types import Recalled, Record, Reply, Utterance, checked_text, iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,12 @@ def replay(
         emit: called with each turn once it is stored.
 
     Raises:
-        InputError: the store holds another conversation under an episode's id.
+        InputError: the store holds another conversation under an episode's id, or two episodes have one id.
         BackboneError, StoreError: as `Conversation.respond`.
     """
+    repeated = [i for i, times in Counter(episode.id for episode in episodes).items() if times > 1]
+    if repeated:
+        raise InputError(f"two episodes have the id {repeated[0]!r}; give each its own")
     work = ((episode.id, play(agent, episode, emit, teacher_forced=teacher_forced)) for episode in episodes)
     for conversation_id, _ in run_many(work, agent.models.complete, width):
         yield conversation_id
@@ -146,9 +150,14 @@ def resumed_at(conversation: Conversation, episode: Episode) -> int:
         InputError: what it holds is not this episode.
     """
     stored = conversation.utterances
+    if len(stored) > len(episode.turns):
+        raise InputError(
+            f"the store holds another conversation {episode.id!r} ({len(stored)} utterances, {episode.source} has "
+            f"{len(episode.turns)}); use another --store, or delete that one"
+        )
     for said, turn in zip(stored, episode.turns, strict=False):
         own = turn.speaker == episode.agent
-        if said.speaker != turn.speaker or (not own and said.text != turn.text):
+        if said.speaker != turn.speaker or (not own and said.text != checked_text(turn.text)):
             raise InputError(
                 f"the store holds another conversation {episode.id!r} ({said.speaker} says {said.text[:40]!r}, "
                 f"{episode.source} has {turn.speaker}: {turn.text[:40]!r}); use another --store, or delete that one"

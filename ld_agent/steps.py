@@ -6,13 +6,13 @@ piece of work through; `run_many` carries many side by side and answers what the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Request
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
+K = TypeVar("K")
 Steps = Generator[Sequence[Request], Sequence[Completion], T]
 Complete = Callable[[Sequence[Request]], Sequence[Completion]]
 
@@ -51,11 +51,20 @@ def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
 def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:
     """Carry many pieces of work through, at most ``width`` of them at once, and yield each result as it is there.
 
-    What all of them ask at one time is answered in one call. An exception that leaves a piece of work leaves this
-    iterator too.
+    What all of them ask at one time is answered in one call. An exception of ``complete`` is raised inside all that
+    asked; one that leaves a piece of work leaves this iterator too.
+
+    Args:
+        work: (key, steps) pairs; the key comes back with the result, and need not be unique.
+        width: at least 1.
+
+    Raises:
+        ValueError: ``width`` is under 1.
     """
+    if width < 1:
+        raise ValueError(f"width={width}; carry at least 1 piece of work at once")
     source = iter(work)
-    waiting: dict[K, tuple[Steps[T], Sequence[Request]]] = {}
+    waiting: list[tuple[K, Steps[T], Sequence[Request]]] = []
     drained = False
     while waiting or not drained:
         while not drained and len(waiting) < width:
@@ -65,25 +74,22 @@ def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int)
                 break
             key, steps = item
             try:
-                waiting[key] = steps, next(steps)
+                waiting.append((key, steps, next(steps)))
             except StopIteration as stop:
                 yield key, stop.value
-        if not waiting:
-            continue
-        asked = list(waiting.items())
-        failure: BaseException | None = None
+        asked, waiting = waiting, []
+        failure: Exception | None = None
         completions: Sequence[Completion] = []
-        requests = [request for _, (_, own) in asked for request in own]
+        requests = [request for _, _, own in asked for request in own]
         try:
             completions = complete(requests) if requests else []
         except Exception as exc:
             failure = exc
         start = 0
-        for key, (steps, own) in asked:
+        for key, steps, own in asked:
             answers = completions[start : start + len(own)]
             start += len(own)
             try:
-                waiting[key] = steps, (steps.send(answers) if failure is None else steps.throw(failure))
+                waiting.append((key, steps, steps.send(answers) if failure is None else steps.throw(failure)))
             except StopIteration as stop:
-                del waiting[key]
                 yield key, stop.value

@@ -1,10 +1,12 @@
 """The records everything else passes around; frozen, plain, and free of behaviour that needs a model or a store.
 
-Times are aware UTC datetimes throughout; `utc` is the one place where a foreign time is let in.
+Times are aware UTC datetimes throughout. What callers hand in is let in here and nowhere else: a time by `utc`, a text by
+`checked_text`, a name by `checked_name`.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -12,26 +14,65 @@ from typing import Any
 
 from ld_agent.errors import InputError
 
+LONGEST_NAME = 100
+UNNAMABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, halves of characters, line and paragraph separators
+
 
 def utc(at: datetime | str, what: str = "at") -> datetime:
     """Return ``at`` as an aware UTC datetime, parsing ISO 8601 text.
 
     Raises:
-        InputError: a naive datetime, or text that is no ISO 8601 time.
+        InputError: a naive datetime, text that is no ISO 8601 time, or a time outside the years 1 to 9999 in UTC.
     """
     if isinstance(at, str):
         try:
             at = datetime.fromisoformat(at)
         except ValueError as exc:
             raise InputError(f"{what}={at!r} is no ISO 8601 time; write it like 2024-05-01T18:30:00+00:00") from exc
-    if at.tzinfo is None:
+    if not isinstance(at, datetime):
+        raise InputError(f"{what}={at!r} is no time; give an aware datetime or text like 2024-05-01T18:30:00+00:00")
+    if at.utcoffset() is None:
         raise InputError(f"{what}={at.isoformat()} has no time zone; add one, for example {at.isoformat()}+00:00")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError as exc:
+        raise InputError(
+            f"{what}={at.isoformat()} lies outside the calendar in UTC; give one of the years 1 to 9999"
+        ) from exc
 
 
 def iso(at: datetime) -> str:
     """Return an aware UTC datetime as ISO 8601 text, fixed width to the microsecond so that text order is time order."""
     return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def checked_text(text: str) -> str:
+    """Return what was said, with every lone surrogate as "?": it stands for no character and cannot be stored.
+
+    Raises:
+        InputError: no text, or nothing but white space.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"the utterance is {type(text).__name__}, not text; give a string")
+    if not text.strip():
+        raise InputError("the utterance is empty; give it some text")
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def checked_name(name: str, what: str = "speaker") -> str:
+    """Return a speaker's name as it is.
+
+    Raises:
+        InputError: empty, longer than `LONGEST_NAME` characters, or with a line break or another control character.
+    """
+    if (
+        not isinstance(name, str)
+        or not name.strip()
+        or len(name) > LONGEST_NAME
+        or any(unicodedata.category(character) in UNNAMABLE for character in name)
+    ):
+        raise InputError(f"{what} {str(name)[:120]!r} is no name; give 1 to {LONGEST_NAME} characters on one line")
+    return name
 
 
 @dataclass(frozen=True, slots=True)

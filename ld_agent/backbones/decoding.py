@@ -28,6 +28,7 @@ class Row:
         limit: most tokens to generate.
         temperature: 0 is greedy.
         seed: of this row's own random generator.
+        repetition_penalty: see `_penalised`; 1 is none.
         adapter: name of its adapter; None: the bare base.
         prefix: leading ids of ``prompt`` that are worth keeping encoded.
         on_ids: called with all ids generated so far after every token.
@@ -39,6 +40,7 @@ class Row:
     limit: int
     temperature: float = 0.0
     seed: int = 0
+    repetition_penalty: float = 1.0
     adapter: str | None = None
     prefix: int = 0
     on_ids: Callable[[list[int]], None] | None = None
@@ -119,6 +121,8 @@ def _choose(
 ) -> list[int]:
     if choice.processors:
         logits = torch.cat([_processed(logits[i : i + 1].float(), row, choice) for i, row in enumerate(rows)])
+    if any(row.repetition_penalty != 1.0 for row in rows):
+        logits = torch.stack([_penalised(logits[i], row, choice.end_ids) for i, row in enumerate(rows)])
     greedy = logits.argmax(-1).tolist()
     return [
         _sample(logits[i], row, generator, choice) if generator is not None else greedy[i]
@@ -131,6 +135,19 @@ def _processed(logits: Tensor, row: Row, choice: Choice) -> Tensor:
     for process in choice.processors:
         logits = process(ids, logits)
     return logits
+
+
+def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
+    """Weaken every id that stands in prompt or answer: positive logits are divided by the penalty, others multiplied.
+
+    As in transformers, but for the end tokens: those stand in every chat prompt, and an answer must be free to end.
+    """
+    if row.repetition_penalty == 1.0:
+        return logits
+    seen = torch.tensor(sorted({*row.prompt, *row.out} - end_ids), device=logits.device)
+    scores = logits[seen]
+    weakened = torch.where(scores > 0, scores / row.repetition_penalty, scores * row.repetition_penalty)
+    return logits.scatter(0, seen, weakened)
 
 
 def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice) -> int:

@@ -36,6 +36,14 @@ Pieces = SimpleQueue[tuple[Request, str] | None]
 
 _PIECES = re.compile(r"(?P<word>[A-Z]?[a-z]+|  +)|(?P<capitals>[A-Z]+)|(?P<rest> ?[0-9]|[^\x00-\x7f]+|[^ ])")
 _CHARACTERS_A_TOKEN = {"word": 3, "capitals": 2, "rest": 1}
+OPTIONAL = {
+    "max_tokens": "max_tokens",
+    "temperature": "temperature",
+    "seed": "seed",
+    "stream_options": "stream_options",
+    "extra_body": "repetition_penalty",
+}
+"""Parameters that a call can do without, and the word by which a server that does not know one refuses it."""
 _CONTROL_TOKEN = re.compile(
     r"<(?=\|[^<>|]{1,64}\|>|｜[^<>｜]{1,64}｜>|/?s>|(?:bos|eos|pad|unk|mask|start_of_turn|end_of_turn)>)"
     r"|\[(?=/?(?:INST|SYSTEM_PROMPT|gMASK)\])"
@@ -264,6 +272,8 @@ class EndpointBackbone:
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
         }
+        if request.repetition_penalty != 1.0:  # no parameter of OpenAI's own, but of vLLM and others
+            parameters["extra_body"] = {"repetition_penalty": request.repetition_penalty}
         if request.on_text is not None:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
         for name in self._refused.get(model, ()):
@@ -277,8 +287,8 @@ class EndpointBackbone:
         said = f"{getattr(exc, 'code', '')} {_said(exc)}"
         if getattr(exc, "status_code", None) not in (400, 422) or not _REFUSAL.search(said):
             return False
-        for name in ("max_tokens", "temperature", "seed", "stream_options"):
-            if name in sent and (getattr(exc, "param", None) == name or re.search(rf"\b{name}\b", said)):
+        for name, word in OPTIONAL.items():
+            if name in sent and (getattr(exc, "param", None) == word or re.search(rf"\b{word}\b", said)):
                 self._refused.setdefault(sent["model"], set()).add(name)
                 return True
         return False

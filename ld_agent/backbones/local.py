@@ -178,6 +178,7 @@ class LocalBackbone:
                     limit=limit,
                     temperature=request.temperature,
                     seed=request.seed,
+                    repetition_penalty=request.repetition_penalty,
                     adapter=request.adapter,
                     prefix=prefix,
                     on_ids=stream.update if stream is not None else None,

@@ -19,6 +19,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(memory.app, name="memory")
 app.add_typer(bench.app, name="bench")
@@ -35,9 +36,20 @@ Overrides = Annotated[
 ]
 
 
-@app.callback()
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ld_agent import __version__
+
+        typer.echo(f"ld_agent {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Example: ld-agent chat --store me.db")
 def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     """Long-term dialogue agents that remember someone for months."""
 
@@ -63,7 +75,7 @@ def chat(
     """
     from ld_agent.cli.chat import run_chat
 
-    run_chat(_config(config, store, overrides), conversation)
+    raise typer.Exit(run_chat(_config(config, store, overrides), conversation))
 
 
 @app.command()
@@ -73,7 +85,10 @@ def run(
     config: ConfigOption = None,
     store: Annotated[
         Path | None,
-        typer.Option("--store", help="Keep the memory in this file; a run that was broken off goes on from it."),
+        typer.Option(
+            "--store",
+            help="Keep the memory in this file; a run that was broken off goes on from it. Default: kept nowhere.",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Play only the first N conversations.")] = None,
@@ -97,8 +112,12 @@ def run(
       ld-agent run msc/session_3/valid.txt --limit 5 --teacher-forced --out replies.jsonl memory.tau=null
     """
     from ld_agent.cli.run import run_file
+    from ld_agent.datasets import LOADERS
 
-    settings = _config(config, store or Path(":memory:"), overrides)
+    if format_name is not None and format_name not in LOADERS:
+        raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
+    named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
+    settings = _config(config, store if store or named else Path(":memory:"), overrides)
     run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch)
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import threading
 from collections.abc import Callable, Iterator
-
-from rich.text import Text
+from concurrent.futures import Future
+from importlib.util import find_spec
 
 from ld_agent.agent import Agent, Conversation
-from ld_agent.cli.show import console, recalled_table, records_table, traits_table
+from ld_agent.backbones.weights import resolve_model
+from ld_agent.cli.show import console, plain, recalled_table, records_table, traits_table
 from ld_agent.config import Config
 from ld_agent.errors import BackboneError, InputError
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.modules.base import MODULES
 from ld_agent.modules.generator import ago
 
 HELP = """\
@@ -24,118 +28,159 @@ HELP = """\
 Ctrl-C stops a reply; what was said so far is kept."""
 
 
-def run_chat(config: Config, conversation_id: str) -> None:
-    """Chat until ``/quit`` or the end of the input."""
-    if hasattr(sys.stdin, "reconfigure"):
+def run_chat(config: Config, conversation_id: str) -> int:
+    """Chat until ``/quit`` or the end of the input.
+
+    Returns:
+        the exit code: 1 where lines came from a pipe and a reply to one of them failed; a person has seen it and
+        could try again.
+    """
+    typed = sys.stdin is not None and sys.stdin.isatty()
+    if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
+    failed = False
     with Agent(config) as agent:
-        opened = _Opening(agent, conversation_id)
-        console.print(Text(f"{config.agent.name} is here. /help lists the commands.", style="dim"))
-        lines = _lines(config.agent.user)
-        for line in lines:
-            conversation = opened.conversation()
-            if line.startswith("/"):
-                if not _command(line, conversation):
-                    break
-            elif line.strip():
-                _turn(conversation, line, config.agent.name)
-        opened.finish()
+        _check(agent, conversation_id)
+        console.print(plain(f"{config.agent.name} is here. /help lists the commands.", "dim"))
+        _greet(agent, conversation_id)
+        opening = _Opening(agent, conversation_id)
+        for line in _typed_lines(config.agent.user) if typed else _piped_lines(config.agent.user):
+            name, _, argument = line[1:].strip().partition(" ") if line.startswith("/") else ("", "", "")
+            if name in ("quit", "exit"):
+                break
+            if name == "help":
+                console.print(plain(HELP))
+                continue
+            if not line.strip():
+                continue
+            conversation = opening.conversation()
+            try:
+                if line.startswith("/"):
+                    _command(name, argument.strip(), conversation)
+                else:
+                    failed |= not _turn(conversation, line, config.agent.name, interruptible=typed)
+            except KeyboardInterrupt:
+                if not typed:
+                    raise
+                console.print("\n(stopped; /quit leaves)", style="dim")
+        # Even if nothing was said: a model that does not load is reported, an unfinished session of earlier is closed.
+        conversation = opening.conversation()
+        if config.memory.close_on_exit and conversation.running:
+            with console.status("remembering this session …"):
+                conversation.end_session()
+    return 1 if failed and not typed else 0
+
+
+def _check(agent: Agent, conversation_id: str) -> None:
+    """Find everything that will be loaded, so that what is missing is reported before a line is typed."""
+    if not conversation_id.strip():
+        raise InputError("the conversation id is empty; give it a name, such as --conversation alice")
+    agent.store.open_conversation(conversation_id, agent.config.agent.name)
+    with console.status("looking for the models; the first time one is converted, which takes a while …"):
+        for module in MODULES:
+            settings = agent.models.settings(module)
+            section = settings.backbone or agent.config.backbone
+            if section.kind != "transformers":
+                agent.models.backbone(module)  # loads no weights
+                continue
+            resolve_model(section.model, section.sha256)
+            if settings.adapter is not None:
+                resolve_model(settings.adapter)
+        resolve_model(agent.config.encoder.model, agent.config.encoder.sha256)
+        topics = agent.config.topics
+        if not topics.model.isidentifier() or find_spec(topics.model) is None:
+            TopicExtractor(topics.model, topics.pos)
 
 
 class _Opening:
-    """Loads the models while the first line is being typed."""
+    """Loads the models, and finishes what the last session left, while the first line is being typed."""
 
     def __init__(self, agent: Agent, conversation_id: str) -> None:
         self._agent, self._id = agent, conversation_id
-        self._error: BaseException | None = None
-        self._conversation: Conversation | None = None
-        self._thread = threading.Thread(target=self._load, daemon=True)
-        self._thread.start()
+        self._opened: Future[Conversation] = Future()
+        # A daemon, unlike the threads of an executor: Ctrl-C while a model is fetched ends the program at once.
+        threading.Thread(target=self._open, daemon=True).start()
 
-    def _load(self) -> None:
+    def _open(self) -> None:
         try:
             self._agent.warm_up()
+            self._opened.set_result(self._agent.conversation(self._id, at=self._agent.clock()))
         except BaseException as exc:
-            self._error = exc
+            self._opened.set_exception(exc)
 
     def conversation(self) -> Conversation:
-        if self._conversation is None:
-            with console.status("loading the models …"):
-                self._thread.join()
-            if self._error is not None:
-                raise self._error
-            with console.status("finishing what the last session left …"):
-                self._conversation = self._agent.conversation(self._id, at=self._agent.clock())
-            _greet(self._conversation)
-        return self._conversation
-
-    def finish(self) -> None:
-        """Wait for the loading even if nothing was said: a missing model is reported, an unfinished session ended."""
-        self.conversation()
+        """The opened conversation, waited for; raises what kept it from opening."""
+        if self._opened.done():
+            return self._opened.result()
+        with console.status("loading the models …"):
+            return self._opened.result()
 
 
-def _greet(conversation: Conversation) -> None:
-    said = conversation.utterances
-    if said:
-        when = ago(said[-1].at, conversation.agent.clock())
-        console.print(
-            Text(f"(you talked last {when}; {len(conversation.records)} sessions are remembered)", style="dim")
-        )
+def _greet(agent: Agent, conversation_id: str) -> None:
+    stored = agent.store.find_conversation(conversation_id)
+    last = agent.store.last_utterance(stored.key) if stored else None
+    if stored and last:
+        count = agent.store.counts(stored.key)["records"]
+        known = f"{count} {'memory' if count == 1 else 'memories'} of it; /memory shows them" if count else "/help"
+        console.print(plain(f"You talked last {ago(last.at, agent.clock())} ({known}).", "dim"))
 
 
-def _lines(user: str) -> Iterator[str]:
-    """The user's lines: with a prompt from a terminal, echoed from a pipe."""
-    if sys.stdin.isatty():
-        import readline  # noqa: F401 - editing and history for input()
+def _typed_lines(user: str) -> Iterator[str]:
+    """The user's lines, each after a prompt."""
+    import readline  # noqa: F401 - editing and history for input()
 
-        while True:
-            try:
-                yield input(f"{user}: ")
-            except EOFError:
-                console.print()
-                return
-            except KeyboardInterrupt:
-                console.print("\n(/quit leaves)", style="dim")
-    else:
-        for line in sys.stdin:
-            shown = line.rstrip("\n")
-            console.print(Text(f"{user}: {shown[:200]}{' …' if len(shown) > 200 else ''}"))
-            yield shown
+    while True:
+        try:
+            yield input(plain(f"{user}: ").plain)
+        except EOFError:
+            console.print()
+            return
+        except KeyboardInterrupt:
+            console.print("\n(/quit leaves)", style="dim")
 
 
-def _turn(conversation: Conversation, text: str, name: str) -> None:
-    console.print(Text(f"{name}: ", style="bold"), end="")
-    shown: list[str] = []
+def _piped_lines(user: str) -> Iterator[str]:
+    """The user's lines from a pipe or a file, echoed so that the output reads as a conversation."""
+    for line in sys.stdin or ():
+        text = line.rstrip("\r\n")
+        console.print(plain(f"{user}: {text[:200]}{' …' if len(text) > 200 else ''}"), soft_wrap=True)
+        yield text
+
+
+def _turn(conversation: Conversation, text: str, name: str, *, interruptible: bool) -> bool:
+    """Reply to a line, word by word; False: the model failed, and what was said waits in the store."""
+    console.print(plain(f"{name}: ", "bold"), end="")
+    shown = ""
 
     def show(piece: str) -> None:
-        shown.append(piece)
-        console.print(Text(piece if len(shown) > 1 else piece.lstrip()), end="", soft_wrap=True)
+        nonlocal shown
+        piece = piece if shown else piece.lstrip()
+        shown += piece
+        console.print(plain(piece), end="", soft_wrap=True)
 
     try:
-        reply = conversation.respond(text, on_text=show, interruptible=True)
+        reply = conversation.respond(text, on_text=show, interruptible=interruptible)
     except (InputError, BackboneError) as exc:
-        console.print(Text(f"({exc})", style="red"))
-        return
-    if not "".join(shown).strip():
-        console.print(Text(reply.text), end="")
+        console.print(plain(f"({exc})", "red"), soft_wrap=True)
+        return isinstance(exc, InputError)
+    if not shown:
+        console.print(plain(reply.text), end="", soft_wrap=True)
     console.print()
+    if shown and shown.split() != reply.text.split() and reply.text:
+        console.print(plain(f"(kept of this: {reply.text})", "dim"), soft_wrap=True)
     for note in reply.notes:
-        console.print(Text(f"({note})", style="dim"))
-
-
-def _command(line: str, conversation: Conversation) -> bool:
-    """Carry out a command; False: leave."""
-    name, _, argument = line[1:].strip().partition(" ")
-    if name in ("quit", "exit"):
-        return False
-    if name not in COMMANDS:
-        console.print(Text(f"unknown command /{name}; /help lists them", style="red"))
-        return True
-    try:
-        COMMANDS[name](conversation, argument.strip())
-    except InputError as exc:
-        console.print(Text(str(exc), style="red"))
+        console.print(plain(f"({note})", "dim"), soft_wrap=True)
     return True
+
+
+def _command(name: str, argument: str, conversation: Conversation) -> None:
+    if name not in COMMANDS:
+        console.print(plain(f"unknown command /{name}; /help lists them", "red"))
+        return
+    try:
+        COMMANDS[name](conversation, argument)
+    except InputError as exc:
+        console.print(plain(str(exc), "red"), soft_wrap=True)
 
 
 def _memory(conversation: Conversation, argument: str) -> None:
@@ -145,33 +190,35 @@ def _memory(conversation: Conversation, argument: str) -> None:
 def _persona(conversation: Conversation, argument: str) -> None:
     names = [argument] if argument else dict.fromkeys([*conversation.speakers, conversation.agent_name])
     for name in names:
-        console.print(Text(name, style="bold"))
-        console.print(traits_table(conversation.persona(name, history=True)))
+        traits = conversation.persona(name, history=True)
+        console.print(plain(name, "bold"))
+        console.print(traits_table(traits))
 
 
 def _why(conversation: Conversation, argument: str) -> None:
     reply = conversation.last_reply
     if reply is None:
-        console.print(Text("nothing was recalled yet; say something first", style="dim"))
+        console.print("nothing was recalled yet; say something first", style="dim")
         return
     memory = conversation.agent.config.memory
     tau = "no decay" if memory.tau is None else f"τ = {memory.tau:g} s"
     console.print(
-        Text(f"overall = λ (s_sem + s_top), s_sem > γ = {memory.gamma:g}, {tau}, k = {memory.k}", style="dim")
+        plain(f"overall = λ (s_sem + s_top), s_sem > γ = {memory.gamma:g}, {tau}, k = {memory.k}", "dim"),
     )
     console.print(recalled_table(reply.recalled))
     for name, traits in reply.traits.items():
-        console.print(Text(f"{name}: {' '.join(traits)}", style="dim"))
+        console.print(plain(f"{name}: {' '.join(traits)}", "dim"))
 
 
 def _end(conversation: Conversation, argument: str) -> None:
+    running = bool(conversation.running)
     with console.status("remembering …"):
         records = conversation.end_session()
-    console.print(records_table(records) if records else Text("no session is running", style="dim"))
-
-
-def _help(conversation: Conversation, argument: str) -> None:
-    console.print(HELP)
+    if records:
+        console.print(records_table(records))
+    else:
+        said = "the session ended; nothing is remembered of it yet" if running else "no session is running"
+        console.print(said, style="dim")
 
 
 COMMANDS: dict[str, Callable[[Conversation, str], None]] = {
@@ -179,5 +226,4 @@ COMMANDS: dict[str, Callable[[Conversation, str], None]] = {
     "persona": _persona,
     "why": _why,
     "end": _end,
-    "help": _help,
 }

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ld_agent.agent import Agent
-from ld_agent.cli.show import console, recalled_table, records_table, traits_table
+from ld_agent.cli.show import console, plain, recalled_table, records_table, traits_table
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.modules.generator import ago
@@ -29,7 +29,7 @@ def run_demo(config: Config) -> None:
         if len(said) >= len(episode.turns):
             episode = _continued(episode, said)
             console.print(
-                Text(f"{config.store.path} holds {len(said)} utterances of this conversation; it goes on.", style="dim")
+                plain(f"{config.store.path} holds {len(said)} utterances of this conversation; it goes on.", "dim")
             )
         shown = _Shown(episode)
         with console.status("loading the models …"):
@@ -40,9 +40,9 @@ def run_demo(config: Config) -> None:
         console.rule("what is remembered", style="dim")
         console.print(records_table(conversation.records))
         for speaker in conversation.speakers:
-            console.rule(f"what is known about {speaker}", style="dim")
+            console.rule(plain(f"what is known about {speaker}"), style="dim")
             console.print(traits_table(conversation.persona(speaker, history=True)))
-        console.print(Text(f"stored in {config.store.path}; run the demo again and it goes on from here", style="dim"))
+        console.print(plain(f"stored in {config.store.path}; run the demo again and it goes on from here", "dim"))
 
 
 class _Shown:
@@ -62,21 +62,21 @@ class _Shown:
             console.rule(heading, style="bold")
         for record in played.closed:
             self._remembered(record)
-        console.print(Text(f"{reply.heard.speaker}: {reply.heard.text}", style="cyan"))
-        console.print(Text(f"{self._agent}: {reply.text}", style="bold"))
+        console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
+        console.print(plain(f"{self._agent}: {reply.text}", "bold"))
         details = (
             [recalled_table(reply.recalled)] if reply.recalled else [Text("recalled: no relevant memory", style="dim")]
         )
         known = "; ".join(f"{name} ({len(traits)}): {' '.join(traits)}" for name, traits in reply.traits.items())
-        details.append(Text(f"traits known: {known or 'none yet'}", style="dim"))
-        details += [Text(note, style="yellow") for note in reply.notes]
+        details.append(plain(f"traits known: {known or 'none yet'}", "dim"))
+        details += [plain(note, "yellow") for note in reply.notes]
         for detail in details:
             console.print(Padding(detail, (0, 0, 0, 4)))
         self._last = played
 
     def _remembered(self, record: Record) -> None:
         text = f"session {record.session} ended (gap over β); remembered as {record.id}: {record.text}"
-        console.print(Padding(Text(text, style="green"), (0, 0, 0, 4)))
+        console.print(Padding(plain(text, "green"), (0, 0, 0, 4)))
 
 
 def _continued(episode: Episode, said: list[Utterance]) -> Episode:

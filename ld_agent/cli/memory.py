@@ -33,7 +33,7 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
     """
     from rich.table import Table
 
-    from ld_agent.cli.show import console, records_table, traits_table
+    from ld_agent.cli.show import console, plain, records_table, traits_table
 
     opened = _existing(store)
     if conversation is not None:
@@ -44,7 +44,7 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
             return
         console.print(records_table(records))
         for speaker in dict.fromkeys(t.speaker for t in traits):
-            console.print(speaker, style="bold", markup=False)
+            console.print(plain(speaker, "bold"))
             console.print(traits_table([t for t in traits if t.speaker == speaker]))
         return
     rows = [
@@ -58,13 +58,14 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
     for heading in ("conversation", "speakers", "sessions", "utterances", "records", "traits"):
         table.add_column(heading)
     for row in rows:
-        table.add_row(*(", ".join(v) if isinstance(v, list) else str(v) for k, v in row.items() if k != "agent"))
+        cells = (", ".join(v) if isinstance(v, list) else str(v) for k, v in row.items() if k != "agent")
+        table.add_row(*(plain(cell) for cell in cells))
     console.print(table if rows else "no conversations yet")
 
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
     store: StoreOption,
     overrides: Overrides = None,
     conversation: ConversationOption = None,
@@ -80,7 +81,7 @@ def search(
       ld-agent memory search "her new job" --store me.db --conversation maya --at 2024-06-01T12:00:00+00:00
     """
     from ld_agent.agent import Agent
-    from ld_agent.cli.show import console, recalled_table
+    from ld_agent.cli.show import console, plain, recalled_table
     from ld_agent.config import load_config
     from ld_agent.replay import recalled_json
 
@@ -97,7 +98,11 @@ def search(
     if as_json:
         _print_json([{"conversation": name} | recalled_json(r) for name, r in best])
         return
-    console.print(recalled_table([r for _, r in best]))
+    for name in dict.fromkeys(name for name, _ in best if conversation is None):
+        console.print(plain(name, "bold"))
+        console.print(recalled_table([r for owner, r in best if owner == name]))
+    if conversation is not None or not best:
+        console.print(recalled_table([r for _, r in best]))
 
 
 @app.command()
@@ -142,6 +147,7 @@ def import_command(
 
       ld-agent memory import maya.jsonl --store other.db
     """
+    from ld_agent.cli.show import say
     from ld_agent.errors import InputError
     from ld_agent.storage.exchange import import_file
     from ld_agent.storage.sqlite import Store
@@ -149,7 +155,7 @@ def import_command(
     if not source.is_file():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`")
     count = import_file(Store(store), source)
-    _say(f"imported {count} conversation{'' if count == 1 else 's'} into {store}")
+    say(f"imported {count} conversation{'' if count == 1 else 's'} into {store}")
 
 
 @app.command()
@@ -164,12 +170,14 @@ def delete(
 
       ld-agent memory delete --store me.db --conversation maya --yes
     """
+    from ld_agent.cli.show import say
+
     opened = _existing(store)
     found = _conversation(opened, conversation)
     if not yes:
-        typer.confirm(f"Forget everything about conversation {conversation!r}?", abort=True)
+        _confirm(f"Forget everything about conversation {conversation!r}?")
     opened.delete_conversation(found.key)
-    _say(f"deleted {conversation} from {store}")
+    say(f"deleted {conversation} from {store}")
 
 
 @app.command()
@@ -182,7 +190,7 @@ def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOptio
     """
     from rich.progress import Progress
 
-    from ld_agent.cli.show import errors
+    from ld_agent.cli.show import errors, say
     from ld_agent.config import load_config
     from ld_agent.memory.encoder import SentenceEncoder
     from ld_agent.memory.reindex import reindex as reindex_store
@@ -193,7 +201,7 @@ def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOptio
     with Progress(console=errors, disable=not errors.is_terminal) as progress:
         task = progress.add_task("encoding", total=None)
         count = reindex_store(opened, encoder, lambda done, total: progress.update(task, completed=done, total=total))
-    _say(f"encoded {count} records and traits with {encoder.name}")
+    say(f"encoded {count} records and traits with {encoder.name}")
 
 
 def _existing(path: Path) -> Store:
@@ -248,7 +256,11 @@ def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
-def _say(message: str) -> None:
-    from ld_agent.cli.show import errors
+def _confirm(question: str) -> None:
+    """Ask on a terminal; where nobody can answer, say how to go without asking."""
+    from ld_agent.errors import InputError
 
-    errors.print(message, markup=False)
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InputError("nothing was deleted, as nobody can be asked here; give --yes to delete without asking")
+    if not typer.confirm(question, err=True):
+        raise InputError("nothing was deleted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TextIO
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ld_agent.agent import Agent
-from ld_agent.cli.show import errors
+from ld_agent.cli.show import errors, say
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.errors import DataFileError, InputError
@@ -32,40 +33,72 @@ def run_file(
     skipped: list[DataFileError] = []
     episodes = load_episodes(source, format_name, limit=limit, on_bad=skipped.append if skip_bad else None)
     for problem in skipped:
-        errors.print(f"skipped: {problem}", markup=False)
+        say(f"skipped: {problem}")
     if not episodes:
         raise InputError(f"{source} holds no conversation that can be played; see data/README.md for the formats")
     total = sum(sum(1 for turn in e.turns if turn.speaker == e.agent) for e in episodes)
+    written = 0
     with ExitStack() as stack:
         agent = stack.enter_context(Agent(config))
         resumed = any(agent.store.find_conversation(e.id) for e in episodes)
         lines = _opened(out, resumed, stack)
+        hidden = not errors.is_terminal or (out is None and sys.stdout.isatty())  # the lines are progress enough there
         progress = stack.enter_context(
             Progress(
-                TextColumn("{task.description}"),
+                TextColumn("{task.description}", markup=False),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 console=errors,
-                disable=not errors.is_terminal,
+                disable=hidden,
             )
         )
         task = progress.add_task("loading the models", total=total)
 
         def emit(turn: PlayedTurn) -> None:
+            nonlocal written
             lines.write(json.dumps(turn.as_json(), ensure_ascii=False) + "\n")
             lines.flush()
+            written += 1
             progress.update(task, advance=1, description=f"{turn.conversation}, session {turn.session}")
 
-        for _ in replay(agent, episodes, emit, teacher_forced=teacher_forced, width=batch):
-            pass
+        try:
+            for _ in replay(agent, episodes, emit, teacher_forced=teacher_forced, width=batch):
+                pass
+        except KeyboardInterrupt:
+            kept = config.store.path != ":memory:"
+            say(
+                "interrupted; the same command goes on from here"
+                if kept
+                else "interrupted; with --store FILE the same command would go on from where it stopped"
+            )
+            raise
+    if resumed and not written:
+        say(f"nothing was left to play: {config.store.path} holds these conversations in full")
 
 
 def _opened(out: Path | None, resumed: bool, stack: ExitStack) -> TextIO:
     if out is None:
         return sys.stdout
     try:
-        return stack.enter_context(out.open("a" if resumed else "w", encoding="utf-8"))
+        if resumed and out.is_file():
+            _drop_unfinished_line(out)
+        return stack.enter_context(out.open("a" if resumed else "w", encoding="utf-8", errors="replace", newline="\n"))
     except OSError as exc:
         raise InputError(f"--out {out} cannot be written ({exc.strerror}); give a file in a writable folder") from exc
+
+
+def _drop_unfinished_line(out: Path) -> None:
+    """Cut off what a killed run left of its last line, so that every line of the file is JSON."""
+    with out.open("rb+") as file:
+        end = position = file.seek(0, os.SEEK_END)
+        while position > 0:
+            position -= 1
+            file.seek(position)
+            if file.read(1) == b"\n":
+                position += 1
+                break
+        if position < end:
+            file.truncate(position)
+            say(f"{out}: its last line was broken off and is left out; its turn is in the store")

@@ -1,37 +1,80 @@
-"""How memories, traits and scores look on a terminal; shared by the chat and the demo."""
+"""How memories, traits and scores look on a terminal; shared by the chat, the demo and ``ld-agent memory``.
+
+What people said is data here too: it is shown without markup, and its control characters never reach the terminal.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from ld_agent.types import Recalled, Record, Trait
 
+WIDE = 100
+"""Columns from which on a recalled record fits on one line beside its numbers."""
+
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text as data: no markup, and control characters but line ends and tabs become U+FFFD."""
+    return Text(
+        "".join(
+            "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text
+        ),
+        style=style,
+    )
+
+
+def say(message: str) -> None:
+    """Tell the user something on standard error, on one line however long it is."""
+    errors.print(plain(message), soft_wrap=True)
 
 
 def day(value: Record | Trait) -> str:
     return value.at.strftime("%Y-%m-%d %H:%M")
 
 
+class RecalledTable:
+    """The numbers of equations (1)–(3) behind a recall, overall = λ (s_sem + s_top), as wide as the terminal is."""
+
+    def __init__(self, recalled: Sequence[Recalled]) -> None:
+        self._recalled = recalled
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self._recalled:
+            yield Text("no relevant memory", style="dim")
+        elif options.max_width >= WIDE:
+            yield self._table()
+        else:
+            for r in self._recalled:
+                numbers = f"s_sem {r.s_sem:.3f}  s_top {r.s_top:.3f}  λ {r.decay:.3f}  overall {r.score:.3f}"
+                shared = f"  shared: {', '.join(r.overlap)}" if r.overlap else ""
+                yield plain(f"{r.record.id}  {day(r.record)}  {numbers}{shared}", "dim")
+                yield Padding(plain(r.record.text), (0, 0, 0, 4))
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
+        for heading in ("id", "from", "s_sem", "s_top", "λ", "overall"):
+            table.add_column(heading, justify="left" if heading in ("id", "from") else "right", no_wrap=True)
+        table.add_column("shared topics")
+        table.add_column("memory", ratio=1)
+        for r in self._recalled:
+            numbers = (f"{r.s_sem:.3f}", f"{r.s_top:.3f}", f"{r.decay:.3f}", f"{r.score:.3f}")
+            topics = plain(", ".join(r.overlap) or "–", "" if r.overlap else "dim")
+            table.add_row(plain(r.record.id), day(r.record), *numbers, topics, plain(r.record.text))
+        return table
+
+
 def recalled_table(recalled: Sequence[Recalled]) -> RenderableType:
-    """The numbers of equations (1)–(3) behind a recall: overall = λ (s_sem + s_top)."""
-    if not recalled:
-        return Text("no relevant memory", style="dim")
-    table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-    for heading in ("id", "from", "s_sem", "s_top", "λ", "overall"):
-        table.add_column(heading, justify="left" if heading in ("id", "from") else "right", no_wrap=True)
-    table.add_column("shared topics")
-    table.add_column("memory", ratio=1)
-    for r in recalled:
-        numbers = (f"{r.s_sem:.3f}", f"{r.s_top:.3f}", f"{r.decay:.3f}", f"{r.score:.3f}")
-        topics = Text(", ".join(r.overlap) or "–", style="" if r.overlap else "dim")
-        table.add_row(r.record.id, day(r.record), *numbers, topics, Text(r.record.text))
-    return table
+    """What was recalled, best first; nothing: no relevant memory."""
+    return RecalledTable(recalled)
 
 
 def records_table(records: Sequence[Record]) -> RenderableType:
@@ -39,13 +82,13 @@ def records_table(records: Sequence[Record]) -> RenderableType:
         return Text("nothing is remembered yet; a session is remembered when it ends (/end)", style="dim")
     table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
     for heading in ("id", "view", "session", "until"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, no_wrap=heading != "until")
     table.add_column("memory", ratio=1)
     for record in records:
-        text = Text(record.text)
+        text = plain(record.text)
         if record.fallback:
             text.append("  (extracted, not written by the model)", style="dim")
-        table.add_row(record.id, record.view, str(record.session), day(record), text)
+        table.add_row(plain(record.id), plain(record.view), str(record.session), day(record), text)
     return table
 
 
@@ -54,12 +97,12 @@ def traits_table(traits: Sequence[Trait]) -> RenderableType:
         return Text("nothing is known yet", style="dim")
     table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
     for heading in ("id", "since", "said"):
-        table.add_column(heading, no_wrap=True)
+        table.add_column(heading, no_wrap=heading != "since")
     table.add_column("trait", ratio=1)
     for trait in traits:
-        text = Text(trait.text, style="" if trait.active else "strike dim")
+        text = plain(trait.text, "" if trait.active else "strike dim")
         if trait.superseded_by:
             text.append(f"  superseded by {trait.superseded_by}", style="not strike dim")
         since = day(trait) if trait.source else "config"
-        table.add_row(trait.id, since, f"{trait.mentions}×", text)
+        table.add_row(plain(trait.id), since, f"{trait.mentions}×", text)
     return table

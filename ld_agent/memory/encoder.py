@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from ld_agent.errors import ModelError
 
 Vectors = NDArray[np.float32]
+MOST_TOKENS_A_CHARACTER = 3  # a Hangul syllable, taken apart by Unicode normalisation
 
 
 class SentenceEncoder:
     """A sentence-transformers model behind a bounded cache.
 
     A text longer than the model's window is encoded window by window and the mean taken, so that no part of it is
-    ignored.
+    ignored. Threads may share an encoder: they take turns.
 
     Args:
         model: hub id, local directory or ``package:NAME/PATH``.
@@ -31,13 +33,14 @@ class SentenceEncoder:
     """
 
     def __init__(self, model: str, device: str = "cpu", sha256: str | None = None, cache_size: int = 4096) -> None:
-        from ld_agent.backbones.weights import resolve_model
+        from ld_agent.backbones.weights import quiet_transformers, resolve_model
 
         source = resolve_model(model, sha256)
         try:
             from sentence_transformers import SentenceTransformer
 
-            self._model: Any = SentenceTransformer(str(source), device=device)
+            with quiet_transformers():
+                self._model: Any = SentenceTransformer(str(source), device=device)
         except (OSError, ValueError, RuntimeError, KeyError) as exc:
             reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
             raise ModelError(f"encoder {model!r} (encoder.model) cannot be loaded: {reason}") from exc
@@ -46,37 +49,39 @@ class SentenceEncoder:
         self._window = int(self._model.max_seq_length or 512) - 2
         self._cache: OrderedDict[str, Vectors] = OrderedDict()
         self._cache_size = cache_size
+        self._one_at_a_time = threading.Lock()
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return (n, dimension) float32 unit vectors, one row a text."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._cache]
-        fresh = dict(zip(missing, self._encode(missing), strict=True))
-        rows = [fresh[text] if text in fresh else self._cache[text] for text in texts]
-        for text in texts:
-            self._cache[text] = fresh.get(text, self._cache.get(text, rows[0]))
-            self._cache.move_to_end(text)
-        while len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
-        return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
+        wanted = dict.fromkeys(texts)
+        with self._one_at_a_time:
+            missing = [text for text in wanted if text not in self._cache]
+            fresh = dict(zip(missing, self._encode(missing), strict=True))
+            rows = {text: fresh[text] if text in fresh else self._cache[text] for text in wanted}
+            for text, row in rows.items():
+                self._cache[text] = row
+                self._cache.move_to_end(text)
+            while len(self._cache) > self._cache_size:
+                self._cache.popitem(last=False)
+        return np.stack([rows[text] for text in texts]) if rows else np.zeros((0, self.dimension), np.float32)
 
-    def _encode(self, texts: list[str]) -> Vectors:
+    def _encode(self, texts: list[str]) -> list[Vectors]:
         windows = [self._windows(text) for text in texts]
         flat = [window for parts in windows for window in parts]
         if not flat:
-            return np.zeros((0, self.dimension), np.float32)
+            return []
         encoded = self._model.encode(
             flat, batch_size=32, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         ).astype(np.float32)
-        out = np.empty((len(texts), self.dimension), np.float32)
-        start = 0
-        for row, parts in enumerate(windows):
+        vectors, start = [], 0
+        for parts in windows:
             mean = encoded[start : start + len(parts)].mean(axis=0)
-            out[row] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+            vectors.append(mean / max(float(np.linalg.norm(mean)), 1e-12))
             start += len(parts)
-        return out
+        return vectors
 
     def _windows(self, text: str) -> list[str]:
-        if len(text) <= self._window:  # a token covers at least one character
+        if len(text) * MOST_TOKENS_A_CHARACTER <= self._window:
             return [text]
         offsets = self._model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
             "offset_mapping"

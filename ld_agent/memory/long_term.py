@@ -112,7 +112,7 @@ class LongTermIndex:
         if n == 0 or k <= 0:
             return []
         age = at - self._at[:n]
-        s_sem = self._vectors[:n] @ vector
+        s_sem = np.vecdot(self._vectors[:n], vector)  # row by row: equal vectors get equal numbers, wherever they stand
         np.clip(s_sem, -1.0, 1.0, out=s_sem)
         shared = np.zeros(n, np.int32)
         for topic in topics:

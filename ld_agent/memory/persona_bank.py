@@ -16,7 +16,7 @@ import numpy as np
 
 from ld_agent.config import PersonasSection
 from ld_agent.errors import InputError
-from ld_agent.memory.contradiction import contradicts
+from ld_agent.memory.contradiction import contradicts, differ, same_slot
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import Trait, Utterance
@@ -50,12 +50,18 @@ class PersonaBank:
         return [t for t, _ in self._traits if t.speaker == speaker and (history or t.active)]
 
     def seed(self, speaker: str, persona: Sequence[str], at: datetime) -> None:
-        """Give a speaker traits from the configuration, once."""
-        known = {t.text for t, _ in self._traits if t.speaker == speaker}
-        with self._store.db.transaction():
-            for text in persona:
-                if text not in known:
-                    self._add(speaker, text, at, source="")
+        """Give a speaker traits from the configuration, once: what was said of them since counts for more."""
+        before = list(self._traits)
+        try:
+            with self._store.db.transaction():
+                for text, vector in zip(persona, self._encoder.encode(persona), strict=True):
+                    if not any(
+                        t.speaker == speaker and self._is(text, t.text, float(v @ vector)) for t, v in self._traits
+                    ):
+                        self._add(speaker, text, at, source="")
+        except BaseException:
+            self._traits = before
+            raise
 
     def merge(self, found: Sequence[tuple[Utterance, Sequence[str]]]) -> None:
         """Take in the traits that were found in utterances, each utterance once, all in one transaction."""
@@ -78,23 +84,25 @@ class PersonaBank:
         ]
         overruled = [i for i, t, similarity in rivals if self._overrules(text, t.text, similarity)]
         same = [
-            (similarity, i)
-            for i, _, similarity in rivals
-            if i not in overruled and similarity >= self._settings.merge_similarity
+            (similarity, i) for i, t, similarity in rivals if i not in overruled and self._is(text, t.text, similarity)
         ]
-        if same and not overruled:
+        if same:
             index = max(same)[1]
             trait = self._traits[index][0]
             self._put(index, replace(trait, last_at=max(trait.last_at, at), mentions=trait.mentions + 1))
-            return
-        trait = Trait(self._store.new_trait_id(self._key), speaker, text, at, source, at)
-        self._store.put_trait(self._key, trait, vector)
-        self._traits.append((trait, vector))
+        else:
+            trait = Trait(self._store.new_trait_id(self._key), speaker, text, at, source, at)
+            self._store.put_trait(self._key, trait, vector)
+            self._traits.append((trait, vector))
         for index in overruled:
             self._put(index, replace(self._traits[index][0], superseded_by=trait.id))
 
     def _overrules(self, newer: str, older: str, similarity: float) -> bool:
-        return similarity >= self._settings.topic_similarity and contradicts(newer, older)
+        one_topic = similarity >= self._settings.topic_similarity or same_slot(newer, older)
+        return one_topic and contradicts(newer, older)
+
+    def _is(self, newer: str, older: str, similarity: float) -> bool:
+        return newer == older or (similarity >= self._settings.merge_similarity and not differ(newer, older))
 
     def _put(self, index: int, trait: Trait) -> None:
         vector = self._traits[index][1]
@@ -108,16 +116,21 @@ class PersonaBank:
 
         Args:
             query: (dimension,) vector of the utterance to answer.
-            at: time of the query; traits younger than it are not known yet.
+            at: time of the query; traits younger than it are not known yet, nor what they supersede is superseded.
 
         Returns:
             at most ``personas.cap`` trait texts by speaker, in the order in which they became known; speakers of whom
             nothing is known are absent.
         """
+        made = {t.id: t.at for t, _ in self._traits}
+
+        def overruled(trait: Trait) -> bool:
+            return trait.superseded_by is not None and made.get(trait.superseded_by, trait.at) <= at
+
         chosen: dict[str, tuple[str, ...]] = {}
         weight, cap = self._settings.recency, self._settings.cap
         for speaker in dict.fromkeys(speakers):
-            known = [(t, v) for t, v in self._traits if t.speaker == speaker and t.active and t.at <= at]
+            known = [(t, v) for t, v in self._traits if t.speaker == speaker and t.at <= at and not overruled(t)]
             if not known or cap == 0:
                 continue
             relevance = np.stack([v for _, v in known]) @ query

@@ -16,8 +16,7 @@ def reindex(store: Store, encoder: SentenceEncoder, progress: Callable[[int, int
     Args:
         progress: called with (done, total).
     """
-    store.forget_vectors()
-    store.check_encoder(encoder.name, encoder.dimension)
+    store.change_encoder(encoder.name, encoder.dimension)
     waiting = [(table, key, text) for table in ("record", "trait") for key, text in store.without_vector(table)]
     for start in range(0, len(waiting), BATCH):
         batch = waiting[start : start + BATCH]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ LONGEST = 100_000
 
 
 class TopicExtractor:
-    """Finds topics with a spaCy pipeline, of which only tagger and lemmatizer are loaded.
+    """Finds topics with a spaCy pipeline, of which only tagger and lemmatizer are loaded. Threads take turns.
 
     Args:
         model: name of an installed spaCy pipeline, or a path.
@@ -41,6 +42,7 @@ class TopicExtractor:
             )
             raise ModelError(f"spaCy pipeline {model!r} (topics.model) cannot be loaded; try: {remedy}") from exc
         self._pos = frozenset(pos)
+        self._one_at_a_time = threading.Lock()
 
     def extract(self, texts: Iterable[str]) -> list[tuple[str, ...]]:
         """Return each text's topic set, sorted, so that no set order ever reaches a result.
@@ -49,8 +51,9 @@ class TopicExtractor:
         """
         texts = list(texts)
         pieces = [_pieces(text) for text in texts]
-        found = (self._topics(doc) for doc in self._pipeline.pipe(p for parts in pieces for p in parts))
-        return [tuple(sorted(set().union(*(next(found) for _ in parts)))) for parts in pieces]
+        with self._one_at_a_time:
+            found = (self._topics(doc) for doc in self._pipeline.pipe(p for parts in pieces for p in parts))
+            return [tuple(sorted(set().union(*(next(found) for _ in parts)))) for parts in pieces]
 
     def _topics(self, doc: Any) -> set[str]:
         return {
@@ -63,7 +66,7 @@ class TopicExtractor:
 def _pieces(text: str) -> list[str]:
     pieces = []
     while len(text) > LONGEST:
-        cut = text.rfind(" ", 1, LONGEST)
+        cut = max(text.rfind(space, 1, LONGEST) for space in " \n\t")
         cut = cut if cut > 0 else LONGEST
         pieces.append(text[:cut])
         text = text[cut:]

@@ -8,35 +8,50 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
-from ld_agent.backbones.base import Message
+from ld_agent.backbones.base import Completion, Message
 from ld_agent.modules.base import Models
+from ld_agent.modules.wording import EAST_ASIAN, first_paragraph, halves, stems_of, words_of
 from ld_agent.prompts import prompt
 from ld_agent.steps import Steps, run
 
 NO_TRAIT = re.compile(
-    r"\bno[\s_\-]*(?:personal(?:ity)?[\s_\-]*)?traits?\b|\bnotrait\b|^\W*(?:none|nothing|n/?a|no|null)\W*$"
-    r"|\bno (?:\w+ ){0,3}(?:information|persona)\b",
+    r"\bno[\s_\-]+(?:\w+ ){0,3}(?:traits?|information|persona)\b|\bnotraits?\b|^\W*(?:none|nothing|n/?a|no|null)\W*$"
+    r"|没有特征|^\W*(?:没有|无|なし|없음)\W*$",
     re.IGNORECASE,
 )
 MARKER = re.compile(
-    r"(?:^|[\n.!?]\s*|\s)\W*(?:extracted |personal |the )?(?:traits?|answer|persona)\s*(?:are|is)?\s*:", re.IGNORECASE
+    r"(?:^|\s)\W{0,6}(?:extracted |personal |the )?(?:traits?|facts|answer|persona)(?: about the (?:person|speaker))?"
+    r"\s*(?:are|is)?[\s*_]*:",
+    re.IGNORECASE,
 )
+NEXT_EXAMPLE = re.compile(
+    r"\b(?:sentence\s*:|the person says\s*:)(?:.*?(?=\b(?:traits?|thought|facts about the person)\s*:)|.*)",
+    re.IGNORECASE,
+)
+THOUGHT = re.compile(r"\bthought\s*:", re.IGNORECASE)
 PREFIX = re.compile(
-    r"^(?:[-*•>\s\"'“”‘’]+|\(?\d{1,2}[.):]\s+|traits?\s*\d*\s*:\s*|(?:the speaker|speaker)\s*:\s*)+", re.IGNORECASE
+    r"^(?:[-*•>\s\"'“”‘’]+|\(?\d{1,2}[.):](?=[^\d\s])|\(?\d{1,2}[.):]\s+|traits?\s*\d*\s*:\s*|(?:the speaker|speaker)\s*:\s*)+",
+    re.IGNORECASE,
 )
-INTERJECTION = re.compile(r"^(?:(?:yes|yeah|no|oh|well|ok|okay|haha|so)\b[,.!]?\s+)+(?=\w)", re.IGNORECASE)
-SENTENCE = re.compile(r"[^.!?\n;|]+(?:[.!?](?=\w)[^.!?\n;|]+)*[.!?]*")
+INLINE_NUMBER = re.compile(r"\s\(?\d{1,2}[.)]\s+(?=[\"'“]?[A-Z])")
+INTERJECTION = re.compile(
+    r"^(?:(?:yes|yeah|oh|okay|ok|haha)\b[,.!]*\s+|(?:no|well|so)[,.!]+\s+)+(?=\w)", re.IGNORECASE
+)  # "no" and "so" without a comma carry meaning: "no kids", "so far"
+ABOUT_THE_TASK = re.compile(
+    r"^(?:(?:the|this|that) (?:speaker|sentence|statement|text|person|user|utterance|answer)|there (?:is|are) no|"
+    r"it (?:is|seems) (?:about|that)|i (?:am|cannot|can['’]?t) (?:an? (?:ai|language model)|find|extract|determine|tell))\b",
+    re.IGNORECASE,
+)
+BORDER = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|[。！？；;|•\n]+")
+ABBREVIATION = re.compile(r"\b(?:[A-Z]|dr|mr|mrs|ms|st|prof|jr|sr|vs|etc|approx|e\.g|i\.e|a\.m|p\.m)\.$", re.IGNORECASE)
+UNFINISHED = re.compile(r"[^.!?。！？\n]*\Z")  # what the bound on new tokens cut off in the middle
+LONGEST_PROMPT = 2048  # tokens: a persona fact is not found better by reading more at once
+SHORTEST_PART = 64  # characters
 LONGEST_TRAIT = 25
 MOST_TRAITS = 6
-FUNCTION_WORDS = frozenset(
-    (
-        "i me my mine myself we our us you your he she it its they them their this that these those a an the and or "
-        "but if of in on at to for from with by as is am are was were be been being do does did have has had having "
-        "will would can could should may might not no yes yeah oh ok okay haha well so too very just also now then "
-        "there here what who when where why how which some any all about"
-    ).split()
-)
+LONGEST_ANSWER = 10_000  # characters
 
 
 class Extractor:
@@ -45,11 +60,14 @@ class Extractor:
     Args:
         models: the backbones.
         prompting: "direct" or "chain_of_thought".
+        grounded_only: drop traits that share no word with the utterance; see `grounded`.
     """
 
-    def __init__(self, models: Models, prompting: str = "direct") -> None:
+    def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
+        self._believe = grounded if grounded_only else _anything
         self._prompt = prompt(f"extractor_{prompting}")
+        self._reasoned = prompting == "chain_of_thought"
 
     def extract(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
         """Extract the traits of utterances in one batch; see `steps`."""
@@ -68,36 +86,42 @@ class Extractor:
             for part in own
         ]
         completions = iter((yield requests))
-        found = [[t for part in own for t in parse_traits(next(completions).text, part)] for own in parts]
+        found = [[t for part in own for t in self._read(next(completions), part)] for own in parts]
         return [tuple(dict.fromkeys(own)) for own in found]
+
+    def _read(self, completion: Completion, part: str) -> tuple[str, ...]:
+        text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
+        return parse_traits(text, part, self._believe, reasoned=self._reasoned)
 
     def prompt_for(self, text: str) -> tuple[Message, ...]:
         """The prompt of an utterance that fits the window: what training renders too."""
         return self._prompt.render(text=text)
 
     def _parts(self, text: str) -> list[str]:
-        if not text.strip():
-            return []
-        if self._fits(text):
-            return [text]
-        words = text.split()
-        half = len(words) // 2
-        if half == 0:
-            middle = len(text) // 2
-            return self._parts(text[:middle]) + self._parts(text[middle:])
-        return self._parts(" ".join(words[:half])) + self._parts(" ".join(words[half:]))
+        return [text] if self._fits(text) else [part for half in halves(text) for part in self._parts(half)]
 
     def _fits(self, text: str) -> bool:
-        budget = min(self._models.prompt_budget("extractor"), LONGEST_PROMPT)
-        if len(text) > 8 * budget:
+        if len(text) <= SHORTEST_PART:
+            return True
+        if len(text) > 16 * self._room:  # no tokenizer packs so much; spares counting what cannot fit
             return False
-        return self._models.count_tokens("extractor", self.prompt_for(text)) <= budget
+        used = self._models.count_tokens("extractor", self.prompt_for(text)) - self._overhead
+        return used <= self._room
+
+    @cached_property
+    def _overhead(self) -> int:
+        return self._models.count_tokens("extractor", self.prompt_for(""))
+
+    @cached_property
+    def _room(self) -> int:
+        """Tokens that an utterance may have. Where the examples alone fill the window, they give way and not the utterance."""
+        budget = min(self._models.prompt_budget("extractor"), LONGEST_PROMPT)
+        return max(budget - self._overhead, budget // 2)
 
 
-LONGEST_PROMPT = 2048  # tokens: a persona fact is not found better by reading more at once
-
-
-def parse_traits(answer: str, utterance: str, believe: Callable[[str, str], bool] | None = None) -> tuple[str, ...]:
+def parse_traits(
+    answer: str, utterance: str, believe: Callable[[str, str], bool] | None = None, *, reasoned: bool = False
+) -> tuple[str, ...]:
     """Read the traits out of what a model said about an utterance.
 
     Args:
@@ -105,38 +129,52 @@ def parse_traits(answer: str, utterance: str, believe: Callable[[str, str], bool
             the ways of saying that there are none.
         utterance: what the traits are said to come from.
         believe: (trait, utterance) → keep it; default: `grounded`.
+        reasoned: the answer is a chain of thought, so that nothing counts but what "Traits:" introduces.
 
     Returns:
         traits as sentences that begin with a capital letter and end with a full stop, without repetitions; () for none.
     """
-    markers = list(MARKER.finditer(answer))
-    text = answer[markers[-1].end() :] if markers else answer
-    text = text.split("\n\n")[0] if text.strip() else ""
-    if NO_TRAIT.search(text.strip()) or not re.search(r"\w", text):
+    answer = re.sub(r"[^\S\n]+", " ", answer[:LONGEST_ANSWER])
+    text = next((block for block in NEXT_EXAMPLE.split(answer) if re.search(r"\w", block)), "")
+    markers = list(MARKER.finditer(text))
+    reasoned = reasoned or THOUGHT.search(text) is not None
+    if reasoned and not markers:
         return ()
-    if re.search(r"\bSentence:", text):
-        text = re.split(r"\bSentence:", text)[0]
-    traits: list[str] = []
+    text = first_paragraph(text[markers[-1 if reasoned else 0].end() :] if markers else text)
+    if NO_TRAIT.search(text) or not re.search(r"\w", text):
+        return ()
+    if re.match(r"\W*\d{1,2}[.)]", text):
+        text = INLINE_NUMBER.sub("\n", text)
+    traits: dict[str, str] = {}
     for line in text.splitlines():
-        for sentence in SENTENCE.findall(PREFIX.sub("", line)):
+        for sentence in _sentences(PREFIX.sub("", line)):
             trait = _tidied(sentence)
-            if (
-                trait
-                and (believe or grounded)(trait, utterance)
-                and trait.casefold() not in {t.casefold() for t in traits}
-            ):
-                traits.append(trait)
-    return tuple(traits[:MOST_TRAITS])
+            if trait and (believe or grounded)(trait, utterance):
+                traits.setdefault(trait.casefold(), trait)
+    return tuple(traits.values())[:MOST_TRAITS]
+
+
+def _sentences(line: str) -> list[str]:
+    """A line's sentences; the full stop of "Dr. Smith" or "U.S. citizen" ends none, unless "I" begins the next one."""
+    sentences: list[str] = []
+    for piece in (p.strip() for p in BORDER.split(line) if p.strip()):
+        if sentences and ABBREVIATION.search(sentences[-1][-8:]) and not re.match(r"(?:I|My)\b", piece):
+            sentences[-1] += f" {piece}"
+        else:
+            sentences.append(piece)
+    return sentences
 
 
 def _tidied(sentence: str) -> str | None:
     """One sentence as a trait, or None where it cannot be one."""
-    text = INTERJECTION.sub("", PREFIX.sub("", " ".join(sentence.split()))).strip(" \"'“”‘’*`-,")
-    words = re.findall(r"\w+", text)
-    if not 2 <= len(words) <= LONGEST_TRAIT or text.endswith("?"):
+    text = INTERJECTION.sub("", PREFIX.sub("", " ".join(sentence.split()))).strip(" \"'“”‘’*`-,:")
+    if "?" in text[-3:] or ABOUT_THE_TASK.search(text):
+        return None
+    words = words_of(text)
+    if len(set(words)) < 2 or len(words) > LONGEST_TRAIT:
         return None
     text = text.rstrip(".!")
-    return text[0].upper() + text[1:] + "."
+    return text[0].upper() + text[1:] + ("." if text.isascii() or not EAST_ASIAN.match(text[-1]) else "。")
 
 
 def grounded(trait: str, utterance: str) -> bool:
@@ -144,11 +182,9 @@ def grounded(trait: str, utterance: str) -> bool:
 
     A trait without any word of Latin letters is believed: where words end is not known there.
     """
-    said, stems = _stems(utterance), _stems(trait)
+    said, stems = stems_of(utterance), stems_of(trait)
     return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
 
 
-def _stems(text: str) -> set[str]:
-    words = re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.casefold())
-    words = [re.split(r"['’]", word)[0] if not word.endswith(("n't", "n’t")) else "not" for word in words]
-    return {w if w.isdigit() else w[:4] for w in words if w not in FUNCTION_WORDS and (len(w) > 2 or w.isdigit())}
+def _anything(trait: str, utterance: str) -> bool:
+    return True

@@ -19,6 +19,7 @@ from ld_agent.types import Recalled, Utterance
 
 T = TypeVar("T")
 OPENING = "(The conversation begins.)"
+SHORTEST_HEARD = 64  # characters; a window that has no room for them has none for the instructions either
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +60,32 @@ class Generator:
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
 
-        Left out first are the oldest lines of the context, then the least of the memories, then the middle of an
-        utterance too long by itself.
+        Left out first are the oldest lines of the context, then the least of the memories, then the traits that have been
+        known longest, then the middle of the utterance.
         """
-        if self._fits(situation):
-            return Prompted(render(situation))
-        notes = []
-        context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
-        notes.append(
-            f"{len(situation.context) - len(context)} earlier utterances of this session did not fit the model's window"
-        )
-        situation = replace(situation, context=context)
+        notes: list[str] = []
         if not self._fits(situation):
-            recalled = _longest_tail(
-                situation.recalled[::-1], lambda tail: self._fits(replace(situation, recalled=tail[::-1]))
-            )[::-1]
-            if len(recalled) < len(situation.recalled):
-                notes.append(f"{len(situation.recalled) - len(recalled)} memories did not fit the model's window")
-            situation = replace(situation, recalled=recalled)
+            context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
+            _note(notes, len(situation.context) - len(context), "earlier utterances of this session")
+            situation = replace(situation, context=context)
         if not self._fits(situation):
-            situation = replace(situation, heard=self._shortened(situation))
-            notes.append("the utterance is longer than the model's window; its middle was left out of the prompt")
+            least_first, start = situation.recalled[::-1], situation
+            kept = _longest_tail(least_first, lambda tail: self._fits(replace(start, recalled=tail[::-1])))
+            _note(notes, len(least_first) - len(kept), "memories")
+            situation = replace(situation, recalled=kept[::-1])
+        if not self._fits(situation):
+            traits, start = tuple((name, t) for name, own in situation.traits.items() for t in own), situation
+            known = _longest_tail(traits, lambda tail: self._fits(replace(start, traits=_by_name(tail))))
+            _note(notes, len(traits) - len(known), "traits")
+            situation = replace(situation, traits=_by_name(known))
+        if not self._fits(situation):
+            shortened = self._shortened(situation)
+            notes.append(
+                "the utterance is longer than the model's window; its middle was left out of the prompt"
+                if shortened != situation
+                else "the model's window has no room for the instructions; set a larger one or fewer max_new_tokens"
+            )
+            situation = shortened
         return Prompted(render(situation), tuple(notes))
 
     def request(self, messages: tuple[Message, ...], on_text: Callable[[str], None] | None = None) -> Request:
@@ -100,15 +106,18 @@ class Generator:
             return False
         return self._models.count_tokens("generator", render(situation)) <= budget
 
-    def _shortened(self, situation: Situation) -> Utterance:
+    def _shortened(self, situation: Situation) -> Situation:
         text = situation.heard.text
-        keep = len(text)
-        while keep > 32:
-            keep //= 2
-            cut = replace(situation.heard, text=f"{text[: keep // 2]} […] {text[-(keep // 2) :]}")
-            if self._fits(replace(situation, heard=cut)):
-                break
-        return cut
+
+        def cut(keep: int) -> Situation:
+            shorter = f"{text[: keep // 2]} […] {text[-(keep // 2) :]}"
+            return replace(situation, heard=replace(situation.heard, text=shorter))
+
+        low, high = min(len(text), SHORTEST_HEARD), len(text)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._fits(cut(middle)) else (low, middle)
+        return cut(low) if low < len(text) else situation
 
 
 def render(situation: Situation) -> tuple[Message, ...]:
@@ -142,13 +151,15 @@ def render(situation: Situation) -> tuple[Message, ...]:
 
 def reply_text(answer: str, agent: str, speakers: Sequence[str]) -> str:
     """The reply in a model's answer: without the agent's own name before it, and not going on as another speaker."""
-    text = re.sub(rf"^\W*(?:{re.escape(agent)}|reply|response)\s*:\s*", "", answer.strip(), flags=re.IGNORECASE)
+    text = re.sub(
+        rf"^\W*(?:{re.escape(agent)}|reply|response)\W?\W?\s*:[\s*]*", "", answer.strip(), flags=re.IGNORECASE
+    )
     for name in speakers:
         text = re.split(rf"\n\W*{re.escape(name)}\s*:", text)[0]
     text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()
-    return text or answer.strip()
+    return text
 
 
 def ago(then: datetime, now: datetime) -> str:
@@ -163,9 +174,18 @@ def ago(then: datetime, now: datetime) -> str:
         ("minute", 60),
     ):
         count = int(seconds / length)
-        if count >= (2 if unit in ("month", "week") and seconds < 2 * length else 1):
+        if count >= (2 if unit in ("month", "week") else 1):  # "5 weeks" says more than "1 month"
             return f"{count} {unit}{'s' if count > 1 else ''} ago"
     return "just now"
+
+
+def _note(notes: list[str], left_out: int, what: str) -> None:
+    if left_out:
+        notes.append(f"{left_out} {what} did not fit the model's window")
+
+
+def _by_name(traits: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(t for other, t in traits if other == name) for name in dict.fromkeys(n for n, _ in traits)}
 
 
 def _longest_tail(items: tuple[T, ...], fits: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
+from ld_agent.modules.wording import first_paragraph, halves, stems_of, words_of
 from ld_agent.prompts import prompt
 from ld_agent.steps import Steps, run
 from ld_agent.types import Session, Utterance
 
 LEAD_IN = re.compile(
-    r"^\s*(?:[\"'*#\-\s]*)(?:here(?:'s| is) (?:a|the)[^:\n]{0,60}:|(?:the )?(?:brief )?summary(?: of [^:\n]{0,60})?:)\s*",
-    re.I,
+    r"^[\s\"'*#\-]*(?:(?:sure|certainly|of course|okay|ok)\b[,.!]*\s+)?"
+    r"(?:here(?:['’]s| is| are)\b[^:\n]{0,80}:|(?:the |a )?(?:brief |short )?summary\b[^:\n]{0,60}:"
+    r"|(?:in summary|to summarize),)[\s*]*",
+    re.IGNORECASE,
 )
+LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
 T = TypeVar("T")
 FEWEST_WORDS = 3
-PIECE_CHARACTERS = 2000
+SHORTEST_PIECE = 64  # characters
+EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # of one utterance in an extracted summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class Summarizer:
             for n, p in enumerate(own, 1)
         ]
         completions = iter((yield requests))
-        drafts = [[self._checked(next(completions).text, part) for part in own] for own in parts]
+        drafts = [[self._checked(next(completions), part) for part in own] for own in parts]
         while any(len(own) > 1 for own in drafts):
             drafts = yield from self._merge_round(sessions, drafts)
         return [own[0] for own in drafts]
@@ -86,8 +91,7 @@ class Summarizer:
         names = people(session)
 
         def fits(part: Sequence[Utterance]) -> bool:
-            rendered = self._render(names, part, 9, 99)
-            return self._models.count_tokens("summarizer", rendered) <= self._models.prompt_budget("summarizer")
+            return self._fits(self._render(names, part, 99, 99))
 
         whole = list(session.utterances)
         if fits(whole):
@@ -96,31 +100,32 @@ class Summarizer:
 
     def _merge_round(self, sessions: Sequence[Session], drafts: list[list[Summary]]) -> Steps[list[list[Summary]]]:
         """Merge each session's drafts by groups that fit the window; a session with one draft is left as it is."""
-        groups: list[list[list[Summary]]] = []
-        requests: list[Request] = []
-        for session, own in zip(sessions, drafts, strict=True):
-
-            def render(group: Sequence[Summary], names: str = people(session)) -> tuple[Message, ...]:
-                return prompt("summarizer_merge").render(people=names, summaries=[s.text for s in group])
-
-            def fits(
-                group: Sequence[Summary], render: Callable[[Sequence[Summary]], tuple[Message, ...]] = render
-            ) -> bool:
-                return self._models.count_tokens("summarizer", render(group)) <= self._models.prompt_budget(
-                    "summarizer"
-                )
-
-            packed = [own] if len(own) == 1 else pack(own, fits, fewest=2)
-            groups.append(packed)
-            requests += [self._models.request("summarizer", render(group)) for group in packed if len(group) > 1]
-        completions = iter((yield requests))
+        plans = [self._plan(people(session), own) for session, own in zip(sessions, drafts, strict=True)]
+        completions = iter((yield [request for plan in plans for _, request in plan if request is not None]))
         return [
-            [group[0] if len(group) == 1 else _merged(next(completions).text, group) for group in packed]
-            for packed in groups
+            [_merged(group, next(completions) if request is not None else None) for group, request in plan]
+            for plan in plans
         ]
 
-    def _checked(self, answer: str, part: Sequence[Utterance]) -> Summary:
-        text = cleaned(answer)
+    def _plan(self, names: str, drafts: list[Summary]) -> list[tuple[list[Summary], Request | None]]:
+        """Drafts in groups, each with the request that merges it; None: nothing to merge, or two that never fit together."""
+
+        def messages(group: Sequence[Summary]) -> tuple[Message, ...]:
+            return prompt("summarizer_merge").render(people=names, summaries=[s.text for s in group])
+
+        def fits(group: Sequence[Summary]) -> bool:
+            return self._fits(messages(group))
+
+        return [
+            (group, self._models.request("summarizer", messages(group)) if len(group) > 1 and fits(group) else None)
+            for group in pack(drafts, fits, fewest=2)
+        ]
+
+    def _fits(self, messages: tuple[Message, ...]) -> bool:
+        return self._models.count_tokens("summarizer", messages) <= self._models.prompt_budget("summarizer")
+
+    def _checked(self, answer: Completion, part: Sequence[Utterance]) -> Summary:
+        text = _said(answer)
         if is_summary(text, part):
             return Summary(text)
         return Summary(self._extracted(part), fallback=True)
@@ -145,22 +150,36 @@ def named(names: Sequence[str]) -> str:
 
 
 def cleaned(answer: str) -> str:
-    """A model's answer without its lead-in ("Here is a summary:"), quotes and line breaks."""
-    text = LEAD_IN.sub("", answer.strip())
-    text = text.split("\n\n")[0]
-    return " ".join(text.split()).strip("\"'*` ").removeprefix("- ")
+    """A model's answer without its lead-in ("Here is a summary:"), list marks, quotes and line breaks."""
+    text = LIST_MARK.sub("", first_paragraph(LEAD_IN.sub("", answer.strip())))
+    return " ".join(text.split()).strip("\"'*` ")
 
 
-def is_summary(text: str, part: Iterable[Utterance]) -> bool:
-    """Whether an answer can be a summary of these utterances: some words, not one phrase over and over, and about them."""
-    words = re.findall(r"\w+", text.casefold())
+def whole_sentences(text: str) -> str:
+    """A text that was cut off, without the sentence that was not finished; all of it where none was."""
+    ends = list(re.finditer(r"[.!?…。！？][\"'”’)]*(?=\s|$)", text))
+    return text[: ends[-1].end()] if ends else text
+
+
+def is_summary(text: str, part: Sequence[Utterance]) -> bool:
+    """Whether an answer can be a summary of these utterances.
+
+    It has some words, does not say one phrase over and over, is no dialogue itself and is about these utterances.
+    """
+    speakers = {u.speaker for u in part}
+    if any(text.startswith(f"{speaker}:") for speaker in speakers):
+        return False
+    return _plausible(text, " ".join([*speakers, *(u.text for u in part)]))
+
+
+def _plausible(text: str, source: str) -> bool:
+    words = words_of(text)
     if len(words) < FEWEST_WORDS:
         return False
     triples = Counter(zip(words, words[1:], words[2:], strict=False))
     if triples and triples.most_common(1)[0][1] > max(2, len(words) // 8):
         return False
-    said = {w for u in part for w in re.findall(r"\w+", f"{u.speaker} {u.text}".casefold())}
-    return any(w in said for w in words if len(w) > 2) or not any(w.isascii() for w in words)
+    return bool(stems_of(text) & stems_of(source)) or not any(word.isascii() for word in words)
 
 
 def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 1) -> list[list[T]]:
@@ -176,22 +195,24 @@ def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 
 
 def _pieces(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> list[Utterance]:
     """Cut an utterance too long for any prompt into pieces that are not."""
-    if fits([utterance]):
+    if len(utterance.text) <= SHORTEST_PIECE or fits([utterance]):
         return [utterance]
-    text, size = utterance.text, PIECE_CHARACTERS
-    while size > 64 and not fits([replace(utterance, text=text[:size])]):
-        size //= 2
-    return [replace(utterance, text=text[i : i + size]) for i in range(0, len(text), size)]
+    return [piece for half in halves(utterance.text) for piece in _pieces(replace(utterance, text=half), fits)]
 
 
-def _merged(answer: str, group: Sequence[Summary]) -> Summary:
-    text = cleaned(answer)
+def _said(answer: Completion) -> str:
+    return cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text))
+
+
+def _merged(group: Sequence[Summary], answer: Completion | None) -> Summary:
+    if len(group) == 1:
+        return group[0]
     joined = " ".join(s.text for s in group)
-    if len(re.findall(r"\w+", text)) >= FEWEST_WORDS:
+    if answer is not None and _plausible(text := _said(answer), joined):
         return Summary(text, fallback=any(s.fallback for s in group))
     return Summary(joined, fallback=True)
 
 
-def _shortened(text: str, words: int = 40) -> str:
-    parts = text.split()
-    return " ".join(parts) if len(parts) <= words else " ".join(parts[:words]) + " …"
+def _shortened(text: str) -> str:
+    start = " ".join(text.split()[:EXTRACT_WORDS])[:EXTRACT_CHARACTERS]
+    return start if len(start) == len(" ".join(text.split())) else start + " …"

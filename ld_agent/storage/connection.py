@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ld_agent.storage.migrations import MIGRATIONS
 
 APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from any other database
 BUSY_SECONDS = 30.0
+RETRY_SECONDS = 0.02
 
 
 class Connection:
@@ -29,6 +31,7 @@ class Connection:
 
     def __init__(self, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = str(path)
+        self._busy_seconds = busy_seconds
         self._lock = threading.RLock()
         self._depth = 0
         with self.errors():
@@ -41,21 +44,34 @@ class Connection:
 
     def _prepare(self) -> None:
         with self.errors():
-            application, version = self._pragma("application_id"), self._pragma("user_version")
+            # in this order, because another process may be making the store between one question and the next
+            tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            version, application = self._pragma("user_version"), self._pragma("application_id")
             if version > len(MIGRATIONS) and application == APPLICATION_ID:
                 raise StoreError(
                     f"{self.path} was written by a newer ld_agent (schema {version}, this one knows {len(MIGRATIONS)}); "
                     "upgrade ld_agent"
                 )
-            tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if tables and application != APPLICATION_ID:
+            if (tables or version or application) and application != APPLICATION_ID:
                 raise StoreError(f"{self.path} is a database, but no ld_agent store; give another --store")
             self._db.execute("PRAGMA foreign_keys = ON")
             self._db.execute("PRAGMA secure_delete = ON")  # deleted text is overwritten, not just unlinked
             self._db.execute("PRAGMA synchronous = FULL")
             if version < len(MIGRATIONS):
-                self._db.execute("PRAGMA journal_mode = WAL")
+                self._write_ahead()
                 self._migrate()
+
+    def _write_ahead(self) -> None:
+        """Switch the file to a write-ahead log; SQLite's own patience does not cover this statement."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as exc:
+                if not exc.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
 
     def _migrate(self) -> None:
         with self.transaction():
@@ -75,16 +91,16 @@ class Connection:
             return self._pragma("data_version")
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
         """Everything inside is stored together or not at all; entering it again inside is the same transaction."""
         with self._lock:
             if self._depth:
                 yield
                 return
-            with self.errors():
-                self._db.execute("BEGIN IMMEDIATE")
             self._depth = 1
             try:
+                with self.errors():
+                    self._db.execute(begin)
                 yield
                 with self.errors():
                     self._db.execute("COMMIT")
@@ -94,6 +110,10 @@ class Connection:
                 raise
             finally:
                 self._depth = 0
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Everything read inside is of one moment, whatever other processes write meanwhile; for reading only."""
+        return self.transaction("BEGIN")
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
         """Run one writing statement; returns the number of rows it changed."""
@@ -110,17 +130,6 @@ class Connection:
         with self._lock, self.errors():
             return self._db.execute(sql, values).fetchone()
 
-    def stream(self, sql: str, values: tuple[Any, ...] = (), size: int = 1000) -> Iterator[Any]:
-        """Rows of a query a thousand at a time, so that a large store never stands in memory twice."""
-        with self._lock, self.errors():
-            cursor = self._db.execute(sql, values)
-        while True:
-            with self._lock, self.errors():
-                rows = cursor.fetchmany(size)
-            if not rows:
-                return
-            yield from rows
-
     def scrub(self) -> None:
         """Rewrite the file without what was deleted, write-ahead log included.
 
@@ -132,8 +141,8 @@ class Connection:
             busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
             raise StoreError(
-                f"{self.path}: the rows are deleted, but another process is reading the store, so old text may remain "
-                "in its log; close that process and run the deletion again"
+                f"{self.path}: the rows are deleted, but another process is reading the store, so old text may remain in "
+                "its log; close that process, and the next opening of the store erases it"
             )
 
     def close(self) -> None:
@@ -147,11 +156,17 @@ class Connection:
             yield
         except sqlite3.Error as exc:
             raise StoreError(f"{self.path}: {_remedy(exc)}") from exc
+        except UnicodeEncodeError as exc:
+            raise StoreError(
+                f"{self.path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; mend it"
+            ) from exc
 
 
 def _remedy(exc: sqlite3.Error) -> str:
     text = str(exc)
     name = getattr(exc, "sqlite_errorname", "")
+    if "closed database" in text:
+        return "the store was closed; open it again"
     if name == "SQLITE_NOTADB":
         return "this file is no ld_agent store; give another --store"
     if name == "SQLITE_FULL":
@@ -167,5 +182,5 @@ def _remedy(exc: sqlite3.Error) -> str:
     if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
         return "the conversation was deleted meanwhile; open it anew"
     if name.startswith("SQLITE_IOERR"):
-        return f"the disk failed to read or write ({text}); check space and permissions"
+        return f"the disk is full, over its quota or failing ({text}); free some space and go on, nothing that was stored is lost"
     return f"the store failed: {text}"

@@ -8,30 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ld_agent.errors import EncoderMismatchError, InputError, StoreError
-from ld_agent.storage.connection import Connection
-from ld_agent.types import Record, Session, Trait, Utterance, iso
+from ld_agent.storage.columns import Vector, json_text, microseconds, moment, vector_bytes, vector_from
+from ld_agent.storage.connection import BUSY_SECONDS, Connection
+from ld_agent.types import Record, Session, Trait, Utterance, iso, utc
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Vector = NDArray[np.float32]
-
-
-def microseconds(at: datetime) -> int:
-    """Return an aware time as whole microseconds since the epoch."""
-    return (at - EPOCH) // timedelta(microseconds=1)
-
-
-def moment(value: int) -> datetime:
-    """Return the aware UTC time of microseconds since the epoch."""
-    return EPOCH + timedelta(microseconds=value)
+PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +47,18 @@ class Store:
 
     Args:
         path: of the SQLite file; made where missing. ":memory:" keeps nothing.
+        busy_seconds: how long to wait for another process's write.
 
     Raises:
         StoreError: see `Connection`.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.db = Connection(path)
+    def __init__(self, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.db = Connection(path, busy_seconds)
+        self._encoder: str | None = None
+        if self.db.row("SELECT 1 FROM meta WHERE key = 'erase'"):
+            with suppress(StoreError):  # still read by another process, or read-only: the next opening tries again
+                self._erase()
 
     def close(self) -> None:
         self.db.close()
@@ -105,10 +98,25 @@ class Store:
         return found
 
     def delete_conversation(self, key: int) -> None:
-        """Remove every trace of a conversation and rewrite the file so that no byte of it is left."""
+        """Remove every trace of a conversation and rewrite the file so that no byte of it is left.
+
+        Broken off between the two, the rewriting is done when the store is next opened.
+
+        Raises:
+            StoreError: see `Connection.scrub`.
+        """
         with self.db.transaction():
             self.db.execute("DELETE FROM conversation WHERE pk = ?", (key,))
+            self.db.execute("INSERT OR REPLACE INTO meta VALUES ('erase', '')")
+        self._erase()
+
+    def _erase(self) -> None:
         self.db.scrub()
+        self.db.execute("DELETE FROM meta WHERE key = 'erase'")
+
+    def is_stored(self, key: int) -> bool:
+        """Whether a conversation is there; False: it was deleted, by whomever."""
+        return bool(self.db.row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))
 
     def counts(self, key: int) -> dict[str, int]:
         """How many sessions, utterances, records and active traits a conversation has."""
@@ -145,7 +153,8 @@ class Store:
         with self.db.transaction():
             last = self.last_utterance(key)
             if at is None:
-                at = max(now(), last.at) if last else now()
+                at = utc(now(), "the clock")
+                at = max(at, last.at) if last else at
             if last and at < last.at:
                 raise InputError(
                     f"at={iso(at)} lies before the last utterance of this conversation ({iso(last.at)}); "
@@ -246,19 +255,23 @@ class Store:
             """INSERT INTO record (conversation, id, view, session, text, at, topics, sources, fallback, details, vector)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
             (
-                key, record.id, record.view, record.session, record.text, microseconds(record.at), _json(record.topics),
-                _json(record.sources), record.fallback, _json(dict(record.details)), _blob(vector),
+                key, record.id, record.view, record.session, record.text, microseconds(record.at), json_text(record.topics),
+                json_text(record.sources), record.fallback, json_text(dict(record.details)), self._blob(vector),
             ),
         )  # fmt: skip
 
     def index_rows(self, key: int, view: str, after: int) -> Iterator[IndexRow]:
         """Rows for the long-term index with primary keys above ``after``, in growing order."""
-        for pk, at, topics, vector, text in self.db.stream(
-            "SELECT pk, at, topics, vector, CASE WHEN vector IS NULL THEN text ELSE '' END FROM record "
-            "WHERE conversation = ? AND view = ? AND pk > ? ORDER BY pk",
-            (key, view, after),
-        ):
-            yield IndexRow(pk, at / 1e6, tuple(json.loads(topics)), _vector(vector), text)
+        rows: list[Any] = [()] * PAGE
+        while len(rows) == PAGE:  # by pages, and no query stays open in between: the caller may write
+            rows = self.db.rows(
+                "SELECT pk, at, topics, vector, CASE WHEN vector IS NULL THEN text ELSE '' END FROM record "
+                "WHERE conversation = ? AND view = ? AND pk > ? ORDER BY pk LIMIT ?",
+                (key, view, after, PAGE),
+            )
+            for pk, at, topics, vector, text in rows:
+                yield IndexRow(pk, at / 1e6, tuple(json.loads(topics)), vector_from(vector), text)
+                after = pk
 
     def count_records(self, key: int, view: str) -> int:
         return int(self.db.row("SELECT count(*) FROM record WHERE conversation = ? AND view = ?", (key, view))[0])
@@ -269,7 +282,7 @@ class Store:
         if keys is None:
             rows = self.db.rows(columns + " ORDER BY pk", (key,))
         else:
-            found = self.db.rows(columns + f" AND pk IN ({', '.join('?' * len(keys))})", (key, *keys))
+            found = self.db.rows(columns + " AND pk IN (SELECT value FROM json_each(?))", (key, json_text(keys)))
             by_key = {row[0]: row for row in found}
             rows = [by_key[k] for k in keys if k in by_key]
         return [
@@ -292,11 +305,12 @@ class Store:
     def traits(self, key: int) -> list[tuple[Trait, Vector | None]]:
         """Every trait of a conversation with its vector, superseded ones included, in the order of their making."""
         rows = self.db.rows(
-            "SELECT id, speaker, text, at, source, last_at, mentions, superseded_by, vector FROM trait WHERE conversation = ? ORDER BY pk",
+            "SELECT id, speaker, text, at, source, last_at, mentions, superseded_by, vector FROM trait "
+            "WHERE conversation = ? ORDER BY pk",
             (key,),
         )
         return [
-            (Trait(i, speaker, text, moment(at), source, moment(last_at), mentions, superseded_by), _vector(vector))
+            (Trait(i, speaker, text, moment(at), source, moment(last_at), mentions, superseded_by), vector_from(vector))
             for i, speaker, text, at, source, last_at, mentions, superseded_by, vector in rows
         ]
 
@@ -309,10 +323,11 @@ class Store:
             """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, mentions, superseded_by, vector)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
                ON CONFLICT (conversation, id) DO UPDATE SET
-               last_at = excluded.last_at, mentions = excluded.mentions, superseded_by = excluded.superseded_by""",
+               last_at = excluded.last_at, mentions = excluded.mentions, superseded_by = excluded.superseded_by,
+               vector = excluded.vector""",
             (
                 key, trait.id, trait.speaker, trait.text, microseconds(trait.at), trait.source,
-                microseconds(trait.last_at), trait.mentions, trait.superseded_by, _blob(vector),
+                microseconds(trait.last_at), trait.mentions, trait.superseded_by, self._blob(vector),
             ),
         )  # fmt: skip
 
@@ -326,44 +341,51 @@ class Store:
 
     def set_vector(self, table: str, key: int, vector: Vector) -> None:
         """Store the vector of a record (by primary key) or trait, made after the row was."""
-        self.db.execute(f"UPDATE {table} SET vector = ? WHERE pk = ?", (_blob(vector), key))
+        with self.db.transaction():
+            self.db.execute(f"UPDATE {table} SET vector = ? WHERE pk = ?", (self._blob(vector), key))
 
     def without_vector(self, table: str) -> list[tuple[int, str]]:
         """(primary key, text) of every record or trait not encoded yet, of all conversations."""
         return self.db.rows(f"SELECT pk, text FROM {table} WHERE vector IS NULL ORDER BY pk")
 
     def check_encoder(self, name: str, dimension: int) -> None:
-        """Note the encoder in a new store; in any other check that it is the same.
+        """Note the encoder in a new store; in any other check that it is the same. From then on no other's vectors are taken.
 
         Raises:
             EncoderMismatchError: the vectors were made by another encoder.
         """
-        wanted = _json({"dimension": dimension, "name": name})
-        with self.db.transaction():
+        wanted = json_text({"dimension": dimension, "name": name})
+        if self._noted_encoder() is None:
             self.db.execute("INSERT OR IGNORE INTO meta VALUES ('encoder', ?)", (wanted,))
-            stored = self.db.row("SELECT value FROM meta WHERE key = 'encoder'")[0]
-        if stored != wanted:
-            known = json.loads(stored)
-            raise EncoderMismatchError(
-                f"{self.path} was encoded by {known['name']} ({known['dimension']} dimensions), the config names {name} "
-                f"({dimension}); run `ld-agent memory reindex --store {self.path}` with this config, or set encoder.model={known['name']}"
-            )
+        self._require_encoder(wanted)
+        self._encoder = wanted
 
-    def forget_vectors(self) -> None:
-        """Drop every vector and the encoder's name, so that another encoder can make them anew."""
+    def change_encoder(self, name: str, dimension: int) -> None:
+        """Drop every vector and note the encoder that makes them anew; whoever still uses the old one is told so."""
         with self.db.transaction():
             self.db.execute("DELETE FROM meta WHERE key = 'encoder'")
             self.db.execute("UPDATE record SET vector = NULL")
             self.db.execute("UPDATE trait SET vector = NULL")
+            self.check_encoder(name, dimension)
 
+    def _noted_encoder(self) -> str | None:
+        row = self.db.row("SELECT value FROM meta WHERE key = 'encoder'")
+        return row[0] if row else None
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    def _require_encoder(self, wanted: str) -> None:
+        stored = self._noted_encoder()
+        if stored is not None and stored != wanted:
+            known, given = json.loads(stored), json.loads(wanted)
+            raise EncoderMismatchError(
+                f"{self.path} was encoded by {known['name']} ({known['dimension']} dimensions), the config names "
+                f"{given['name']} ({given['dimension']}); run `ld-agent memory reindex --store {self.path}` with this "
+                f"config, or set encoder.model={known['name']}"
+            )
 
-
-def _blob(vector: Vector | None) -> bytes | None:
-    return None if vector is None else np.ascontiguousarray(vector, dtype="<f4").tobytes()
-
-
-def _vector(blob: bytes | None) -> Vector | None:
-    return None if blob is None else np.frombuffer(blob, dtype="<f4")
+    def _blob(self, vector: Vector | None) -> bytes | None:
+        """A vector as bytes; refused where another process has changed the store's encoder meanwhile."""
+        if vector is None:
+            return None
+        if self._encoder is not None:
+            self._require_encoder(self._encoder)
+        return vector_bytes(vector)

@@ -15,7 +15,7 @@ from tiny_models import EMBEDDED, byte_tokenizer, save_adapter, save_model
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.chat_tokens import ChatTokens, TextStream
-from ld_agent.backbones.decoding import Choice, Row, decode
+from ld_agent.backbones.decoding import Choice, Row, _penalised, decode
 from ld_agent.backbones.llama import LlamaSteps
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.backbones.steps import CausalSteps, PrefixCache
@@ -32,7 +32,8 @@ def request(text: str, tokens: int = 12, **settings: Any) -> Request:
 
 def rows_of(backbone: LocalBackbone, requests: Sequence[Request]) -> list[Row]:
     return [
-        Row(backbone.encode_messages(r.messages), r.max_new_tokens, r.temperature, r.seed, r.adapter) for r in requests
+        Row(backbone.encode_messages(r.messages), r.max_new_tokens, r.temperature, r.seed, adapter=r.adapter)
+        for r in requests
     ]
 
 
@@ -153,6 +154,17 @@ def test_sampling_depends_on_the_seed_and_not_on_the_batch(llama: LocalBackbone)
     assert [c.text for c in llama.generate([sampled(seed) for seed in range(4)])] == alone
     mixed = llama.generate([request(TEXTS[2], temperature=1.0, seed=9), sampled(2), request("a")])
     assert mixed[1].text == alone[2]
+
+
+def test_a_repetition_penalty_keeps_ids_from_coming_twice_and_spares_the_end(llama: LocalBackbone) -> None:
+    [plain] = llama.generate([request("Hello there", tokens=12)])
+    [varied] = llama.generate([request("Hello there", tokens=12, repetition_penalty=1e6)])
+    assert varied.text != plain.text
+    row = Row([1, 2, 3], 4, repetition_penalty=2.0, out=[4])
+    logits = torch.tensor([8.0, 8.0, -8.0, 8.0, 0.5, 8.0])
+    assert _penalised(logits, row, frozenset({3})).tolist() == [8.0, 4.0, -16.0, 8.0, 0.25, 8.0]
+    mixed = llama.generate([request("Hello there", tokens=12, repetition_penalty=1e6), request("Hello there", tokens=12)])
+    assert [c.text for c in mixed] == [varied.text, plain.text]
 
 
 # --- adapters -----------------------------------------------------------------------------------------------------

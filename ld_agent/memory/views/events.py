@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
+from ld_agent.errors import StoreError
 from ld_agent.memory.long_term import LongTermIndex
 from ld_agent.memory.views.base import Parts, Query
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Record, Session
+
+BATCH = 1000  # as many as the store streams at once
 
 
 class EventView:
@@ -48,6 +52,8 @@ class EventView:
             scorer_name=settings.scorer,
         )
         records = self._parts.store.records(self._parts.key, [hit.key for hit in hits]) if hits else []
+        if len(records) < len(hits):
+            raise StoreError(f"{self._parts.store.path}: the conversation was deleted meanwhile; open it anew")
         return [
             Recalled(r, h.s_sem, h.s_top, h.decay, h.score, tuple(sorted(set(query.topics) & set(r.topics))))
             for r, h in zip(records, hits, strict=True)
@@ -56,12 +62,15 @@ class EventView:
     def _catch_up(self) -> None:
         """Take in what was stored since the last look, by this process or another; encode what has no vector yet."""
         parts, index = self._parts, self._index
-        for row in parts.store.index_rows(parts.key, self.name, index.last_key):
-            vector = row.vector
-            if vector is None:
-                vector = parts.encoder.encode([row.text])[0]
-                parts.store.set_vector("record", row.key, vector)
-            index.add(row.key, vector, row.at, row.topics)
+        while batch := list(islice(parts.store.index_rows(parts.key, self.name, index.last_key), BATCH)):
+            bare = [row for row in batch if row.vector is None]
+            fresh = dict(zip((r.key for r in bare), parts.encoder.encode([r.text for r in bare]), strict=True))
+            if fresh:
+                with parts.store.db.transaction():
+                    for key, vector in fresh.items():
+                        parts.store.set_vector("record", key, vector)
+            for row in batch:
+                index.add(row.key, fresh[row.key] if row.vector is None else row.vector, row.at, row.topics)
 
 
 def _event(session: Session, summary: Summary, topics: tuple[str, ...]) -> Callable[[str], Record]:

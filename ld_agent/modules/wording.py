@@ -1,0 +1,44 @@
+"""What the modules share about plain text: where its words are, where it may be cut. Knows no model and no prompt."""
+
+from __future__ import annotations
+
+import re
+
+FUNCTION_WORDS = frozenset(
+    (
+        "up go im i me my mine myself we our us you your he she it its they them their this that these those a an the and or "
+        "but if of in on at to for from with by as is am are was were be been being do does did have has had having "
+        "will would can could should may might not no yes yeah oh ok okay haha well so too very just also now then "
+        "there here what who when where why how which some any all about"
+    ).split()
+)
+_ALPHABETS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # kana, Han characters, Hangul
+EAST_ASIAN = re.compile(f"[{_ALPHABETS}]")
+_PARAGRAPH = re.compile(r"\n\s*\n(?!\s*(?:[-*•]|\(?\d{1,2}[.):]))")  # a list may have room between its items
+_WORD = re.compile(f"[{_ALPHABETS}]|[^\\W{_ALPHABETS}]+")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case; a Chinese, Japanese or Korean character counts as one."""
+    return _WORD.findall(text.casefold())
+
+
+def halves(text: str) -> tuple[str, str]:
+    """Cut a text of two characters or more near its middle, between words where there is such a place."""
+    middle = len(text) // 2
+    cut = max(text.rfind(space, 1, middle + 1) for space in " \n\t")
+    if cut < len(text) // 4:
+        cut = middle
+    return text[:cut], text[cut:]
+
+
+def stems_of(text: str) -> set[str]:
+    """Crude stems of the words that carry meaning: their first four letters; numbers whole."""
+    words = re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.casefold())
+    words = [re.split(r"['’]", word)[0] if not word.endswith(("n't", "n’t")) else "not" for word in words]
+    return {w if w.isdigit() else w[:4] for w in words if w not in FUNCTION_WORDS and (len(w) > 1 or w.isdigit())}
+
+
+def first_paragraph(text: str) -> str:
+    """What a model said before it began to ramble: up to the first blank line, list items not counted as the next one."""
+    return _PARAGRAPH.split(text.strip())[0]

@@ -1,0 +1,96 @@
+"""Topic sets with the real spaCy pipeline."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ld_agent.config import Config
+from ld_agent.errors import ConfigError, ModelError
+from ld_agent.memory.topics import LONGEST, TopicExtractor, _pieces
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Maya flew to Rome with her two dogs.", ("dog", "maya", "rome")),  # nouns and proper nouns
+        ("mice and children in New York City", ("child", "city", "mouse", "new", "york")),  # lemmas
+        ("I love ROME and rome and Rome!", ("rome",)),  # case
+        ("what about maya's trip to rome?", ("maya", "rome", "trip")),  # as people type
+        ("She sings loudly.", ()),
+        ("", ()),
+        (" \n\t ", ()),
+        ("🎉😀!!! ...", ()),
+    ],
+)
+def test_topics_of_a_text(topics: TopicExtractor, text: str, expected: tuple[str, ...]):
+    assert topics.extract([text]) == [expected]
+
+
+def test_a_question_meets_the_record_that_names_the_same_people(topics: TopicExtractor):
+    asked, told = topics.extract(["Do you remember Rome?", "Maya told Sam about her flight to Rome and the dogs."])
+    assert set(asked) & set(told) == {"rome"}
+
+
+def test_the_configured_parts_of_speech_count():
+    names = TopicExtractor(Config().topics.model, ("PROPN",))
+    assert names.extract(["Maya walks her dog in Rome."]) == [("maya", "rome")]
+    verbs = TopicExtractor(Config().topics.model, ("VERB",))
+    assert verbs.extract(["Maya walks her dogs."]) == [("walk",)]
+    assert TopicExtractor(Config().topics.model, ()).extract(["Maya walks."]) == [()]
+
+
+def test_many_texts_keep_their_order_and_their_topics_are_sorted(topics: TopicExtractor):
+    texts = ["Zebras eat grass.", "", "A violin in Norway", "The zoo has bears and apes."]
+    together = topics.extract(texts)
+    assert together == [topics.extract([text])[0] for text in texts]
+    assert all(list(found) == sorted(set(found)) for found in together)
+
+
+def test_a_hundred_kilobytes_are_read_to_the_end(topics: TopicExtractor):
+    filler = "She sings and sings and sings very loudly today. "
+    text = "A violin. " + filler * (110_000 // len(filler)) + "Then a penguin came."
+    assert len(text) > LONGEST
+    [found] = topics.extract([text])
+    assert {"violin", "penguin"} <= set(found)
+
+
+@pytest.mark.parametrize("space", [" ", "\n", "\t"])
+def test_a_long_text_is_cut_between_words(space: str):
+    text = f"penguin{space}" * 20_000
+    pieces = _pieces(text)
+    assert "".join(pieces) == text
+    assert {len(piece) <= LONGEST for piece in pieces} == {True}
+    assert {word for piece in pieces for word in piece.split()} == {"penguin"}
+
+
+def test_a_word_longer_than_the_pipeline_takes_is_cut_anywhere(topics: TopicExtractor):
+    assert [len(piece) for piece in _pieces("a" * 250_000)] == [100_000, 100_000, 50_000]
+    topics.extract(["a" * 250_000])
+
+
+def test_control_tokens_are_only_text(topics: TopicExtractor):
+    [found] = topics.extract(["<|im_start|>system the dog"])
+    assert "dog" in found
+
+
+def test_garbage_does_no_harm(topics: TopicExtractor):
+    random.seed(5)
+    noise = "".join(
+        chr(random.choice([*range(1, 0x250), *range(0x4E00, 0x4E50), *range(0x1F600, 0x1F640)])) for _ in range(3000)
+    )
+    [found] = topics.extract([noise])
+    assert list(found) == sorted(found)
+
+
+def test_an_unknown_tag_names_the_known_ones():
+    with pytest.raises(ConfigError, match=r"topics\.pos names 'NOUNS'.*PROPN"):
+        TopicExtractor(Config().topics.model, ("NOUNS",))
+
+
+def test_a_missing_pipeline_says_how_to_get_it():
+    with pytest.raises(
+        ModelError, match=r"'en_core_web_none'.*topics\.model.*python -m spacy download en_core_web_none"
+    ):
+        TopicExtractor("en_core_web_none")

@@ -1,0 +1,338 @@
+"""Opening the file: what is made, what is refused and in which words, and what two processes do to each other there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ld_agent.errors import StoreError
+from ld_agent.storage import connection
+from ld_agent.storage.connection import APPLICATION_ID, Connection
+from ld_agent.storage.migrations import MIGRATIONS
+from ld_agent.storage.sqlite import Store
+
+Fill = Callable[..., int]
+
+
+def child(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run Python in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def raw(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """Ask a database behind the store's back."""
+    database = sqlite3.connect(path)
+    try:
+        with database:
+            return database.execute(sql).fetchall()
+    finally:
+        database.close()
+
+
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """A folder that a user without rights can reach, which pytest's own is not."""
+    folder = Path(tempfile.mkdtemp(prefix="ld_agent-test-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+# ---- making and migrating
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_store_is_made_where_nothing_is_or_an_empty_file(path: Path, exists: bool) -> None:
+    if exists:
+        path.touch()
+    Store(path).close()
+    assert raw(path, "PRAGMA application_id") == [(APPLICATION_ID,)]
+    assert raw(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
+    assert raw(path, "PRAGMA journal_mode") == [("wal",)]
+
+
+@pytest.mark.parametrize("version", range(len(MIGRATIONS)))
+def test_every_older_version_is_brought_up_to_date_once(
+    path: Path, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MIGRATIONS", MIGRATIONS[:version])
+    Connection(path).close()
+    monkeypatch.undo()
+    for _ in range(2):
+        Store(path).close()
+    fresh = path.with_name("fresh.db")
+    Store(fresh).close()
+    schema = "SELECT type, name, sql FROM sqlite_master ORDER BY name"
+    assert raw(path, schema) == raw(fresh, schema)
+    assert raw(path, "PRAGMA user_version") == [(len(MIGRATIONS),)]
+
+
+def test_a_migration_keeps_what_was_stored_and_runs_only_from_its_own_version(
+    path: Path, store: Store, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [u.text for u in store.utterances(fill(store, "maya"))]
+    store.close()
+    further = "CREATE TABLE further (n INTEGER);\n\nINSERT INTO further VALUES (1);\n"
+    monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, further))
+    for _ in range(2):
+        migrated = Store(path)
+        assert migrated.db.rows("SELECT n FROM further") == [(1,)]
+        assert [u.text for u in migrated.utterances(migrated.open_conversation("maya", "Sam").key)] == said
+        migrated.close()
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Store(path).close()
+    monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE half (n);\nCREATE TABLE half (n);\n"))
+    with pytest.raises(StoreError, match="half already exists"):
+        Store(path)
+    monkeypatch.undo()
+    assert raw(path, "SELECT count(*) FROM sqlite_master WHERE name = 'half'") == [(0,)]
+    Store(path).close()
+
+
+def test_a_store_of_a_newer_version_is_refused_and_untouched(path: Path) -> None:
+    Store(path).close()
+    raw(path, "PRAGMA user_version = 99")
+    raw(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"newer ld_agent \(schema 99, this one knows \d+\); upgrade ld_agent"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+# ---- what is no store
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"this is no database" * 99, "no ld_agent store"),
+        (b"short", "no ld_agent store"),
+        (b"\0" * 4096, "no ld_agent"),
+    ],
+)
+def test_a_file_that_is_no_database_is_refused_and_untouched(path: Path, content: bytes, message: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=message) as raised:
+        Store(path)
+    assert str(path) in str(raised.value)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["CREATE TABLE notes (text)", "PRAGMA user_version = 7", "PRAGMA user_version = 1", "PRAGMA application_id = 5"],
+)
+def test_a_database_of_someone_else_is_refused_and_untouched(path: Path, sql: str) -> None:
+    raw(path, sql)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="is a database, but no ld_agent store; give another --store"):
+        Store(path)
+    assert path.read_bytes() == before
+
+
+def test_a_folder_and_a_path_without_a_folder_are_refused(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "missing" / "store.db"):
+        with pytest.raises(StoreError, match="cannot be opened; check that its folder exists") as raised:
+            Store(place)
+        assert str(place) in str(raised.value)
+
+
+WRITE_AS_NOBODY = """
+import os, sys
+from ld_agent.errors import StoreError
+from ld_agent.storage.sqlite import Store
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+try:
+    store = Store(sys.argv[1])
+    print("read", [c.id for c in store.conversations()])
+    store.open_conversation("new", "Sam")
+except StoreError as exc:
+    print(exc)
+"""
+
+
+def test_a_read_only_file_can_be_read_and_says_that_it_cannot_be_written(public_folder: Path) -> None:
+    path = public_folder / "store.db"
+    store = Store(path)
+    store.open_conversation("old", "Sam")
+    store.close()
+    path.chmod(0o444)
+    public_folder.chmod(0o777)
+    read, message = child(WRITE_AS_NOBODY, path).stdout.splitlines()
+    assert read == "read ['old']"
+    assert message == f"{path}: the store is read-only; make the file and its folder writable"
+
+
+def test_a_read_only_folder_says_so(public_folder: Path) -> None:
+    path = public_folder / "store.db"
+    Store(path).close()
+    path.chmod(0o666)
+    public_folder.chmod(0o555)
+    assert child(WRITE_AS_NOBODY, path).stdout.splitlines() == [
+        f"{path}: the store is read-only; make the file and its folder writable"
+    ]
+    new = public_folder / "new.db"
+    assert child(WRITE_AS_NOBODY, new).stdout.splitlines() == [
+        f"{new}: the store cannot be opened; check that its folder exists and is writable"
+    ]
+
+
+# ---- a failing disk
+
+
+def test_a_full_disk_says_so_and_keeps_what_was_stored(store: Store, path: Path, fill: Fill) -> None:
+    key = fill(store, "maya")
+    said = store.utterances(key)
+    pages = store.db.row("PRAGMA page_count")[0]
+    store.db.rows(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(
+        StoreError, match="the disk is full; free some space and go on, nothing that was stored is lost"
+    ):
+        store.append(key, "Maya", "x" * 100_000, said[-1].at, 3600, lambda: said[-1].at)
+    assert store.utterances(key) == said
+    store.db.rows("PRAGMA max_page_count = 1000000")
+    assert store.append(key, "Maya", "x" * 100_000, said[-1].at, 3600, lambda: said[-1].at).id == "u5"
+
+
+FILL_A_SMALL_DISK = """
+import resource, signal, sys
+from datetime import UTC, datetime
+from ld_agent.errors import StoreError
+from ld_agent.storage.sqlite import Store
+store = Store(sys.argv[1])
+key = store.open_conversation("maya", "Sam").key
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+at = datetime(2024, 1, 1, tzinfo=UTC)
+try:
+    while True:
+        print(store.append(key, "Maya", "y" * 20_000, at, 3600, lambda: at).id, flush=True)
+except StoreError as exc:
+    print(exc)
+"""
+
+
+def test_a_file_that_may_not_grow_keeps_every_utterance_that_was_acknowledged(path: Path) -> None:
+    *acknowledged, message = child(FILL_A_SMALL_DISK, path).stdout.splitlines()
+    assert acknowledged[0] == "u1"
+    assert "the disk is full, over its quota or failing" in message
+    assert "nothing that was stored is lost" in message
+    store = Store(path)
+    assert [u.id for u in store.utterances(store.open_conversation("maya", "Sam").key)] == acknowledged
+    assert store.db.row("PRAGMA integrity_check") == ("ok",)
+    store.close()
+
+
+def test_corrupt_pages_are_reported_as_damage(store: Store, path: Path, fill: Fill) -> None:
+    key = fill(store, "maya")
+    store.append(key, "Maya", "z" * 200_000, store.utterances(key)[-1].at, 3600, lambda: store.utterances(key)[-1].at)
+    store.db.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.close()
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    path.write_bytes(content)
+
+    def read() -> None:
+        damaged = Store(path)
+        damaged.utterances(key)
+
+    with pytest.raises(StoreError, match="the store is damaged; restore it from a copy"):
+        read()
+
+
+# ---- transactions
+
+
+def test_a_transaction_broken_off_leaves_nothing_and_the_connection_usable(store: Store) -> None:
+    def break_off(error: BaseException) -> None:
+        with store.db.transaction():
+            store.open_conversation("maya", "Sam")
+            with store.db.transaction():
+                store.open_conversation("ben", "Sam")
+            raise error
+
+    for error in (KeyboardInterrupt(), ValueError()):
+        with pytest.raises(type(error)):
+            break_off(error)
+        assert store.conversations() == []
+    store.open_conversation("maya", "Sam")
+    assert [c.id for c in store.conversations()] == ["maya"]
+
+
+def test_a_snapshot_stays_at_its_moment_while_another_connection_writes(store: Store, path: Path) -> None:
+    other = Store(path)
+    with store.db.snapshot():
+        assert store.conversations() == []
+        other.open_conversation("maya", "Sam")
+        assert store.conversations() == []
+    assert [c.id for c in store.conversations()] == ["maya"]
+    other.close()
+
+
+def test_a_store_locked_for_longer_than_the_patience_gives_one_clear_line(path: Path) -> None:
+    holder, store = Store(path), Store(path, busy_seconds=0.05)
+    with (
+        holder.db.transaction(),
+        pytest.raises(StoreError, match="another process kept the store locked; try again when it is done"),
+    ):
+        store.open_conversation("maya", "Sam")
+    store.open_conversation("maya", "Sam")
+    holder.close()
+    store.close()
+
+
+def test_a_closed_store_says_so(store: Store) -> None:
+    store.close()
+    store.close()
+    with pytest.raises(StoreError, match="the store was closed; open it again"):
+        store.conversations()
+
+
+OPEN_AT_ONCE = """
+import os, sys
+from ld_agent.storage.sqlite import Store
+for number in range(15):
+    gate_out, gate_in = os.pipe()
+    children = []
+    for who in range(4):
+        pid = os.fork()
+        if pid == 0:
+            os.close(gate_in)
+            os.read(gate_out, 1)
+            try:
+                Store(f"{sys.argv[1]}/{number}.db").open_conversation(f"c{who}", "Sam")
+            except BaseException as exc:
+                print(exc, flush=True)
+                os._exit(1)
+            os._exit(0)
+        children.append(pid)
+    os.close(gate_out)
+    os.close(gate_in)
+    for pid in children:
+        os.waitpid(pid, 0)
+    store = Store(f"{sys.argv[1]}/{number}.db")
+    if len(store.conversations()) != 4:
+        print("lost", store.conversations())
+    store.close()
+"""
+
+
+def test_processes_that_make_one_store_at_the_same_time_all_get_it(tmp_path: Path) -> None:
+    result = child(OPEN_AT_ONCE, tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert len([name for name in os.listdir(tmp_path) if name.endswith(".db")]) == 15

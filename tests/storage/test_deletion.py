@@ -1,0 +1,99 @@
+"""Deleting a conversation leaves no byte of its texts in any file of the store, and every other conversation as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ld_agent.errors import StoreError
+from ld_agent.storage.connection import Connection
+from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.sqlite import Store
+
+Fill = Callable[..., int]
+SECRET = "Quetzalcoatlus"
+
+
+def bytes_of(path: Path) -> bytes:
+    """Everything that stands in the store's files: database, write-ahead log, shared memory, journals."""
+    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(path.name + "*")))
+
+
+def holds(path: Path, text: str) -> bool:
+    content = bytes_of(path).lower()
+    return any(text.lower().encode(encoding) in content for encoding in ("utf-8", "utf-16-le", "utf-16-be"))
+
+
+@pytest.mark.parametrize("checkpointed", [True, False])
+def test_no_byte_is_left_and_the_others_are_intact(store: Store, path: Path, fill: Fill, checkpointed: bool) -> None:
+    fill(store, "ben")
+    key = fill(store, f"about {SECRET}", SECRET)
+    fill(store, "zoe", "pistachio")
+    kept = [list(export_lines(store, name)) for name in ("ben", "zoe")]
+    at = store.utterances(key)[-1].at
+    store.append(key, SECRET, f"{SECRET} " * 5000, at, 3600, lambda: at)  # overflow pages too
+    if checkpointed:
+        store.db.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert holds(path, SECRET)
+    store.delete_conversation(key)
+    assert not holds(path, SECRET)
+    assert holds(path, "pistachio")
+    assert [list(export_lines(store, name)) for name in ("ben", "zoe")] == kept
+    store.close()
+    assert not holds(path, SECRET)
+    again = Store(path)
+    assert [c.id for c in again.conversations()] == ["ben", "zoe"]
+    assert again.db.row("PRAGMA integrity_check") == ("ok",)
+    again.close()
+
+
+def test_no_byte_is_left_where_texts_were_moved_about_before(store: Store, path: Path, fill: Fill) -> None:
+    key = fill(store, "secret", SECRET)
+    fill(store, "ben")
+    trait, vector = store.traits(key)[0]
+    for mentions in range(200):  # rows that grow and move leave old copies behind
+        store.put_trait(key, replace(trait, mentions=10**mentions % 2**63), vector)
+    store.delete_conversation(key)
+    assert not holds(path, SECRET)
+
+
+def test_another_reader_is_named_and_the_next_opening_finishes(path: Path, fill: Fill) -> None:
+    store, reader = Store(path, busy_seconds=0.05), Store(path)
+    key = fill(store, "secret", SECRET)
+    fill(store, "ben")
+    with reader.db.snapshot():
+        assert len(reader.conversations()) == 2
+        with pytest.raises(StoreError, match="another process is reading the store, so old text may remain"):
+            store.delete_conversation(key)
+        assert [c.id for c in store.conversations()] == ["ben"]
+        assert holds(path, SECRET)
+        Store(path, busy_seconds=0.05).close()  # still being read: opens all the same
+        assert holds(path, SECRET)
+    store.close()
+    reader.close()
+    Store(path).close()
+    assert not holds(path, SECRET)
+
+
+def test_a_deletion_broken_off_is_finished_by_the_next_opening(
+    store: Store, path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = fill(store, "secret", SECRET)
+    fill(store, "ben")
+
+    def killed(connection: Connection) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "scrub", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.delete_conversation(key)
+    assert holds(path, SECRET)
+    again = Store(path)
+    assert not holds(path, SECRET)
+    assert [c.id for c in again.conversations()] == ["ben"]
+    assert again.db.row("SELECT count(*) FROM meta WHERE key = 'erase'") == (0,)
+    again.close()

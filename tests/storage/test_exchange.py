@@ -1,0 +1,247 @@
+"""Export and import: the same bytes again, whatever was said; a broken line is named and nothing of its file is taken in."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ld_agent.errors import DataFileError, StoreError
+from ld_agent.storage.exchange import export_lines, import_file
+from ld_agent.storage.sqlite import Store
+from ld_agent.types import Record, Trait
+
+Fill = Callable[..., int]
+START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
+VECTOR = np.ones(4, np.float32)
+ALPHABETS = [
+    "abc \t\r\n\"\\/'",
+    "\0\x01\x1b\x7f\x85",
+    "你好，世界。한국어かな",
+    "مرحبا \u202e\u200f שלום",
+    "👩‍👩‍👧‍👦🏳️‍🌈é\u0301",
+    "\u2028\u2029\ufeff\ufffd\uffff",
+]
+FLOATS = [0.1, -0.0, 5e-324, 1.7976931348623157e308, 1e16, 1e22, 123456789.123456789, float("inf"), 1 / 3]
+
+
+def save(store: Store, path: Path, conversation: str | None = None) -> bytes:
+    path.write_text("".join(line + "\n" for line in export_lines(store, conversation)), encoding="utf-8", newline="\n")
+    return path.read_bytes()
+
+
+def strange(dice: random.Random) -> str:
+    """A text of any script, never blank."""
+    return "x" + "".join(dice.choice(dice.choice(ALPHABETS)) for _ in range(dice.randrange(30)))
+
+
+def fill_strangely(store: Store, name: str, dice: random.Random) -> None:
+    """A conversation of random texts, times, traits, records and details."""
+    key = store.open_conversation(name, strange(dice)).key
+    at = START
+    for _ in range(dice.randrange(1, 12)):
+        at += timedelta(microseconds=dice.randrange(1, 10**11))
+        said = store.append(key, strange(dice), strange(dice), at, 3600, lambda: START)
+        if dice.random() < 0.5:
+            store.mark_extracted(key, said.id)
+        if dice.random() < 0.3:
+            trait = Trait(store.new_trait_id(key), said.speaker, strange(dice), at, said.id, at, dice.randrange(1, 9))
+            store.put_trait(key, trait, None)
+    details = {strange(dice): dice.choice(FLOATS) for _ in range(4)} | {
+        "b": [None, True, {"z": 2**70, "a": strange(dice)}]
+    }
+    text, topics = strange(dice), (strange(dice), strange(dice))
+    for session in store.undigested(key, "events"):
+
+        def record(record_id: str, number: int = session.number) -> Record:
+            return Record(record_id, "events", text, at, number, topics, ("u1",), number % 2 == 0, details)
+
+        store.digest(key, "events", session.number, [] if dice.random() < 0.3 else [(record, VECTOR)])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_export_import_export_gives_the_same_bytes(store: Store, tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    for number in range(5):
+        fill_strangely(store, f"{number} {strange(dice)}", dice)
+    first = save(store, tmp_path / "first.jsonl")
+    assert first.count(b"\n") > 20
+    other = Store(tmp_path / "other.db")
+    assert import_file(other, tmp_path / "first.jsonl") == 5
+    assert save(other, tmp_path / "second.jsonl") == first
+    other.close()
+
+
+def test_one_conversation_is_moved_into_a_store_with_others_and_goes_on_there(
+    store: Store, tmp_path: Path, fill: Fill
+) -> None:
+    fill(store, "maya")
+    fill(store, "zoe", "pistachio")
+    exported = save(store, tmp_path / "maya.jsonl", "maya")
+    assert b"pistachio" not in exported
+    other = Store(tmp_path / "other.db")
+    fill(other, "ben", "almond")
+    before = list(export_lines(other, "ben"))
+    assert import_file(other, tmp_path / "maya.jsonl") == 1
+    assert [c.id for c in other.conversations()] == ["ben", "maya"]
+    assert list(export_lines(other, "ben")) == before
+    assert save(other, tmp_path / "again.jsonl", "maya") == exported
+    for taken in (store, other):
+        key = taken.open_conversation("maya", "Sam").key
+        at = taken.utterances(key)[-1].at
+        assert taken.append(key, "Maya", "on we go", at, 3600, lambda: START).id == "u5"
+        assert taken.new_trait_id(key) == "t3"
+        assert [u.text for u in taken.open_utterances(key)] == ["walnut after all", "on we go"]
+        assert [u.id for u in taken.unextracted(key)] == ["u2", "u3", "u4", "u5"]
+        assert [s.number for s in taken.undigested(key, "events")] == []
+    assert other.without_vector("record")
+    other.close()
+
+
+def test_a_conversation_that_is_there_already_is_refused_and_kept(store: Store, tmp_path: Path, fill: Fill) -> None:
+    fill(store, "maya")
+    fill(store, "zoe")
+    save(store, tmp_path / "both.jsonl")
+    other = Store(tmp_path / "other.db")
+    fill(other, "zoe", "almond")
+    before = list(export_lines(other))
+    with pytest.raises(StoreError, match=r"both.jsonl, line \d+: .*has a conversation 'zoe' already; delete it first"):
+        import_file(other, tmp_path / "both.jsonl")
+    assert list(export_lines(other)) == before
+    other.close()
+
+
+def test_an_unknown_conversation_is_not_exported_and_the_known_ones_are_named(store: Store, fill: Fill) -> None:
+    fill(store, "maya")
+    with pytest.raises(StoreError, match="no conversation 'Maya'; it has: maya"):
+        list(export_lines(store, "Maya"))
+
+
+def test_each_conversation_is_exported_as_of_one_moment(store: Store, path: Path, fill: Fill) -> None:
+    key = fill(store, "maya")
+    whole = list(export_lines(store))
+    fill(store, "zoe")
+    other = Store(path)
+    lines = export_lines(store)
+    torn = [next(lines) for _ in range(3)]
+    at = other.utterances(key)[-1].at
+    other.append(key, "Maya", "a late word", at, 3600, lambda: at)
+    other.delete_conversation(other.open_conversation("zoe", "Sam").key)
+    assert [*torn, *lines] == whole
+    other.close()
+
+
+# ---- broken files
+
+
+def changed(lines: list[str], kind: str, values: dict[str, Any]) -> int:
+    """Change the first line of a kind in place, or take the key named by "drop" away; returns the line's index."""
+    index = next(i for i, line in enumerate(lines) if json.loads(line)["kind"] == kind)
+    row = json.loads(lines[index]) | values
+    row.pop(row.pop("drop", ""), None)
+    lines[index] = json.dumps(row)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("conversation", {"id": 5}),
+        ("conversation", {"agent": None}),
+        ("conversation", {"utterances": -1}),
+        ("conversation", {"utterances": 2}),
+        ("conversation", {"records": "1"}),
+        ("conversation", {"drop": "traits"}),
+        ("session", {"number": 2**63}),
+        ("session", {"number": "one"}),
+        ("session", {"closed": 1}),
+        ("session", {"closed": False}),
+        ("digested", {"view": ["events"]}),
+        ("utterance", {"text": None}),
+        ("utterance", {"text": {"a": 1}}),
+        ("utterance", {"text": "\ud800"}),
+        ("utterance", {"at": "yesterday"}),
+        ("utterance", {"at": "2024-05-01T18:30:00"}),
+        ("utterance", {"at": 1714588200}),
+        ("utterance", {"at": "0001-01-01T00:00:00+14:00"}),
+        ("utterance", {"session": 7}),
+        ("utterance", {"session": True}),
+        ("utterance", {"id": "u2"}),
+        ("utterance", {"id": "twelve"}),
+        ("utterance", {"id": "u99"}),
+        ("utterance", {"extracted": "no"}),
+        ("utterance", {"drop": "speaker"}),
+        ("record", {"topics": "walnut"}),
+        ("record", {"topics": [1]}),
+        ("record", {"details": []}),
+        ("record", {"sources": None}),
+        ("trait", {"superseded_by": 4}),
+        ("trait", {"mentions": 1.5}),
+        ("trait", {"kind": "trail"}),
+        ("trait", {"kind": ["trait"]}),
+        ("trait", {"drop": "kind"}),
+    ],
+)
+def test_a_line_that_does_not_fit_is_named_and_nothing_is_imported(
+    store: Store, tmp_path: Path, fill: Fill, kind: str, values: dict[str, Any]
+) -> None:
+    fill(store, "maya")
+    fill(store, "zoe", "pistachio")
+    lines = list(export_lines(store))
+    first = next(i for i, line in enumerate(lines) if '"zoe"' in line)
+    tail = lines[first:]
+    number = first + changed(tail, kind, values) + 1
+    (tmp_path / "broken.jsonl").write_text("\n".join(lines[:first] + tail) + "\n", encoding="utf-8")
+    other = Store(tmp_path / "other.db")
+    with pytest.raises(DataFileError) as raised:
+        import_file(other, tmp_path / "broken.jsonl")
+    assert raised.value.path.endswith("broken.jsonl")
+    assert raised.value.line is not None
+    assert number <= raised.value.line <= len(lines)
+    assert raised.value.line == number or values in ({"utterances": 2}, {"closed": False}, {"id": "u2"})
+    assert "nothing was imported" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert other.conversations() == []
+    other.open_conversation("still usable", "Sam")
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "content"),
+    [
+        (1, b'{"format": "ld_agent.memory", "version": 2}\n'),
+        (1, b"\n"),
+        (1, b"SQLite format 3\0"),
+        (1, b"\xef\xbb\xbf{}"),
+        (2, b'{"format": "ld_agent.memory", "version": 1}\n{"kind": "session", "number": 1, "closed": true}\n'),
+        (2, b'{"format": "ld_agent.memory", "version": 1}\n[1]\n'),
+        (2, b'{"format": "ld_agent.memory", "version": 1}\n5\n'),
+        (2, b'{"format": "ld_agent.memory", "version": 1}\n{"kind": "conversa'),
+        (2, b'{"format": "ld_agent.memory", "version": 1}\n{"kind": "\xff"}\n'),
+        (2, b'{"format": "ld_agent.memory", "version": 1}\n' + b"[" * 200_000),
+        (2, b'{"format": "ld_agent.memory", "version": 1}\n{"kind": ' + b"9" * 5000 + b"}"),
+    ],
+)
+def test_a_file_that_is_no_export_is_named_with_its_line(
+    store: Store, tmp_path: Path, line: int, content: bytes
+) -> None:
+    (tmp_path / "no.jsonl").write_bytes(content)
+    with pytest.raises(DataFileError, match=rf"no.jsonl, line {line}: ") as raised:
+        import_file(store, tmp_path / "no.jsonl")
+    assert len(str(raised.value)) < 500
+    assert store.conversations() == []
+
+
+def test_an_empty_file_a_folder_and_no_file_are_named(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    with pytest.raises(DataFileError, match=r"empty.jsonl: is empty; give an export"):
+        import_file(store, tmp_path / "empty.jsonl")
+    for path in (tmp_path, tmp_path / "missing.jsonl"):
+        with pytest.raises(DataFileError, match="cannot be read"):
+            import_file(store, path)

@@ -1,0 +1,327 @@
+"""Turns and sessions: when a session ends, what is kept of it, and how an agent takes up again what it left."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+from agent_parts import DAY, START, Scene, requests_of
+
+from ld_agent.config import Config
+from ld_agent.errors import InputError, StoreError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+
+BETA = timedelta(seconds=3600)
+TICK = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
+    made = Scene(config, encoder, topics)
+    yield made
+    made.close()
+
+
+# ---- one turn
+
+
+def test_a_turn_stores_both_utterances_learns_their_traits_and_says_what_went_in(scene: Scene) -> None:
+    agent = scene.agent({"generator": "I bake bread."}, **{"agent.persona": ["I am a baker."]})
+    maya = agent.conversation("maya")
+    reply = maya.respond("I keep bees in Lyon.", "Maya", at=START)
+    assert [(u.id, u.speaker, u.text, u.at, u.session) for u in maya.utterances] == [
+        ("u1", "Maya", "I keep bees in Lyon.", START, 1),
+        ("u2", "Sam", "I bake bread.", START, 1),
+    ]
+    assert (reply.heard, reply.utterance) == tuple(maya.utterances)
+    assert reply.traits == {"Sam": ("I am a baker.",)}
+    assert [t.text for t in maya.persona("Maya")] == ["I keep bees in Lyon."]
+    assert [t.text for t in maya.persona("Sam")] == ["I am a baker.", "I bake bread."]
+    assert maya.last_reply == reply
+    assert {"store", "summarize", "encode", "recall", "prompt", "generate", "extract"} == set(reply.timings_ms)
+    assert reply.tokens.prompt > 0
+
+
+def test_the_utterance_is_stored_before_any_model_is_asked(scene: Scene) -> None:
+    seen: list[list[str]] = []
+    agent = scene.agent({"generator": lambda request: seen.append([u.text for u in maya.utterances]) or "Yes."})
+    maya = agent.conversation("maya")
+    maya.respond("I moved to Lyon.", at=START)
+    assert seen == [["I moved to Lyon."]]
+
+
+def test_what_is_heard_stands_once_in_the_prompt_after_the_running_session(scene: Scene) -> None:
+    agent = scene.agent({"generator": ["Bees!", "Honey!"]})
+    maya = agent.conversation("maya")
+    maya.respond("I keep bees.", "Maya", at=START)
+    maya.respond("They swarm.", "Maya", at=START + timedelta(minutes=1))
+    said = [m.content for m in requests_of(agent, "generator")[-1].messages if m.role != "system"]
+    assert said == ["I keep bees.", "Bees!", "They swarm."]
+
+
+def test_time_comes_from_the_clock_and_never_goes_back(scene: Scene) -> None:
+    maya = scene.agent().conversation("maya")
+    maya.respond("Hello!")
+    assert [u.at for u in maya.utterances] == [START + timedelta(minutes=m) for m in (1, 2)]
+    scene.clock.at = START - DAY
+    maya.respond("The clock went back.")
+    assert {u.at for u in maya.utterances[2:]} == {START + timedelta(minutes=2)}
+    assert {u.session for u in maya.utterances} == {1}
+
+
+def test_a_prompt_knows_the_traits_of_all_that_was_said_before_its_utterance(scene: Scene) -> None:
+    agent = scene.agent()
+    group = agent.conversation("group")
+    group.observe("I play chess.", "Ben", START)
+    group.observe("I am from Oslo.", "Sam", START)
+    reply = group.respond("I paint.", "Maya", START)
+    assert reply.traits == {"Ben": ("I play chess.",), "Sam": ("I am from Oslo.",)}
+    assert group.respond("And now?", "Ben", START).traits["Maya"] == ("I paint.",)
+
+
+def test_three_speakers_have_a_bank_each_and_are_named_to_the_model(scene: Scene) -> None:
+    agent = scene.agent()
+    group = agent.conversation("group")
+    for speaker, text in (("Maya", "I paint."), ("Ben", "I play chess."), ("Zoë 🐝", "I keep bees.")):
+        group.respond(text, speaker, START)
+    assert group.speakers == ["Maya", "Sam", "Ben", "Zoë 🐝"]
+    assert {name: [t.text for t in group.persona(name)] for name in ("Maya", "Ben", "Zoë 🐝")} == {
+        "Maya": ["I paint."], "Ben": ["I play chess."], "Zoë 🐝": ["I keep bees."],
+    }  # fmt: skip
+    assert requests_of(agent, "generator")[-1].messages[-1].content == "Zoë 🐝: I keep bees."
+    assert set(group.respond("So?", "Ben", START).traits) == {"Maya", "Ben", "Zoë 🐝"}
+
+
+def test_a_reply_can_be_asked_for_again_or_later(scene: Scene) -> None:
+    maya = scene.agent().conversation("maya")
+    with pytest.raises(InputError, match="no utterance that waits for a reply"):
+        maya.reply()
+    maya.observe("I keep bees.", at=START)
+    assert maya.reply(at=START + timedelta(minutes=5)).heard.text == "I keep bees."
+    assert [u.at for u in maya.utterances] == [START, START + timedelta(minutes=5)]
+    with pytest.raises(InputError, match="no utterance that waits for a reply"):
+        maya.reply()
+    maya.observe("And wasps.", at=START + timedelta(minutes=6))
+    assert maya.reply().utterance is not None
+    assert maya.utterances[-1].at == START + timedelta(minutes=6)
+
+
+# ---- sessions
+
+
+@pytest.mark.parametrize(("gap", "sessions"), [(BETA, [1, 1]), (BETA + TICK, [1, 2])])
+def test_a_gap_of_beta_goes_on_and_a_tick_more_closes_the_session(
+    scene: Scene, gap: timedelta, sessions: list[int]
+) -> None:
+    maya = scene.agent().conversation("maya")
+    maya.observe("I keep bees.", "Maya", START)
+    maya.respond("They swarm.", "Maya", START + gap)
+    assert [u.session for u in maya.utterances][:2] == sessions
+    assert [(r.session, r.at, r.sources) for r in maya.records] == ([(1, START, ("u1",))] if sessions == [1, 2] else [])
+
+
+def test_an_explicit_end_makes_the_event_and_the_next_utterance_begins_a_session(scene: Scene) -> None:
+    maya = scene.agent().conversation("maya")
+    maya.respond("I keep bees.", "Maya", START)
+    [event] = maya.end_session(START + timedelta(minutes=1))
+    assert (event.id, event.session, event.sources, event.at) == ("m1", 1, ("u1", "u2"), START)
+    assert "bee" in event.topics
+    assert maya.running == ()
+    assert maya.end_session() == []
+    assert maya.respond("Again!", "Maya", START).heard.session == 2
+    with pytest.raises(InputError, match="lies before the session's last utterance"):
+        maya.end_session(START - TICK)
+    assert len(maya.running) == 2
+
+
+@pytest.mark.parametrize("close_on_exit", [True, False])
+def test_leaving_the_agent_ends_the_running_sessions_unless_told_not_to(scene: Scene, close_on_exit: bool) -> None:
+    with scene.agent(**{"memory.close_on_exit": close_on_exit}) as agent:
+        for name in ("maya", "ben"):
+            agent.conversation(name).respond("I keep bees.", at=START)
+    again = scene.agent()
+    for name in ("maya", "ben"):
+        stored = again.store.open_conversation(name, "Sam").key
+        assert len(again.store.records(stored)) == close_on_exit
+        assert bool(again.store.open_utterances(stored)) != close_on_exit
+    agent.close()
+
+
+def test_leaving_by_an_exception_ends_nothing(scene: Scene) -> None:
+    agent = scene.agent({"generator": KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt), agent:
+        agent.conversation("maya").respond("I keep bees.", at=START)
+    assert len(scene.agent().conversation("maya").running) == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "goes_on"),
+    [(START + BETA, True), (START + BETA + TICK, False), (None, True), ("2024-06-01T00:00:00Z", False)],
+)
+def test_an_unfinished_session_goes_on_within_beta_and_is_summarised_otherwise(
+    scene: Scene, at: object, goes_on: bool
+) -> None:
+    with scene.agent(**{"memory.close_on_exit": False}) as agent:
+        agent.conversation("maya").respond("I keep bees.", "Maya", START)
+    maya = scene.agent().conversation("maya", at=at)  # type: ignore[arg-type]
+    assert bool(maya.running) == goes_on
+    assert len(maya.records) == (not goes_on)
+    maya.respond("So?", "Maya", START + BETA)
+    assert [u.session for u in maya.utterances] == ([1, 1, 1, 1] if goes_on else [1, 1, 2, 2])
+
+
+def test_an_open_session_found_without_a_time_is_closed_by_the_next_utterance(scene: Scene) -> None:
+    with scene.agent(**{"memory.close_on_exit": False}) as agent:
+        agent.conversation("maya").respond("I keep bees.", "Maya", START)
+    reply = scene.agent().conversation("maya").respond("How are my bees?", "Maya", START + 30 * DAY)
+    assert [r.record.session for r in reply.recalled] == [1]
+
+
+def test_what_was_pending_is_finished_on_reopening(scene: Scene) -> None:
+    agent = scene.agent()
+    key = agent.conversation("maya").key
+    store = agent.store
+    for text, day in (("I keep bees.", 0), ("They swarm.", 1), ("I paint.", 2)):
+        store.append(key, "Maya", text, START + day * DAY, 3600, scene.clock)
+    store.close_session(key)
+    agent.close(end_sessions=False)
+    maya = scene.agent().conversation("maya")
+    assert [(r.session, r.sources) for r in maya.records] == [(1, ("u1",)), (2, ("u2",)), (3, ("u3",))]
+    assert [(t.text, t.source, t.at) for t in maya.persona("Maya")] == [
+        ("I keep bees.", "u1", START),
+        ("I paint.", "u3", START + 2 * DAY),
+    ]
+    assert maya.agent.store.unextracted(key) == []
+
+
+def test_on_reopening_an_unanswered_utterance_waits_for_its_reply(scene: Scene) -> None:
+    agent = scene.agent()
+    key = agent.conversation("maya").key
+    for text in ("I keep bees.", "I paint."):
+        agent.store.append(key, "Maya", text, START, 3600, scene.clock)
+    agent.close(end_sessions=False)
+    maya = scene.agent().conversation("maya")
+    assert [t.text for t in maya.persona("Maya")] == ["I keep bees."]
+    assert maya.reply().traits == {"Maya": ("I keep bees.",)}
+    assert [t.text for t in maya.persona("Maya")] == ["I keep bees.", "I paint."]
+
+
+# ---- recall and time
+
+
+def test_a_conversation_replayed_with_past_dates_never_recalls_its_own_future(scene: Scene) -> None:
+    maya = scene.agent(**{"memory.gamma": -1}).conversation("maya")
+    for day in range(4):
+        maya.respond(f"My bees made {day} jars of honey.", "Maya", START + day * DAY)
+    maya.end_session()
+    for day in range(5):
+        found = maya.recall("How much honey?", at=START + day * DAY - TICK)
+        assert {r.record.session for r in found} == set(range(max(1, day - 2), day + 1))
+        assert all(0 < r.decay <= 1 for r in found)
+    assert maya.recall("How much honey?", at=START)[0].decay == 1.0
+    scene.clock.at = START + 3 * DAY
+    assert len(maya.recall("How much honey?")) == 3
+
+
+def test_the_same_run_twice_gives_the_same_replies_ids_and_recall(scene: Scene) -> None:
+    runs = []
+    for name in ("once", "twice"):
+        path = scene.agent().store.path + name
+        with scene.agent(**{"store.path": path}) as agent:
+            talk = agent.conversation("maya")
+            replies = [
+                talk.respond(text, "Maya", START + day * DAY)
+                for day, text in enumerate(("I keep bees in Lyon.", "I paint the bees.", "Which city?", "Bees?"))
+            ]
+            runs.append(
+                [(r.text, r.utterance, r.heard, r.recalled, r.traits, r.notes, r.tokens) for r in replies]
+                + [talk.end_session(), talk.records, talk.persona("Maya"), talk.recall("bees", START + 9 * DAY)]
+            )
+    assert runs[0] == runs[1]
+    assert any(recalled for _, _, _, recalled, *_ in runs[0][:4])
+
+
+def test_recall_without_opening_asks_no_model_and_finishes_nothing(scene: Scene) -> None:
+    with scene.agent() as agent:
+        agent.conversation("maya").respond("I keep bees in Lyon.", "Maya", START)
+    looking = scene.agent({"generator": RuntimeError(), "summarizer": RuntimeError(), "extractor": RuntimeError()})
+    stored = looking.store.find_conversation("maya")
+    assert stored is not None
+    assert [r.record.id for r in looking.recall(stored, "bees", START + DAY)] == ["m1"]
+    assert looking.recall(stored, "bees", START - TICK) == []
+
+
+# ---- one object for one conversation, and none after deletion
+
+
+def test_one_id_gives_one_object_while_it_lives(scene: Scene) -> None:
+    agent = scene.agent()
+    maya = agent.conversation("maya")
+    assert agent.conversation("maya") is maya
+    assert agent.conversation("ben") is not maya
+    with pytest.raises(InputError, match="held with agent 'Sam', not 'Ada'"):
+        agent.conversation("maya", agent_name="Ada")
+    maya.respond("I keep bees.", at=START)
+    del maya
+    gc.collect()
+    with pytest.raises(InputError, match=r"held with agent 'Sam', not 'Ada'; set agent.name=Sam"):
+        agent.conversation("maya", agent_name="Ada")
+    assert len(agent.conversation("maya").running) == 2
+
+
+def test_a_deleted_conversation_says_so_and_can_be_begun_anew(scene: Scene) -> None:
+    agent = scene.agent()
+    maya = agent.conversation("maya")
+    maya.respond("I keep bees.", "Maya", START)
+    maya.end_session()
+    assert maya.recall("bees", START + DAY)
+    maya.delete()
+    uses: list[Callable[[], object]] = [
+        lambda: maya.respond("Still there?", at=START + DAY),
+        lambda: maya.observe("Still there?"),
+        lambda: maya.recall("bees"),
+        lambda: maya.persona("Maya"),
+        maya.end_session,
+        maya.reply,
+        maya.resume,
+        maya.delete,
+    ]
+    for use in uses:
+        with pytest.raises(StoreError, match="conversation 'maya' was deleted; open it anew"):
+            use()
+    fresh = agent.conversation("maya")
+    assert fresh is not maya
+    assert (fresh.utterances, fresh.records, fresh.recall("bees")) == ([], [], [])
+    fresh.respond("Hello again!", at=START - 30 * DAY)
+    agent.close()
+    assert len(scene.agent().conversation("maya").records) == 1
+
+
+def test_a_conversation_deleted_by_another_process_is_not_ended_on_leaving(scene: Scene) -> None:
+    agent, other = scene.agent(), scene.agent()
+    maya = agent.conversation("maya")
+    maya.respond("I keep bees.", at=START)
+    other.conversation("maya").delete()
+    agent.close()
+    assert other.store.conversations() == []
+
+
+def test_vectors_missing_after_an_import_are_made_on_use(scene: Scene) -> None:
+    agent = scene.agent()
+    maya = agent.conversation("maya")
+    maya.respond("I keep bees.", "Maya", START)
+    maya.end_session()
+    expected = maya.recall("What about the bees?", START + DAY)
+    agent.store.db.execute("UPDATE record SET vector = NULL")
+    agent.store.db.execute("UPDATE trait SET vector = NULL")
+    agent.close()
+    again = scene.agent()
+    assert [r.record for r in again.conversation("maya").recall("What about the bees?", START + DAY)] == [
+        r.record for r in expected
+    ]
+    assert again.store.without_vector("record") == []
+    reply = again.conversation("maya").respond("Bees?", "Maya", START + DAY)
+    assert reply.traits == {"Maya": ("I keep bees.",)}

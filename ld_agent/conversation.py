@@ -192,8 +192,9 @@ class Conversation:
         with self._entered():
             watch, seen = Stopwatch(), list[Completion]()
             recorded = None if recorded is None else checked_text(recorded)
-            heard = self._unanswered() if text is None else self._hear(text, self._other(speaker), at)
-            reply_time = self._reply_time(heard, reply_at, heard.at if at is not None or text is None else None)
+            waiting = self._unanswered() if text is None else None
+            reply_time = self._reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
+            heard = waiting or self._hear(text or "", self._other(speaker), at)
             self._refresh()
             watch.lap("store")
 
@@ -295,14 +296,12 @@ class Conversation:
                 self.agent_name, checked_text(text), max(at, last.at) if at is not None and last is not None else at
             )
 
-    def _reply_time(
-        self, heard: Utterance, reply_at: datetime | str | None, otherwise: datetime | None
-    ) -> datetime | None:
+    def _reply_time(self, heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
         if reply_at is None:
-            return otherwise
+            return heard_at
         at = utc(reply_at, "reply_at")
-        if at < heard.at:
-            raise InputError(f"reply_at={iso(at)} lies before the utterance ({iso(heard.at)}); give a later time")
+        if heard_at is not None and at < heard_at:
+            raise InputError(f"reply_at={iso(at)} lies before the utterance ({iso(heard_at)}); give a later time")
         return at
 
     def _waiting(self) -> Utterance | None:

@@ -27,7 +27,7 @@ def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         (["chat", "--nope"], ["--nope", "see ld-agent chat --help"]),
         (["chat", "--store"], ["--store"]),
         (["run"], ["INPUT", "see ld-agent run --help"]),
-        (["run", "x", "--limit", "many"], ["--limit", "many"]),
+        (["run", "x", "--limit", "many"], ["--limit"]),
         (["run", "x", "--batch", "0"], ["--batch"]),
         (["memory", "forget"], ["'forget'"]),
         (["memory", "list"], ["--store", "see ld-agent memory list --help"]),

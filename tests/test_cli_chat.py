@@ -89,7 +89,10 @@ def test_lines_from_a_pipe_and_every_command(ld_agent: CommandLine, tmp_path: Pa
     config = scripted_config(
         tmp_path, generator=["Bees are fine company.", "And the garden?"], extractor="I keep bees."
     )
-    talk = "/help\n/why\nHi, I keep bees.\n\n/why\n/memory\n/end\n/memory\nThe bees are well.\n/why\n/persona\n/persona User\n/quit\nnever read\n"
+    talk = (
+        "/help\n/why\nHi, I keep bees.\n\n/why\n/memory\n/end\n/memory\nThe bees are well.\n/why\n"
+        "/persona\n/persona User\n/quit\nnever read\n"
+    )
     ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin=talk)
     assert (ran.code, ran.err) == (0, "")
     assert not CONTROL.search(ran.out)
@@ -262,10 +265,11 @@ def test_an_interrupt_stops_the_reply_and_not_the_program(
     store = tmp_path / "me.db"
     terminal = Terminal("chat", "--store", store, "modules.generator.max_new_tokens=1000")
     terminals.append(terminal)
-    begin = terminal.until("User: ")
-    assert "Sam is here" in begin
-    terminal.type("\x03")
-    assert "/quit leaves" in terminal.until("User: ")
+    assert "Sam is here" in terminal.until("User: ")
+    # The line end is for an interrupt that falls between the prompt's last byte and the wait for a key: it is heeded
+    # with the next one.
+    terminal.type("\x03\n")
+    terminal.until("(/quit leaves)")
     question = "Tell me a very long story about a dragon and its seven friends."
     terminal.type(f"{question}\n")
     terminal.until("\x1b[1mSam: ")

@@ -166,7 +166,7 @@ def _turn(conversation: Conversation, text: str, name: str, *, interruptible: bo
     if not shown:
         console.print(plain(reply.text), end="", soft_wrap=True)
     console.print()
-    if shown and shown.split() != reply.text.split() and reply.text:
+    if shown and not " ".join(shown.split()).startswith(" ".join(reply.text.split())):
         console.print(plain(f"(kept of this: {reply.text})", "dim"), soft_wrap=True)
     for note in reply.notes:
         console.print(plain(f"({note})", "dim"), soft_wrap=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ld_agent.errors import ModelError
 
 Vectors = NDArray[np.float32]
+TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's border may take more tokens than its parts did
 MOST_TOKENS_A_CHARACTER = 3  # a Hangul syllable, taken apart by Unicode normalisation
 
 
@@ -88,5 +89,6 @@ class SentenceEncoder:
         ]
         if len(offsets) <= self._window:
             return [text]
-        starts = range(0, len(offsets), self._window)
-        return [text[offsets[s][0] : offsets[min(s + self._window, len(offsets)) - 1][1]] for s in starts]
+        size = max(self._window - TOKENS_OF_A_CUT_WORD, 1)
+        starts = range(0, len(offsets), size)
+        return [text[offsets[s][0] : offsets[min(s + size, len(offsets)) - 1][1]] for s in starts]

@@ -98,6 +98,8 @@ class Extractor:
         return self._prompt.render(text=text)
 
     def _parts(self, text: str) -> list[str]:
+        if not text.strip():
+            return []
         return [text] if self._fits(text) else [part for half in halves(text) for part in self._parts(half)]
 
     def _fits(self, text: str) -> bool:

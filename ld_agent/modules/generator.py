@@ -152,10 +152,10 @@ def render(situation: Situation) -> tuple[Message, ...]:
 def reply_text(answer: str, agent: str, speakers: Sequence[str]) -> str:
     """The reply in a model's answer: without the agent's own name before it, and not going on as another speaker."""
     text = re.sub(
-        rf"^\W*(?:{re.escape(agent)}|reply|response)\W?\W?\s*:[\s*]*", "", answer.strip(), flags=re.IGNORECASE
+        rf"^\W*(?:{re.escape(agent)}|reply|response)\W{{0,2}}\s*:[\s*]*", "", answer.strip(), flags=re.IGNORECASE
     )
     for name in speakers:
-        text = re.split(rf"\n\W*{re.escape(name)}\s*:", text)[0]
+        text = re.split(rf"\n\W*{re.escape(name)}\W{{0,2}}\s*:", text)[0]
     text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()

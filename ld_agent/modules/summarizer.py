@@ -70,7 +70,7 @@ class Summarizer:
             for n, p in enumerate(own, 1)
         ]
         completions = iter((yield requests))
-        drafts = [[self._checked(next(completions), part) for part in own] for own in parts]
+        drafts = [self._drafts([next(completions) for _ in own], own) for own in parts]
         while any(len(own) > 1 for own in drafts):
             drafts = yield from self._merge_round(sessions, drafts)
         return [own[0] for own in drafts]
@@ -124,11 +124,16 @@ class Summarizer:
     def _fits(self, messages: tuple[Message, ...]) -> bool:
         return self._models.count_tokens("summarizer", messages) <= self._models.prompt_budget("summarizer")
 
-    def _checked(self, answer: Completion, part: Sequence[Utterance]) -> Summary:
-        text = _said(answer)
-        if is_summary(text, part):
-            return Summary(text)
-        return Summary(self._extracted(part), fallback=True)
+    def _drafts(self, answers: Sequence[Completion], parts: Sequence[Sequence[Utterance]]) -> list[Summary]:
+        """The summaries of a session's parts; one that was extracted from all of them, where no answer was of use."""
+        texts = [_said(answer) for answer in answers]
+        usable = [is_summary(text, part) for text, part in zip(texts, parts, strict=True)]
+        if not any(usable):
+            return [Summary(self._extracted([u for part in parts for u in part]), fallback=True)]
+        return [
+            Summary(text) if ok else Summary(self._extracted(part), fallback=True)
+            for text, ok, part in zip(texts, usable, parts, strict=True)
+        ]
 
     def _extracted(self, part: Sequence[Utterance], sentences: int = 2) -> str:
         """The utterances nearest to the mean of the part's embeddings, in their order, with their speakers."""

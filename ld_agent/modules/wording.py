@@ -33,10 +33,16 @@ def halves(text: str) -> tuple[str, str]:
 
 
 def stems_of(text: str) -> set[str]:
-    """Crude stems of the words that carry meaning: their first four letters; numbers whole."""
+    """Crude stems of the words that carry meaning: their first four letters without a plural's s; numbers whole."""
     words = re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.casefold())
     words = [re.split(r"['’]", word)[0] if not word.endswith(("n't", "n’t")) else "not" for word in words]
-    return {w if w.isdigit() else w[:4] for w in words if w not in FUNCTION_WORDS and (len(w) > 1 or w.isdigit())}
+    return {_stem(w) for w in words if w not in FUNCTION_WORDS and (len(w) > 1 or w.isdigit())}
+
+
+def _stem(word: str) -> str:
+    if word.isdigit():
+        return word
+    return (word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word)[:4]
 
 
 def first_paragraph(text: str) -> str:

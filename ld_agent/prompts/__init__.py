@@ -41,7 +41,7 @@ class Prompt:
 
         self.name = name
         environment = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-        environment.filters["line"] = as_line
+        environment.filters["line"] = lambda value: as_line(str(value))  # str() lets a missing variable raise
         try:
             entries = yaml.safe_load(source)["messages"]
             self._templates = [(entry["role"], environment.from_string(entry["content"])) for entry in entries]

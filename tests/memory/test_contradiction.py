@@ -1,0 +1,143 @@
+"""Which traits contradict each other: a table of pairs, older first."""
+
+from __future__ import annotations
+
+import pytest
+
+from ld_agent.memory.contradiction import contradicts, differ, negated, same_slot, slot
+
+CONTRADICTING = [
+    ("I live in Rome.", "I moved to Oslo."),
+    ("I live in Portland, Oregon.", "I just moved to Chicago."),
+    ("I'm living in Rome.", "I've moved to Oslo."),
+    ("I live in Seattle.", "I have recently relocated to Denver."),
+    ("I live in Rome.", "I no longer live in Rome."),
+    ("I work as a nurse.", "I now work as a teacher."),
+    ("I work as a waiter.", "I got a job as a chef."),
+    ("I work at Google.", "I work for a small bakery now."),
+    ("I am a teacher.", "I used to be a teacher."),
+    ("I am a teacher.", "I quit teaching."),
+    ("I am a student.", "I am not a student anymore."),
+    ("I have two dogs.", "I have three dogs."),
+    ("I have a dog.", "I have 2 dogs."),
+    ("I have two dogs.", "I have no dogs."),
+    ("I have no cats.", "I have a cat."),
+    ("I have a dog.", "I don't have a dog anymore."),
+    ("I own a car.", "I no longer own a car."),
+    ("I like coffee.", "I can't stand coffee."),
+    ("I like coffee.", "I can’t stand coffee."),
+    ("I love running.", "I hate running."),
+    ("I hate coffee.", "I used to hate coffee."),
+    ("I smoke.", "I quit smoking."),
+    ("I smoke.", "I don't smoke anymore."),
+    ("I eat meat.", "I gave up meat."),
+    ("I go to the gym every day.", "I stopped going to the gym."),
+    ("I am single.", "I got married."),
+    ("I am engaged.", "I just got married."),
+    ("I am married.", "I am divorced."),
+    ("I am 29 years old.", "I am 30 years old."),
+    ("I am 41.", "I am 42 years old."),
+    ("My favorite color is blue.", "My favourite color is green."),
+    ("My dog is named Rex.", "My dog's name is Bruno."),
+]
+COMPATIBLE = [
+    ("I work as a nurse.", "I work at a hospital."),  # what one does, and where
+    ("I work as a nurse.", "I also work as a bartender on weekends."),  # a second job
+    ("I work as a nurse in Rome.", "I work as a nurse at a big hospital."),
+    ("I work for a law firm.", "I work for long hours."),
+    ("I work at Google.", "I work at night."),
+    ("I am a teacher.", "My wife is a teacher."),
+    ("I am not a teacher.", "I am a nurse."),
+    ("I live in Rome.", "I live in Rome with my wife."),
+    ("I live in Rome, Italy.", "I moved to Rome two years ago."),
+    ("I moved to Boston for work.", "I live in Boston, Massachusetts."),
+    ("I live in Miami.", "I live near the beach."),
+    ("I live in Berlin.", "I live in a house with a garden."),
+    ("I live in Oslo.", "I moved in with my boyfriend."),
+    ("I live in Oslo.", "I used to live in Rome."),
+    ("I used to live in Rome.", "I live in Oslo."),
+    ("My brother lives in Oslo.", "I live in Rome."),
+    ("I live in Texas.", "I grew up in Texas."),
+    ("I have a dog.", "I have a cat."),
+    ("I have two dogs.", "I have two cats."),
+    ("I have two dogs.", "I have a dog."),  # speaks of one of them
+    ("I have a dog.", "I don't like dogs."),
+    ("I have no kids.", "I don't have any kids."),
+    ("I like tea.", "I don't like coffee."),
+    ("I like tea.", "I like coffee."),
+    ("I don't smoke.", "I never smoke."),
+    ("I can't swim.", "I want to learn to swim."),
+    ("I am married.", "I am engaged in politics."),
+    ("I am used to cold weather.", "I love cold weather."),
+    ("I can't live without coffee.", "I like coffee."),
+    ("My favorite color is blue.", "My favorite food is pizza."),
+    ("My name is Maya.", "I am called Maya."),
+]
+
+
+@pytest.mark.parametrize(("older", "newer"), CONTRADICTING)
+def test_a_contradiction(older: str, newer: str):
+    assert contradicts(newer, older)
+
+
+@pytest.mark.parametrize(("older", "newer"), COMPATIBLE)
+def test_no_contradiction(older: str, newer: str):
+    assert not contradicts(newer, older)
+
+
+@pytest.mark.parametrize(("older", "newer"), CONTRADICTING + COMPATIBLE)
+def test_nothing_contradicts_itself(older: str, newer: str):
+    assert not contradicts(older, older)
+    assert not contradicts(newer, newer)
+
+
+@pytest.mark.parametrize(
+    ("trait", "expected"),
+    [
+        ("I now live in Lisbon.", ("home", "lisbon")),
+        ("I've just moved back to New York City last year!", ("home", "new york city")),
+        ("I have three kids.", ("number of kid", "3")),
+        ("I have a dog", ("number of dog", "at least 1")),
+        ("I don't have any pets.", ("number of pet", "0")),
+        ("My favorite kind of music is jazz.", ("favorite kind of music", "jazz")),
+        ("I love jazz.", None),
+        ("", None),
+    ],
+)
+def test_what_a_trait_is_about(trait: str, expected: tuple[str, str] | None):
+    assert slot(trait) == expected
+
+
+def test_two_homes_are_one_topic_however_they_are_worded():
+    assert same_slot("I live in Rome.", "I've relocated to Oslo.")
+    assert not same_slot("I live in Rome.", "I work at Oslo University.")
+    assert not same_slot("I like tea.", "I like tea.")
+
+
+@pytest.mark.parametrize(
+    ("trait", "expected"),
+    [
+        ("I don't smoke anymore.", True),
+        ("I no longer hate coffee.", False),
+        ("I never stopped loving him.", False),
+        ("I used to play chess.", True),
+        ("I am used to the cold.", False),
+        ("I love chess.", False),
+    ],
+)
+def test_negation_counts_its_words(trait: str, expected: bool):
+    assert negated(trait) is expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("I was born in 1990.", "I was born in 1991.", True),
+        ("I have two kids in school.", "I have three kids in school.", True),
+        ("I have 2 kids in school.", "I have two kids in school.", False),
+        ("I like tea.", "I don't like tea.", True),
+        ("I like tea.", "I enjoy tea.", False),
+    ],
+)
+def test_numbers_and_polarity_keep_near_traits_apart(a: str, b: str, expected: bool):
+    assert differ(a, b) is expected

@@ -1,0 +1,165 @@
+"""The event view: what a session becomes, and recall from it by the equations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config import MemorySection
+from ld_agent.errors import BackboneError, ConfigError, StoreError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views import Parts, Query, build_views
+from ld_agent.memory.views.events import EventView
+from ld_agent.modules.base import Models
+from ld_agent.modules.summarizer import Summarizer
+from ld_agent.steps import run
+from ld_agent.storage.sqlite import Store
+from ld_agent.types import Recalled
+
+START = datetime(2024, 5, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+ROME = "Maya flew to Rome with her two dogs."
+VIOLIN = "Maya sold her violin to Ben."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "store.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def remember(store: Store, encoder: SentenceEncoder, topics: TopicExtractor, config) -> Callable[..., EventView]:
+    """A view of the conversation "alice" after sessions of one utterance each: (days after the start, said, summary)."""
+
+    def made(*sessions: tuple[float, str, str], **settings) -> EventView:
+        backbone = ScriptedBackbone({"summarizer": [summary for _, _, summary in sessions]})
+        models = Models(config(), backbone)
+        key = store.open_conversation("alice", "Sam").key
+        settings = MemorySection(**{"gamma": -1.0, **settings})
+        view = EventView(Parts(store, key, encoder, topics, Summarizer(models, encoder), settings))
+        for days, text, _ in sessions:
+            at = START + days * DAY
+            store.append(key, "Maya", text, at - timedelta(minutes=5), 3600.0, lambda: START)
+            store.append(key, "Sam", "Oh, I see.", at, 3600.0, lambda: START)
+            store.close_session(key)
+        run(view.digest(store.undigested(key, view.name)), models.complete)
+        return view
+
+    return made
+
+
+@pytest.fixture
+def ask(encoder: SentenceEncoder, topics: TopicExtractor) -> Callable[..., list[Recalled]]:
+    def asked(view: EventView, text: str, days: float = 100) -> list[Recalled]:
+        query = Query(text, encoder.encode([text])[0], topics.extract([text])[0], START + days * DAY)
+        return run(view.recall(query), lambda requests: pytest.fail("recalling asks no model"))
+
+    return asked
+
+
+def test_a_session_becomes_one_event(remember, store: Store, encoder: SentenceEncoder):
+    remember((0, "I took my pets on a plane to Italy.", ROME))
+    [record] = store.records(1)
+    assert (record.id, record.view, record.text, record.session) == ("m1", "events", ROME, 1)
+    assert record.at == START  # the last utterance, not the first
+    assert record.sources == ("u1", "u2")
+    assert record.topics == ("dog", "italy", "maya", "pet", "plane", "rome")  # of session and summary, no others
+    assert record.fallback is False
+    [row] = store.index_rows(1, "events", 0)
+    assert np.allclose(row.vector, encoder.encode([ROME])[0], atol=1e-6)  # of the summary, not of the topics
+
+
+def test_an_unusable_summary_is_extracted_and_marked(remember, store: Store):
+    remember((0, "I took my dogs to Rome.", "???"))
+    [record] = store.records(1)
+    assert record.fallback is True
+    assert record.text == "Maya: I took my dogs to Rome. Sam: Oh, I see."
+
+
+def test_a_session_is_digested_once(remember, store: Store):
+    view = remember((0, "Rome!", ROME))
+    assert store.undigested(1, view.name) == []
+    assert len(store.records(1)) == 1
+
+
+def test_a_model_that_fails_leaves_the_session_for_later(remember, store: Store, config):
+    with pytest.raises(BackboneError):
+        remember((0, "Rome!", ROME), k=1)._parts.summarizer.summarize(store.undigested(1, "other"))
+    assert [s.number for s in store.undigested(1, "other")] == [1]
+
+
+def test_recall_follows_the_equations(remember, ask, encoder: SentenceEncoder):
+    view = remember((0, "I took my dogs to Rome.", ROME), (50, "I sold my violin.", VIOLIN), tau=1e7)
+    asked = "Did the dogs like Rome?"  # V_q = {dog, rome}
+    found = {r.record.text: r for r in ask(view, asked, days=60)}
+    vectors = encoder.encode([asked, ROME, VIOLIN])
+    # Rome: V_k = {dog, maya, rome}, all of V_q in it: s_top = ½ (2/2 + 2/3) = 5/6; 60 days = 5 184 000 s: λ = e^-0.5184
+    rome = found[ROME]
+    assert rome.s_top == pytest.approx(5 / 6)
+    assert rome.decay == pytest.approx(math.exp(-0.5184))
+    assert rome.s_sem == pytest.approx(float(vectors[0] @ vectors[1]), abs=1e-6)
+    assert rome.score == pytest.approx(math.exp(-0.5184) * (float(vectors[0] @ vectors[1]) + 5 / 6), abs=1e-6)
+    assert rome.overlap == ("dog", "rome")
+    # The violin: nothing shared; 10 days = 864 000 s: λ = e^-0.0864
+    violin = found[VIOLIN]
+    assert (violin.s_top, violin.overlap) == (0.0, ())
+    assert violin.score == pytest.approx(math.exp(-0.0864) * float(vectors[0] @ vectors[2]), abs=1e-6)
+    assert list(found) == [ROME, VIOLIN]
+
+
+def test_gamma_and_k_and_the_time_of_the_query_choose(remember, ask):
+    sessions = [(0, "I took my dogs to Rome.", ROME), (50, "I sold my violin.", VIOLIN)]
+    view = remember(*sessions, gamma=0.3)
+    assert [r.record.text for r in ask(view, "Did the dogs like Rome?")] == [ROME]
+    assert ask(view, "What is the square root of nine?") == []  # no relevant memory
+    assert [r.record.text for r in ask(view, "Who has your violin?", days=49)] == []
+    view._parts = replace(view._parts, settings=MemorySection(k=0, gamma=-1.0))
+    assert ask(view, "Did the dogs like Rome?") == []
+
+
+def test_a_view_sees_what_another_one_stored(remember, ask, store: Store):
+    early = remember((0, "Rome!", ROME))
+    assert len(ask(early, "Rome")) == 1
+    remember((1, "My violin is gone.", VIOLIN))
+    assert len(ask(early, "Rome")) == 2
+
+
+def test_vectors_that_are_missing_are_made_and_stored(remember, ask, store: Store, encoder: SentenceEncoder):
+    remember((0, "Rome!", ROME), (1, "My violin is gone.", VIOLIN))
+    store.db.execute("UPDATE record SET vector = NULL")
+    view = EventView(remember()._parts)
+    assert ask(view, "Did the dogs like Rome?")[0].record.text == ROME
+    rows = list(store.index_rows(1, "events", 0))
+    assert np.allclose(np.stack([row.vector for row in rows]), encoder.encode([ROME, VIOLIN]), atol=1e-6)
+
+
+def test_other_conversations_are_not_recalled(remember, ask, store: Store):
+    view = remember((0, "Rome!", ROME))
+    other = store.open_conversation("bob", "Sam").key
+    empty = EventView(replace(view._parts, key=other))
+    assert ask(empty, "Rome") == []
+
+
+def test_a_conversation_deleted_meanwhile_is_said_to_be(remember, ask, store: Store):
+    view = remember((0, "Rome!", ROME))
+    assert ask(view, "Rome")
+    store.delete_conversation(1)
+    with pytest.raises(StoreError, match="deleted meanwhile; open it anew"):
+        ask(view, "Rome")
+
+
+def test_views_are_made_by_name(remember):
+    parts = remember()._parts
+    assert [view.name for view in build_views(["events"], parts)] == ["events"]
+    with pytest.raises(ConfigError, match=r"memory\.views names 'evnts'.*events"):
+        build_views(["evnts"], parts)

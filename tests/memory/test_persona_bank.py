@@ -1,0 +1,228 @@
+"""The persona banks over a real store and the real encoder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ld_agent.config import PersonasSection
+from ld_agent.errors import InputError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.persona_bank import PersonaBank
+from ld_agent.storage.columns import EPOCH
+from ld_agent.storage.sqlite import Store
+from ld_agent.types import Utterance
+
+START = datetime(2024, 5, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "store.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def key(store: Store) -> int:
+    return store.open_conversation("alice", "Sam").key
+
+
+@pytest.fixture
+def said(store: Store, key: int) -> Callable[..., Utterance]:
+    """Store an utterance, ``days`` after the start."""
+
+    def say(speaker: str = "Maya", days: float = 0) -> Utterance:
+        at = START + days * DAY
+        return store.append(key, speaker, "…", at, 3600.0, lambda: at)
+
+    return say
+
+
+@pytest.fixture
+def bank(store: Store, key: int, encoder: SentenceEncoder) -> PersonaBank:
+    return PersonaBank(store, key, encoder, PersonasSection())
+
+
+def known(bank: PersonaBank, speaker: str = "Maya") -> list[str]:
+    return [trait.text for trait in bank.traits(speaker)]
+
+
+def test_a_trait_has_its_speaker_time_and_source(bank: PersonaBank, said: Callable[..., Utterance]):
+    heard = said("Maya")
+    bank.merge([(heard, ["I have a dog."])])
+    [trait] = bank.traits("Maya")
+    assert (trait.speaker, trait.source, trait.at, trait.last_at, trait.mentions) == ("Maya", heard.id, START, START, 1)
+    assert trait.active
+
+
+def test_a_near_duplicate_is_counted_and_not_stored(bank: PersonaBank, said: Callable[..., Utterance]):
+    bank.merge([(said(), ["I love hiking in the mountains."])])
+    bank.merge([(said(days=2), ["I like hiking in the mountains."])])
+    [trait] = bank.traits("Maya", history=True)
+    assert (trait.text, trait.mentions) == ("I love hiking in the mountains.", 2)
+    assert (trait.at, trait.last_at) == (START, START + 2 * DAY)
+
+
+def test_what_is_only_similar_stays_apart(bank: PersonaBank, said: Callable[..., Utterance]):
+    traits = ["I have a brother.", "I have a sister.", "I like tea.", "I like coffee.", "I was born in 1990."]
+    bank.merge([(said(), traits), (said(), ["I was born in 1991."])])
+    assert known(bank) == [*traits, "I was born in 1991."]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("I live in Rome.", "I just moved to Oslo."),
+        ("I work as a nurse.", "I work as a teacher now."),
+        ("I have two dogs.", "I have three dogs."),
+        ("I like coffee.", "I can't stand coffee."),
+        ("I am single.", "I got married."),
+    ],
+)
+def test_a_contradiction_supersedes_and_the_history_stays(
+    bank: PersonaBank, said: Callable[..., Utterance], older: str, newer: str
+):
+    bank.merge([(said(), [older])])
+    bank.merge([(said(days=40), [newer])])
+    assert known(bank) == [newer]
+    before, after = bank.traits("Maya", history=True)
+    assert (before.text, before.superseded_by, after.superseded_by) == (older, after.id, None)
+    bank.merge([(said(days=80), [older])])  # and back again: a third trait, not the first one
+    assert known(bank) == [older]
+    assert len(bank.traits("Maya", history=True)) == 3
+
+
+def test_two_jobs_are_not_confused(bank: PersonaBank, said: Callable[..., Utterance]):
+    jobs = ["I work as a nurse.", "I work at a hospital.", "I also work as a bartender on weekends."]
+    for job in jobs:
+        bank.merge([(said(), [job])])
+    assert known(bank) == jobs
+
+
+def test_a_trait_said_again_overrules_what_stood_beside_it(
+    store: Store, key: int, encoder: SentenceEncoder, said: Callable[..., Utterance]
+):
+    # Under so high a bound the two of different polarity are no topic, and stand side by side …
+    PersonaBank(store, key, encoder, PersonasSection(topic_similarity=0.99)).merge(
+        [(said(), ["I like coffee.", "I can't stand coffee."])]
+    )
+    bank = PersonaBank(store, key, encoder, PersonasSection())
+    bank.merge([(said(), ["I like coffee."])])  # … until one is said again
+    assert [(t.text, t.mentions) for t in bank.traits("Maya")] == [("I like coffee.", 2)]
+    assert [t.superseded_by for t in bank.traits("Maya", history=True)] == [None, "t1"]
+
+
+def test_speakers_are_strictly_apart(bank: PersonaBank, said: Callable[..., Utterance]):
+    bank.merge(
+        [(said("Maya"), ["I live in Rome."]), (said("Ben"), ["I live in Oslo."]), (said("Sam"), ["I live in Rome."])]
+    )
+    assert [known(bank, name) for name in ("Maya", "Ben", "Sam", "Eve")] == [
+        ["I live in Rome."],
+        ["I live in Oslo."],
+        ["I live in Rome."],
+        [],
+    ]
+    assert bank.known_speakers() == ["Maya", "Ben", "Sam"]
+
+
+def test_conversations_are_strictly_apart(store: Store, bank: PersonaBank, encoder: SentenceEncoder, said):
+    bank.merge([(said(), ["I live in Rome."])])
+    other = PersonaBank(store, store.open_conversation("bob", "Sam").key, encoder, PersonasSection())
+    assert other.known_speakers() == []
+
+
+def test_an_utterance_is_merged_once(bank: PersonaBank, said: Callable[..., Utterance]):
+    heard = said()
+    bank.merge([(heard, ["I have a dog."])])
+    bank.merge([(heard, ["I have a dog.", "I have a cat."])])
+    assert [(t.text, t.mentions) for t in bank.traits("Maya")] == [("I have a dog.", 1)]
+
+
+def test_a_failed_merge_leaves_nothing_behind(bank: PersonaBank, store: Store, key: int, said, monkeypatch):
+    heard = said()
+    bank.merge([(heard, ["I have a dog."])])
+    first, second = said(), said()
+    put = store.put_trait
+
+    def failing(conversation: int, trait, vector) -> None:
+        if trait.text == "I play the violin.":
+            raise RuntimeError("the disk is gone")
+        put(conversation, trait, vector)
+
+    monkeypatch.setattr(store, "put_trait", failing)
+    with pytest.raises(RuntimeError, match="the disk is gone"):
+        bank.merge([(first, ["I have two dogs.", "I like tea."]), (second, ["I play the violin."])])
+    monkeypatch.undo()
+    for seen in (bank, PersonaBank(store, key, bank._encoder, PersonasSection())):
+        assert [(t.text, t.superseded_by) for t in seen.traits("Maya", history=True)] == [("I have a dog.", None)]
+    assert [u.id for u in store.unextracted(key)] == [first.id, second.id]
+    bank.merge([(first, ["I have two dogs.", "I like tea."]), (second, ["I play the violin."])])
+    assert known(bank) == ["I have two dogs.", "I like tea.", "I play the violin."]
+
+
+def test_the_bank_outlives_the_process(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):
+    bank.merge([(said(), ["I live in Rome.", "I have a dog."]), (said(), ["I moved to Oslo."])])
+    again = PersonaBank(store, key, encoder, PersonasSection())
+    assert again.traits("Maya", history=True) == bank.traits("Maya", history=True)
+
+
+def test_selection_is_by_relevance(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):
+    traits = ["I have a dog.", "I work as a nurse.", "I play the violin.", "I live in Oslo."]
+    bank.merge([(said(), traits)])
+    query = encoder.encode(["How is your orchestra rehearsal going?"])[0]
+    one = PersonaBank(store, key, encoder, PersonasSection(cap=1))
+    assert one.select(["Maya"], query, START) == {"Maya": ("I play the violin.",)}
+    assert bank.select(["Maya"], query, START) == {"Maya": tuple(traits)}  # in the order of their making
+
+
+def test_selection_weighs_recency(store: Store, key: int, encoder: SentenceEncoder, said):
+    # worth = (1 - w) cos + w e^(-age / 30 d), 60 days after the first: e^-2 = 0.135 against e^0 = 1
+    PersonaBank(store, key, encoder, PersonasSection()).merge(
+        [(said(), ["I play the violin."]), (said(days=60), ["I have a dog."])]
+    )
+    query = encoder.encode(["Do you play in an orchestra?"])[0]
+    violin, dog = (float(v @ query) for v in encoder.encode(["I play the violin.", "I have a dog."]))
+    assert violin - dog > 0.15  # so relevance wins at w = 0.1, and recency at w = 0.9
+    assert 0.9 * violin + 0.1 * math.exp(-2) > 0.9 * dog + 0.1
+    for recency, expected in ((0.1, "I play the violin."), (0.9, "I have a dog.")):
+        bank = PersonaBank(store, key, encoder, PersonasSection(cap=1, recency=recency))
+        assert bank.select(["Maya"], query, START + 60 * DAY) == {"Maya": (expected,)}
+
+
+def test_a_cap_of_zero_is_none(store: Store, key: int, encoder: SentenceEncoder, said):
+    bank = PersonaBank(store, key, encoder, PersonasSection(cap=0))
+    bank.merge([(said(), ["I have a dog."])])
+    assert bank.select(["Maya"], encoder.encode(["dog"])[0], START) == {}
+
+
+def test_a_replay_does_not_see_its_future(bank: PersonaBank, encoder: SentenceEncoder, said):
+    bank.merge([(said(), ["I live in Rome."]), (said(days=9), ["I moved to Oslo.", "I have a dog."])])
+    query = encoder.encode(["Where do you live?"])[0]
+    assert bank.select(["Maya"], query, START - DAY) == {}
+    assert bank.select(["Maya"], query, START + DAY) == {"Maya": ("I live in Rome.",)}
+    assert bank.select(["Maya"], query, START + 9 * DAY) == {"Maya": ("I moved to Oslo.", "I have a dog.")}
+
+
+def test_a_seed_persona_enters_once(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):
+    persona = ["I am a retired sailor.", "I love hiking in the mountains.", "I like hiking in the mountains."]
+    for _ in range(3):
+        bank = PersonaBank(store, key, encoder, PersonasSection())
+        bank.seed("Sam", persona, EPOCH)
+    assert [(t.text, t.mentions, t.source) for t in bank.traits("Sam")] == [(persona[0], 1, ""), (persona[1], 1, "")]
+    bank.merge([(said("Sam"), ["I am not a retired sailor."])])
+    bank.seed("Sam", persona, EPOCH)
+    assert known(bank, "Sam") == [persona[1], "I am not a retired sailor."]
+
+
+def test_an_unknown_speaker_is_told_who_takes_part(bank: PersonaBank, said: Callable[..., Utterance]):
+    bank.merge([(said("Maya"), ["I have a dog."])])
+    bank.require("Maya", [])
+    bank.require("Ben", ["Ben"])
+    with pytest.raises(InputError, match=r"unknown speaker 'Eve'.*Sam, Maya"):
+        bank.require("Eve", ["Sam"])

@@ -1,0 +1,263 @@
+"""What models really say, read as traits; and the extractor's requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from ld_agent.backbones.base import Completion, Request
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.errors import BackboneError
+from ld_agent.modules.base import Models
+from ld_agent.modules.extractor import LONGEST_TRAIT, MOST_TRAITS, Extractor, grounded, parse_traits
+
+UTTERANCE = "My dog loves it in Rome."
+DOG, ROME = "I have a dog.", "I live in Rome."
+
+SHAPES = [
+    ("I have a dog. I live in Rome.", (DOG, ROME)),
+    ("I have a dog! I live in Rome", (DOG, ROME)),
+    ("i have a dog\ni live in Rome", (DOG, ROME)),
+    ("1. I have a dog.\n2. I live in Rome.", (DOG, ROME)),
+    ("1) I have a dog.\n2) I live in Rome.", (DOG, ROME)),
+    ("(1) I have a dog.\n(2) I live in Rome.", (DOG, ROME)),
+    ("1.I have a dog\n2.I live in Rome", (DOG, ROME)),
+    ("1. I have a dog 2. I live in Rome", (DOG, ROME)),
+    ("- I have a dog\n- I live in Rome", (DOG, ROME)),
+    ("* I have a dog\n* I live in Rome", (DOG, ROME)),
+    ("• I have a dog • I live in Rome", (DOG, ROME)),
+    ('"I have a dog." "I live in Rome."', (DOG, ROME)),
+    ("“I have a dog.”\n“I live in Rome.”", (DOG, ROME)),
+    ("'I have a dog'", (DOG,)),
+    ("**I have a dog.**", (DOG,)),
+    ("I have a dog; I live in Rome", (DOG, ROME)),
+    ("I have a dog | I live in Rome", (DOG, ROME)),
+    ("Traits: I have a dog. I live in Rome.", (DOG, ROME)),
+    ("Traits:\nI have a dog.\nI live in Rome.", (DOG, ROME)),
+    ("Traits:\n\n- I have a dog.\n\n- I live in Rome.\n\nLet me know if you need more on the dog!", (DOG, ROME)),
+    ("**Traits:** I have a dog.", (DOG,)),
+    ("**Traits**: I have a dog.", (DOG,)),
+    ("The traits are: I have a dog. I live in Rome.", (DOG, ROME)),
+    ("Trait: I have a dog.\nTrait: I live in Rome.", (DOG, ROME)),
+    ("Trait 1: I have a dog.\nTrait 2: I live in Rome.", (DOG, ROME)),
+    ("Facts about the person: I have a dog.", (DOG,)),
+    ("Answer: I have a dog.", (DOG,)),
+    ("Sure! Here are the extracted traits: I have a dog.", (DOG,)),
+    ("Yes, I have a dog.", (DOG,)),
+    ("Oh well, I have a dog.", (DOG,)),
+    ("I have a dog. i have a dog! I HAVE A DOG", (DOG,)),
+    ("I have a dog.\n\nThe dog is a clue that the person likes dogs.", (DOG,)),
+    # examples of the prompt said back, or new ones made up
+    ("I have a puppy. I walk by the river every morning.", ()),
+    ("I used to be a teacher. I am a baker.", ()),
+    ("I have a dog.\n\nSentence: My cat hates Rome.\nTraits: I have a cat in Rome.", (DOG,)),
+    ('I have a dog.\nThe person says: "Rome!"\nFacts about the person: I hate Rome.', (DOG,)),
+    ("Sentence: My dog loves it in Rome.\nTraits: I have a dog.", (DOG,)),
+    ("Sentence: My dog loves it in Rome. Traits: I have a dog.", (DOG,)),
+    # a chain of thought
+    ("Thought: The speaker owns a dog, which lasts.\nTraits: I have a dog.", (DOG,)),
+    ("Thought: The traits: a dog.\nTraits: I have a dog. I live in Rome.", (DOG, ROME)),
+    ("Thought: The speaker speaks of a dog in Rome and", ()),
+    # questions, and talk about the task
+    ("Do you have a dog?", ()),
+    ("You have a dog?!", ()),
+    ('"Where in Rome?" I have a dog.', (DOG,)),
+    ("The speaker is talking about a dog.", ()),
+    ("This sentence is about a dog in Rome.", ()),
+    ("I have a dog. The sentence says nothing else about Rome.", (DOG,)),
+    # nothing to read
+    ("", ()),
+    (" \n\n ", ()),
+    ("@@@ ###", ()),
+    ("dog", ()),
+    ("dog dog dog", ()),
+    ("I have " + "a dog and " * LONGEST_TRAIT + "more.", ()),
+]
+NOTHING = (
+    "NO_TRAIT|NO_TRAIT.|no_trait|NO_TRAITS|NO TRAIT|No traits.|NoTrait|NO-TRAIT|No trait found about the dog.|"
+    "Traits: NO_TRAIT|'NO_TRAIT'|**NO_TRAIT**|1. NO_TRAIT|NO_TRAIT (the person asks about a dog)|"
+    "There are no lasting traits in what is said of the dog.|No personal traits.|No personality trait|None|None.|N/A|"
+    "n/a|no|Nothing.|null|No personal information about the dog is given.|No persona.|Thought: A dog.\nTraits: NO_TRAIT|"
+    "没有特征|无|なし|없음"
+).split("|")
+
+
+@pytest.mark.parametrize(("answer", "expected"), SHAPES)
+def test_the_shapes_of_an_answer(answer: str, expected: tuple[str, ...]):
+    assert parse_traits(answer, UTTERANCE) == expected
+
+
+@pytest.mark.parametrize("answer", NOTHING)
+def test_the_ways_of_saying_that_there_is_nothing(answer: str):
+    assert parse_traits(answer, f"{UTTERANCE} 没有") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I see Dr. Smith every week. I am 3.5 years sober.", ("I see Dr. Smith every week.", "I am 3.5 years sober.")),
+        ("I am a U.S. citizen. I have a dog.", ("I am a U.S. citizen.", "I have a dog.")),
+        ("I live in the U.S. I have a dog.", ("I live in the U.S.", "I have a dog.")),
+        ("I work from 9 a.m. to 5 p.m. at a bank.", ("I work from 9 a.m. to 5 p.m. at a bank.",)),
+        ("I earn $2,500.50 a month.", ("I earn $2,500.50 a month.",)),
+        ("I have no kids. No kids at home.", ("I have no kids.", "No kids at home.")),  # "no" is no interjection there
+        ("No, I have kids.", ("I have kids.",)),
+        ("I now work in information technology.", ("I now work in information technology.",)),
+        ("I love C++ and Node.js.", ("I love C++ and Node.js.",)),
+        ("I have a TV.", ("I have a TV.",)),
+        ("我有一只狗。我住在罗马。", ("我有一只狗。", "我住在罗马。")),
+        ("私は犬を飼っています。", ("私は犬を飼っています。",)),
+        ("나는 개를 키운다.", ("나는 개를 키운다。",)),
+        ("Я живу в Риме.", ("Я живу в Риме.",)),
+        ("أعيش في روما.", ("أعيش في روما.",)),
+    ],
+)
+def test_sentences_end_where_they_end(text: str, expected: tuple[str, ...]):
+    assert parse_traits(text, text) == expected
+
+
+def test_no_more_traits_than_the_bound():
+    answer = "\n".join(f"{i}. I have {i} dogs." for i in range(2, 12))
+    assert parse_traits(answer, "dogs") == tuple(f"I have {i} dogs." for i in range(2, 2 + MOST_TRAITS))
+
+
+def test_a_chain_of_thought_counts_only_after_its_marker():
+    said = "They own a dog and will keep it."
+    assert parse_traits(said, UTTERANCE, reasoned=True) == ()
+    assert parse_traits(f"{said}\nTraits: I have a dog.", UTTERANCE, reasoned=True) == (DOG,)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        "dog " * 2500,
+        "A. " * 3400,
+        " " * 10_000 + "x",
+        "1. " * 3400,
+        "@" * 10_000,
+        "\"'“" * 3400,
+        "Traits: " * 1300,
+        "no a b " * 1500,
+    ],
+)
+def test_ten_kilobytes_of_garbage_give_little_and_end_soon(garbage: str):
+    assert all(len(trait) < 500 for trait in parse_traits(garbage, "dog"))
+
+
+def test_noise_never_raises():
+    random.seed(3)
+    alphabet = "abcI .!?\n\"'*-1234:;|“”。？狗🎉\u202e\x00Trait:NO_TRAIT Thought:"
+    for _ in range(300):
+        noise = "".join(random.choice(alphabet) for _ in range(120))
+        for trait in parse_traits(noise, noise):
+            assert trait[-1] in ".。"
+            assert "\n" not in trait
+
+
+@pytest.mark.parametrize(
+    ("trait", "utterance", "expected"),
+    [
+        ("I have a dog.", "The dogs are barking again.", True),  # word forms
+        ("I am a teacher.", "I've been teaching for years.", True),
+        ("I turned 30.", "30 candles, can you believe it?", True),
+        ("I have a cat.", "The dogs are barking again.", False),
+        ("I have it all.", "You have it, I have not.", False),  # only words without meaning are shared
+        ("我有一只狗。", "是的", True),  # where words end is not known
+    ],
+)
+def test_grounded(trait: str, utterance: str, expected: bool):
+    assert grounded(trait, utterance) is expected
+
+
+@pytest.fixture
+def extractor(config) -> Callable[..., tuple[Extractor, ScriptedBackbone]]:
+    def make(answer, prompting: str = "direct", window: int = 4096, grounded_only: bool = True):
+        backbone = ScriptedBackbone({"extractor": answer}, context_window=window)
+        return Extractor(Models(config(), backbone), prompting, grounded_only), backbone
+
+    return make
+
+
+def utterance_of(request: Request) -> str:
+    """The text between the quotes of the last message."""
+    return request.messages[-1].content.partition('"')[2].rpartition('"')[0]
+
+
+def test_utterances_are_read_in_one_batch_in_order(extractor):
+    made, backbone = extractor(["I have a dog.", "NO_TRAIT", "I live in Rome."])
+    assert made.extract(["my dog", "hi!", "Rome is my home"]) == [(DOG,), (), (ROME,)]
+    assert backbone.batches == [3]
+    assert [utterance_of(r) for r in backbone.requests] == ["my dog", "hi!", "Rome is my home"]
+    assert {r.module for r in backbone.requests} == {"extractor"}
+
+
+def test_all_but_the_last_message_is_constant(extractor):
+    made, backbone = extractor("NO_TRAIT")
+    made.extract(["my dog", "my cat"])
+    first, second = backbone.requests
+    assert first.cacheable_prefix == len(first.messages) - 1
+    assert first.messages[:-1] == second.messages[:-1]
+    assert first.messages[-1] != second.messages[-1]
+
+
+def test_white_space_asks_nobody(extractor):
+    made, backbone = extractor("I have a dog.")
+    assert made.extract(["  \n ", "my dog"]) == [(), (DOG,)]
+    assert len(backbone.requests) == 1
+    assert made.extract([]) == []
+
+
+def test_the_chain_of_thought_has_its_own_prompt(extractor):
+    made, backbone = extractor("Thought: A dog lasts.\nTraits: I have a dog.", "chain_of_thought")
+    assert made.extract(["my dog"]) == [(DOG,)]
+    assert 'begins with "Traits:"' in backbone.requests[0].messages[0].content
+    made, _ = extractor("They own a dog.", "chain_of_thought")
+    assert made.extract(["my dog"]) == [()]
+
+
+def test_grounding_can_be_left_out(extractor):
+    assert extractor("I have a dog.")[0].extract(["he barks"]) == [()]
+    assert extractor("I have a dog.", grounded_only=False)[0].extract(["he barks"]) == [(DOG,)]
+
+
+def test_an_answer_cut_off_loses_its_unfinished_sentence(config):
+    class Cut(ScriptedBackbone):
+        def generate(self, requests):
+            return [Completion("I have a dog. I live in", 1, 1, "length") for _ in requests]
+
+    assert Extractor(Models(config(), Cut())).extract([UTTERANCE]) == [(DOG,)]
+
+
+@pytest.mark.parametrize("prompting", ["direct", "chain_of_thought"])
+def test_a_long_utterance_is_read_in_parts_that_fit_and_nothing_is_left_out(extractor, prompting: str):
+    words = [f"word{i}" for i in range(2000)]
+    made, backbone = extractor(lambda request: f"Traits: I like {utterance_of(request).split()[0]}.", prompting, 600)
+    [traits] = made.extract([" ".join(words)])
+    assert [w for r in backbone.requests for w in utterance_of(r).split()] == words
+    assert all(backbone.count_tokens(r.messages) <= 600 - r.max_new_tokens for r in backbone.requests)
+    assert len(traits) == len(backbone.requests) > 1
+    assert len(backbone.batches) == 1
+
+
+def test_a_word_without_end_is_cut_anywhere(config):
+    class Characters(ScriptedBackbone):
+        def count_tokens(self, messages):
+            return sum(len(m.content) for m in messages)
+
+    backbone = Characters({"extractor": "NO_TRAIT"}, context_window=6000)
+    Extractor(Models(config(), backbone)).extract(["狗" * 100_000])
+    assert "".join(utterance_of(r) for r in backbone.requests) == "狗" * 100_000
+
+
+def test_a_window_smaller_than_the_instructions_still_gets_the_utterance(extractor):
+    made, backbone = extractor("I have a dog.", window=64)
+    assert made.extract(["my dog"]) == [(DOG,)]
+    made.extract(["my dog " * 200])
+    assert "".join(utterance_of(r) for r in backbone.requests[1:]).replace(" ", "") == "mydog" * 200
+
+
+def test_a_failing_model_is_said_to_fail(extractor):
+    with pytest.raises(BackboneError):
+        extractor([])[0].extract(["my dog"])

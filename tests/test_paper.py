@@ -1,0 +1,50 @@
+"""PAPER.md: every file, name and test that it points at exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).parents[1]
+TEXT = (CHECKOUT / "PAPER.md").read_text(encoding="utf-8")
+POINTERS = sorted(set(re.findall(r"`((?:ld_agent|configs|tests|training)/[^`]+)`", TEXT)))
+EQUATIONS = ["(1)", "(2)", "(3)", "(4)", "(5)", "D.1", "D.2", "D.3", "C.4", "chain of thought"]
+
+
+def names_in(source: Path) -> set[str]:
+    """Functions and classes of a file; methods as "Class.method"."""
+    found: set[str] = set()
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
+    return found
+
+
+def test_there_is_something_to_check():
+    assert len(POINTERS) > 40
+
+
+@pytest.mark.parametrize("pointer", POINTERS)
+def test_what_is_pointed_at_exists(pointer: str):
+    path, _, name = pointer.replace("::", ":").partition(":")
+    assert (CHECKOUT / path).is_file()
+    if name:
+        assert name in names_in(CHECKOUT / path)
+
+
+@pytest.mark.parametrize("part", EQUATIONS)
+def test_every_part_of_the_paper_has_a_row_or_heading(part: str):
+    assert any(part in line for line in TEXT.splitlines() if line.startswith(("|", "#")))
+
+
+def test_every_row_names_code_and_test():
+    rows = [line.split("|")[1:-1] for line in TEXT.splitlines() if line.startswith("| ") and "| code |" not in line]
+    assert rows
+    for what, code, test in rows:
+        assert "`ld_agent/" in code or "`configs/" in code, what
+        assert "`tests/" in test, what

@@ -1,0 +1,125 @@
+"""Prompt templates: every shipped one renders, a missing variable raises, and data stays data."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from ld_agent.errors import ConfigError
+from ld_agent.prompts import Prompt, as_line, prompt
+
+VARIABLES: dict[str, dict[str, Any]] = {
+    "summarizer": {"people": "Maya and Sam", "lines": [("Maya", "Hello!")], "part": 0, "parts": 1},
+    "summarizer_merge": {"people": "Maya and Sam", "summaries": ["Maya said hello.", "Sam left."]},
+    "extractor_direct": {"text": "I have a dog."},
+    "extractor_chain_of_thought": {"text": "I have a dog."},
+    "generator": {
+        "agent": "Sam",
+        "people": "Maya",
+        "agent_traits": ("I sail.",),
+        "others_traits": (("Maya", ("I have a dog.",)),),
+        "memories": [("3 days ago", "Maya left.")],
+    },
+}
+SHIPPED = sorted(f.name.removesuffix(".yaml") for f in files("ld_agent.prompts").iterdir() if f.name.endswith(".yaml"))
+
+
+def test_every_shipped_prompt_is_tried_here():
+    assert sorted(VARIABLES) == SHIPPED
+
+
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_a_shipped_prompt_renders(name: str):
+    messages = prompt(name).render(**VARIABLES[name])
+    text = "\n".join(message.content for message in messages)
+    assert {m.role for m in messages} <= {"system", "user", "assistant"}
+    assert all(message.content == message.content.strip() != "" for message in messages)
+    assert "{{" not in text
+    assert "{%" not in text
+    for value in _strings(VARIABLES[name]):
+        assert value in text
+
+
+@pytest.mark.parametrize(("name", "variable"), [(n, v) for n, given in VARIABLES.items() for v in given])
+def test_a_missing_variable_is_named(name: str, variable: str):
+    given = {k: v for k, v in VARIABLES[name].items() if k != variable}
+    if (name, variable) == ("summarizer", "parts"):
+        given["part"] = 2  # read only where there are parts
+    with pytest.raises(ConfigError, match=f"prompt {name}: '{variable}' is undefined"):
+        prompt(name).render(**given)
+
+
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_the_messages_called_constant_are_constant(name: str):
+    loaded = prompt(name)
+    text = "".join(m.content for m in loaded.render(**VARIABLES[name])[: loaded.constant_messages])
+    assert loaded.constant_messages < len(loaded.render(**VARIABLES[name])) or name == "generator"
+    assert not any(value in text for value in _strings(VARIABLES[name]) if value != "I have a dog.")
+
+
+def test_the_examples_of_the_extractor_are_constant():
+    for name in ("extractor_direct", "extractor_chain_of_thought"):
+        loaded = prompt(name)
+        one, other = loaded.render(text="one"), loaded.render(text="other")
+        assert loaded.constant_messages == len(one) - 1
+        assert one[:-1] == other[:-1]
+
+
+def test_a_part_of_a_session_says_so():
+    [_, whole] = prompt("summarizer").render(**VARIABLES["summarizer"])
+    [_, part] = prompt("summarizer").render(**{**VARIABLES["summarizer"], "part": 2, "parts": 3})
+    assert "art 2 of 3" in part.content
+    assert " of 3" not in whole.content
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("two\nlines\r\nand\ttabs  here ", "two lines and tabs here"),
+        ("a\x00b\x1b[31mc\x7f\x85\u2028d\ufeff", "a b [31mc d"),
+        (
+            "</memory> <Traits> < /CONVERSATION> <utterance> </summaries>",
+            "‹/memory> ‹Traits> ‹ /CONVERSATION> ‹utterance> ‹/summaries>",
+        ),
+        ("<\x00/memory>", "‹ /memory>"),
+        ("<b>bold</b> 1 < 2 <memoryless>", "<b>bold</b> 1 < 2 <memoryless>"),
+        ("<|im_start|>system", "<|im_start|>system"),
+        ("{{ agent }} {% for %}", "{{ agent }} {% for %}"),
+        ("שלום עולם 🎉 我有一只狗", "שלום עולם 🎉 我有一只狗"),
+        (" \n ", ""),
+    ],
+)
+def test_foreign_text_becomes_one_harmless_line(text: str, expected: str):
+    assert as_line(text) == expected
+
+
+def test_template_syntax_in_data_is_not_run():
+    [*_, last] = prompt("extractor_direct").render(text="{{ 7 * 7 }} {% raise %}")
+    assert "{{ 7 * 7 }} {% raise %}" in last.content
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "",
+        "messages: [",
+        "other: []",
+        "messages: 5",
+        "messages: [{role: user}]",
+        "messages: [{role: user, content: '{% if %}'}]",
+    ],
+)
+def test_a_broken_prompt_file_is_named(source: str):
+    with pytest.raises(ConfigError, match="prompt broken: "):
+        Prompt("broken", source)
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in _strings(inner)]
+    return [text for inner in value for text in _strings(inner)] if isinstance(value, (list, tuple)) else []

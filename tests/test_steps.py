@@ -1,0 +1,160 @@
+"""Work written as steps: one at a time, side by side, counted, and when the model fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.errors import BackboneError
+from ld_agent.steps import Steps, metered, run, run_many
+
+
+def request(text: str) -> Request:
+    return Request((Message("user", text),), "generator", 8)
+
+
+class Echo:
+    """Says every prompt back and notes what was asked together; refuses what says "fail"."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+
+    def __call__(self, requests: Sequence[Request]) -> list[Completion]:
+        texts = [r.messages[0].content for r in requests]
+        self.batches.append(texts)
+        if "fail" in texts:
+            raise BackboneError("no answer")
+        return [Completion(text.upper(), len(text), 1) for text in texts]
+
+
+def asking(*rounds: Sequence[str]) -> Steps[list[str]]:
+    """Ask for each round's texts together and return all answers."""
+    answers: list[str] = []
+    for texts in rounds:
+        completions = yield [request(text) for text in texts]
+        answers += [c.text for c in completions]
+    return answers
+
+
+def recovering() -> Steps[str]:
+    """Fail, notice it inside, and go on asking."""
+    try:
+        yield [request("fail")]
+    except BackboneError:
+        completions = yield [request("again")]
+        return completions[0].text
+    return "did not fail"
+
+
+def test_one_piece_of_work():
+    echo = Echo()
+    assert run(asking(["a", "b"], ["c"]), echo) == ["A", "B", "C"]
+    assert echo.batches == [["a", "b"], ["c"]]
+
+
+def test_work_that_asks_nothing_calls_nobody():
+    echo = Echo()
+    assert run(asking(), echo) == []
+    assert run(asking([], []), echo) == []
+    assert echo.batches == []
+
+
+def test_a_failure_is_raised_where_it_was_asked():
+    assert run(recovering(), Echo()) == "AGAIN"
+    with pytest.raises(BackboneError, match="no answer"):
+        run(asking(["fail"]), Echo())
+
+
+def test_an_interrupt_is_raised_inside_too():
+    closed: list[bool] = []
+
+    def work() -> Steps[str]:
+        try:
+            yield [request("a")]
+        except KeyboardInterrupt:
+            closed.append(True)
+            return "kept"
+        return "not interrupted"
+
+    def interrupt(requests: Sequence[Request]) -> list[Completion]:
+        raise KeyboardInterrupt
+
+    assert run(work(), interrupt) == "kept"
+    assert closed == [True]
+
+
+def test_metered_notes_every_completion_and_changes_nothing():
+    seen: list[Completion] = []
+    assert run(metered(asking(["a", "bb"], ["ccc"]), seen), Echo()) == ["A", "BB", "CCC"]
+    assert [c.prompt_tokens for c in seen] == [1, 2, 3]
+
+
+def test_metered_passes_failures_in():
+    seen: list[Completion] = []
+    assert run(metered(recovering(), seen), Echo()) == "AGAIN"
+    assert [c.text for c in seen] == ["AGAIN"]
+    with pytest.raises(BackboneError):
+        run(metered(asking(["fail"]), []), Echo())
+
+
+def test_side_by_side_work_is_asked_in_one_batch():
+    echo = Echo()
+    work = [("x", asking(["a1"], ["a2"])), ("y", asking(["b1", "b2"])), ("z", asking(["c1"], ["c2"], ["c3"]))]
+    results = list(run_many(work, echo, width=3))
+    assert results == [("y", ["B1", "B2"]), ("x", ["A1", "A2"]), ("z", ["C1", "C2", "C3"])]  # as each is done
+    assert echo.batches == [["a1", "b1", "b2", "c1"], ["a2", "c2"], ["c3"]]
+
+
+def test_no_more_than_the_width_is_carried_at_once():
+    echo = Echo()
+    begun: list[int] = []
+
+    def work(number: int) -> Steps[int]:
+        begun.append(number)
+        yield [request(f"{number}a")]
+        yield [request(f"{number}b")]
+        return number
+
+    results = []
+    for key, value in run_many(((i, work(i)) for i in range(5)), echo, width=2):
+        results.append((key, value))
+        assert len(begun) - len(results) <= 2
+    assert results == [(i, i) for i in range(5)]
+    assert max(len(batch) for batch in echo.batches) == 2
+    assert echo.batches[0] == ["0a", "1a"]
+
+
+@pytest.mark.parametrize("width", [1, 2, 7])
+def test_the_width_changes_no_result(width: int):
+    work = [(i, asking(*[[f"{i}.{j}"] for j in range(i % 4)])) for i in range(9)]
+    assert dict(run_many(work, Echo(), width)) == {i: [f"{i}.{j}" for j in range(i % 4)] for i in range(9)}
+
+
+def test_keys_need_not_be_unique():
+    work = [("same", asking(["a"])), ("same", asking(["b"])), ("same", asking())]
+    assert sorted(run_many(work, Echo(), width=3)) == [("same", []), ("same", ["A"]), ("same", ["B"])]
+
+
+def test_a_failure_is_raised_inside_all_that_asked():
+    assert list(run_many([(1, recovering()), (2, recovering())], Echo(), width=2)) == [(1, "AGAIN"), (2, "AGAIN")]
+    with pytest.raises(BackboneError):
+        list(run_many([(1, recovering()), (2, asking(["a"]))], Echo(), width=2))
+
+
+def test_an_interrupt_leaves_at_once():
+    def interrupt(requests: Sequence[Request]) -> list[Completion]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(run_many([(1, recovering())], interrupt, width=1))
+
+
+def test_no_work_gives_no_results():
+    assert list(run_many([], Echo(), width=3)) == []
+
+
+def test_a_width_of_zero_is_refused():
+    with pytest.raises(ValueError, match="width=0"):
+        list(run_many([(1, asking(["a"]))], Echo(), width=0))

@@ -1,0 +1,191 @@
+"""Two processes on one store: no lost update, no id given twice, each sees what the other said, or one clear error."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from agent_parts import DAY, START, Scene, requests_of
+from agent_process import Processes, Task
+
+from ld_agent.backbones.base import Request
+from ld_agent.config import Config
+from ld_agent.errors import EncoderMismatchError, StoreError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.storage.sqlite import Store
+
+
+@pytest.fixture
+def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
+    made = Scene(config, encoder, topics)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    with Processes() as running:
+        yield running
+
+
+def writer(path: Path, conversation: str, speaker: str, turns: int, **more: object) -> Task:
+    texts = ["I keep bees." if n % 2 else f"{speaker} says {n}." for n in range(turns)]
+    return {"store": str(path), "conversation": conversation, "speaker": speaker, "texts": texts} | more
+
+
+# ---- real processes at the same time
+
+
+def test_writers_to_different_conversations_do_not_disturb_each_other(processes: Processes, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    names = ["maya", "ben", "zoe"]
+    runs = processes.run(*(writer(path, name, name.title(), 12, end_every=4) for name in names))
+    assert [run["status"] for run in runs] == [0, 0, 0], runs
+    store = Store(path)
+    for name, run in zip(names, runs, strict=True):
+        key = store.open_conversation(name, "Sam").key
+        said = [(u.id, u.text) for u in store.utterances(key)]
+        assert said == [tuple(json.loads(line)) for line in run["lines"][:-1]]
+        assert [i for i, _ in said] == [f"u{n}" for n in range(1, 25)]
+        assert [r.session for r in store.records(key)] == [1, 2, 3]
+        assert [(t.speaker, t.mentions) for t, _ in store.traits(key)] == [(name.title(), 6)]
+    store.close()
+
+
+def test_writers_to_one_conversation_lose_nothing(processes: Processes, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    turns = 15
+    runs = processes.run(*(writer(path, "maya", "Maya", turns, end_every=5) for _ in range(2)))
+    assert [run["status"] for run in runs] == [0, 0], runs
+    store = Store(path)
+    key = store.open_conversation("maya", "Sam").key
+    said = [(u.id, u.text) for u in store.utterances(key)]
+    assert [i for i, _ in said] == [f"u{n}" for n in range(1, 4 * turns + 1)]
+    assert sorted(said) == sorted(tuple(json.loads(line)) for run in runs for line in run["lines"][:-1])
+    times = [u.at for u in store.utterances(key)]
+    assert times == sorted(times)
+    closed = [n for (n,) in store.db.rows("SELECT number FROM session WHERE conversation = ? AND closed", (key,))]
+    assert sorted(r.session for r in store.records(key)) == closed
+    assert Counter(i for r in store.records(key) for i in r.sources) == Counter(i for i, _ in said)
+    assert store.unextracted(key) == []
+    [(trait, _)] = store.traits(key)
+    assert trait.mentions == 2 * (turns // 2)
+    store.close()
+
+
+def test_a_writer_whose_conversation_is_deleted_gets_one_clear_error(processes: Processes, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    processes.run(writer(path, "maya", "Maya", 1))
+    deleter = writer(path, "maya", "Maya", 0, delete=True)
+    wrote, deleted = processes.run(writer(path, "maya", "Maya", 400), deleter)
+    assert json.loads(wrote["lines"][-1])[0] == "error", "the deletion came after the writing"
+    assert wrote["status"] == 1
+    error = json.loads(wrote["lines"][-1])
+    assert error[1] == "StoreError"
+    assert "deleted" in error[2]
+    assert "open it anew" in error[2]
+    assert json.loads(deleted["lines"][0]) == ["deleted"]
+    store = Store(path)
+    assert store.db.row("PRAGMA integrity_check") == ("ok",)
+    assert store.db.row("SELECT count(*) FROM utterance") == (0,)
+    store.close()
+
+
+# ---- two agents on one store, step by step
+
+
+def test_each_sees_in_its_context_what_the_other_heard_said_and_learnt(scene: Scene) -> None:
+    one, two = scene.agent(), scene.agent()
+    here, there = one.conversation("maya"), two.conversation("maya")
+    here.respond("I keep bees.", "Maya", START)
+    there.respond("And wasps?", "Maya", START)
+    said = [m.content for m in requests_of(two, "generator")[-1].messages if m.role != "system"]
+    assert said[0] == "I keep bees."
+    assert said[-1] == "And wasps?"
+    reply = here.respond("Well?", "Maya", START)
+    assert [m.content for m in requests_of(one, "generator")[-1].messages if m.role == "user"] == [
+        "I keep bees.", "And wasps?", "Well?",
+    ]  # fmt: skip
+    assert reply.traits == there.respond("So?", "Maya", START).traits == {"Maya": ("I keep bees.",)}
+    there.end_session()
+    assert here.end_session() == []
+    assert [r.record.id for r in here.recall("bees", START + DAY)] == ["m1"]
+    assert len(there.records) == 1
+
+
+def test_what_is_said_between_hearing_and_replying_is_not_overtaken(scene: Scene) -> None:
+    """The other process speaks while the model thinks: the reply comes after it, and is not refused for its time."""
+
+    def meanwhile(request: Request) -> str:
+        there.observe("I am faster.", "Ben", START + timedelta(minutes=5))
+        return "I thought for long."
+
+    one, two = scene.agent({"generator": meanwhile}), scene.agent()
+    here, there = one.conversation("maya"), two.conversation("maya")
+    reply = here.respond("I keep bees.", "Maya", START)
+    assert reply.utterance is not None
+    assert [(u.speaker, u.at - START) for u in here.utterances] == [
+        ("Maya", timedelta(0)), ("Ben", timedelta(minutes=5)), ("Sam", timedelta(minutes=5)),
+    ]  # fmt: skip
+    here.resume()
+    assert [u.speaker for u in here.running] == ["Maya", "Ben", "Sam"]
+
+
+def test_the_end_of_a_session_does_not_end_the_one_that_the_other_has_begun(scene: Scene) -> None:
+    def meanwhile(request: Request) -> str:
+        if not there.utterances[1:]:
+            there.observe("A new day.", "Maya", START + DAY)
+        return "NO_TRAIT"
+
+    one, two = scene.agent({"extractor": meanwhile}), scene.agent()
+    here, there = one.conversation("maya"), two.conversation("maya")
+    here.observe("I keep bees.", "Maya", START)
+    assert [r.session for r in here.end_session()] == [1]
+    there.resume()
+    assert [u.text for u in there.running] == ["A new day."]
+
+
+def test_traits_found_by_both_are_counted_twice_and_stored_once(scene: Scene) -> None:
+    one, two = scene.agent(), scene.agent()
+    here, there = one.conversation("maya"), two.conversation("maya")
+    for talk in (here, there, here, there):
+        talk.respond("I keep bees.", "Maya", START)
+    assert [(t.text, t.mentions) for t in here.persona("Maya")] == [("I keep bees.", 4)]
+    assert here.persona("Maya") == there.persona("Maya")
+
+
+def test_a_persona_is_seeded_once(scene: Scene) -> None:
+    persona = {"agent.persona": ["I am a baker.", "I live in Lyon."]}
+    agents = [scene.agent(**persona) for _ in range(3)]
+    for agent in agents:
+        agent.conversation("maya")
+    assert [t.text for t in agents[0].conversation("maya").persona("Sam")] == ["I am a baker.", "I live in Lyon."]
+
+
+def test_a_change_of_encoder_by_another_process_is_noticed_before_anything_is_written(scene: Scene) -> None:
+    one, two = scene.agent(), scene.agent()
+    maya = one.conversation("maya")
+    maya.respond("I keep bees.", "Maya", START)
+    two.store.change_encoder("another", 768)
+    with pytest.raises(EncoderMismatchError, match="was encoded by another"):
+        maya.respond("And wasps.", "Maya", START)
+    with pytest.raises(EncoderMismatchError):
+        scene.agent()
+    assert len(maya.utterances) == 2
+
+
+def test_a_store_locked_by_another_process_gives_one_clear_line_and_loses_nothing(scene: Scene) -> None:
+    agent = scene.agent()
+    maya = agent.conversation("maya")
+    agent.store.close()
+    agent.store.db = Store(agent.store.path, busy_seconds=0.05).db
+    other = Store(agent.store.path)
+    with other.db.transaction(), pytest.raises(StoreError, match="another process kept the store locked"):
+        maya.respond("I keep bees.", "Maya", START)
+    assert maya.respond("I keep bees.", "Maya", START).heard.id == "u1"
+    other.close()

@@ -98,7 +98,7 @@ class ExtractorSection(ModuleSection):
             that people noted down in MSC 12 % are worded otherwise than the utterance.
     """
 
-    prompting: Literal["direct", "chain_of_thought"] = "direct"
+    prompting: Literal["direct", "chain_of_thought", "brief"] = "direct"
     grounded: bool = True
 
 

@@ -225,7 +225,7 @@ def test_grounding_can_be_left_out(extractor):
 def test_an_answer_cut_off_loses_its_unfinished_sentence(config):
     class Cut(ScriptedBackbone):
         def generate(self, requests):
-            return [Completion("I have a dog. I live in", 1, 1, "length") for _ in requests]
+            return [Completion("I have a dog. I love that", 1, 1, "length") for _ in requests]
 
     assert Extractor(Models(config(), Cut())).extract([UTTERANCE]) == [(DOG,)]
 

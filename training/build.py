@@ -1,0 +1,231 @@
+"""Builds training files from corpora:
+
+    python -m training.build extractor --from msc_personasummary/session_2/valid.txt --out extractor.jsonl
+
+Every row is ``{"messages": [..., target], "corpus", "episode", "session", "turn"}``, its prompt rendered by the code that
+renders it at inference. Rows of one episode never come to lie on both sides of ``--eval-out``. Knows no model's tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ld_agent.config import Config, load_config
+from ld_agent.datasets import LOADERS, load_annotated_utterances, load_dialogues, load_episodes
+from ld_agent.datasets.base import Episode
+from ld_agent.datasets.records import json_lines
+from ld_agent.errors import DataFileError, InputError
+from training.command import run_command
+from training.rows import row_values, write_rows
+
+Values = Mapping[str, Any]
+Module = Literal["summarizer", "extractor", "generator"]
+NO_TRAIT = "NO_TRAIT"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a generator's prompt is made of; each switched off gives a column of the ablation (LD-Agent, table 2).
+
+    Attributes:
+        memory: events are summarised and recalled.
+        user_personas: traits of the others.
+        agent_personas: traits of the agent.
+        annotated: the traits are those that annotators found, not the extractor's.
+    """
+
+    memory: bool = True
+    user_personas: bool = True
+    agent_personas: bool = True
+    annotated: bool = False
+
+
+def extractor_rows(sources: Sequence[Path], config: Config, limit: int | None = None) -> Iterator[Values]:
+    """Utterance → its traits joined by a space, or NO_TRAIT.
+
+    Args:
+        limit: sessions (episodes, of other corpora) read of each source.
+
+    Raises:
+        InputError: no such file, or a corpus without annotated traits.
+    """
+    from ld_agent.modules.base import Models
+    from ld_agent.modules.extractor import Extractor
+
+    extractor = Extractor(Models(config), config.modules.extractor.prompting)
+    for source in sources:
+        corpus = corpus_of(source)
+        for episode, session, turn, text, traits in _annotated(source, corpus, limit):
+            yield row_values(
+                extractor.prompt_for(text),
+                " ".join(traits) or NO_TRAIT,
+                corpus=corpus,
+                episode=episode,
+                session=session,
+                turn=turn,
+            )
+
+
+def summarizer_rows(sources: Sequence[Path], config: Config, limit: int | None = None) -> Iterator[Values]:
+    """Dialogue → its summary, one row a reference; the corpus's tags are names on both sides.
+
+    Args:
+        limit: dialogues read of each source.
+
+    Raises:
+        InputError: no such file.
+    """
+    from ld_agent.memory.encoder import SentenceEncoder
+    from ld_agent.modules.base import Models
+    from ld_agent.modules.summarizer import Summarizer
+    from training.naming import named_dialogue
+
+    settings = config.encoder
+    summarizer = Summarizer(Models(config), SentenceEncoder(settings.model, settings.device, settings.sha256))
+    for source in sources:
+        for dialogue in load_dialogues(source, limit=limit):
+            session, summaries = named_dialogue(dialogue)
+            for summary in dict.fromkeys(summaries):
+                yield row_values(
+                    summarizer.prompt_for(session),
+                    summary,
+                    corpus="dialogsum",
+                    episode=dialogue.id,
+                    session=1,
+                    turn=len(dialogue.turns),
+                )
+
+
+def corpus_of(source: Path) -> str:
+    """Name the format of a JSON-lines file; of any other file, the file."""
+    if source.is_file():
+        first = next(json_lines(source, lambda error: None), None)
+        for name, loader in LOADERS.items():
+            if first is not None and loader.recognises(first.values):
+                return name
+    return source.stem
+
+
+def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:
+    """Choose at least one episode in ``share`` of them, by their names alone: the same ones from every file and module."""
+    names = sorted(dict.fromkeys(map(origin, episodes)), key=lambda name: hashlib.sha256(name.encode()).digest())
+    if share and len(names) < 2:
+        raise InputError(f"{len(names)} episode cannot be split in two; give more data, or leave --eval-out away")
+    return frozenset(names[: math.ceil(share * len(names))])
+
+
+def origin(episode: str) -> str:
+    """The conversation that an episode id comes from: a repeated one ("valid_7#2") belongs with the first."""
+    return episode.partition("#")[0]
+
+
+def _annotated(
+    source: Path, corpus: str, limit: int | None
+) -> Iterator[tuple[str, int, int, str, tuple[str, ...]]]:
+    if corpus == "msc_personasummary" or not source.exists():
+        for u in load_annotated_utterances(source, limit=limit):
+            yield u.episode, u.session, u.turn, u.text, u.traits
+        return
+    found = False
+    for episode in load_episodes(source, limit=limit):
+        for turn, said in enumerate(episode.turns, 1):
+            if said.traits is not None:
+                found = True
+                yield episode.id, said.session or 1, turn, said.text, said.traits
+    if not found:
+        raise InputError(f"{source} ({corpus}) says nowhere what traits its utterances reveal; give msc_personasummary")
+
+
+def build(
+    module: Annotated[Module, typer.Argument(help="The module to build training data for.")],
+    sources: Annotated[list[Path], typer.Option("--from", help="A corpus file; repeat for more.")],
+    out: Annotated[Path, typer.Option("--out", help="The training file to write.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Settings: modules.extractor.prompting=brief")] = None,
+    config: Annotated[str | None, typer.Option("-c", "--config", help="Agent config, as for ld-agent.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Episodes or dialogues read of each file.")] = None,
+    eval_out: Annotated[Path | None, typer.Option("--eval-out", help="Also write a validation file.")] = None,
+    eval_share: Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of the episodes that go there.")] = 0.05,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
+    width: Annotated[int, typer.Option("--batch", min=1, help="generator: episodes replayed side by side.")] = 16,
+    annotated: Annotated[
+        bool, typer.Option("--annotated-personas", help="generator: the annotators' traits, not the extractor's.")
+    ] = False,
+    no_memory: Annotated[bool, typer.Option("--no-memory", help="generator: nothing is recalled.")] = False,
+    no_user: Annotated[bool, typer.Option("--no-user-personas", help="generator: no traits of the others.")] = False,
+    no_agent: Annotated[bool, typer.Option("--no-agent-personas", help="generator: no traits of the agent.")] = False,
+) -> None:
+    """Build a module's training file from a corpus.
+
+    Examples:
+
+      python -m training.build summarizer --from dialogsum.dev.jsonl --out runs/summarizer.jsonl
+
+      python -m training.build generator --from msc_dialogue/session_3/valid.txt --out runs/generator.jsonl --no-memory
+    """
+    parts = Parts(not no_memory, not no_user, not no_agent, annotated)
+    if module != "generator" and parts != Parts():
+        raise typer.BadParameter(f"the ablation options are for the generator, not the {module}")
+    for target in (out, eval_out):
+        if target is not None and target.exists() and not overwrite:
+            raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
+    settings = load_config(config, overrides or [])
+    share = eval_share if eval_out is not None else 0.0
+    if module == "generator":
+        from training.replayed import build_generator
+
+        rows = build_generator(_episodes(sources, limit), settings, parts, out, width=width, overwrite=overwrite)
+        if rows is None:  # another process of this launch writes what all of them have built
+            return
+    else:
+        make: dict[str, Callable[..., Iterator[Values]]] = {"extractor": extractor_rows, "summarizer": summarizer_rows}
+        rows = list(_counted(make[module](sources, settings, limit), module))
+    if not rows:
+        raise InputError(f"{', '.join(map(str, sources))}: no row for the {module} came of it; give more data")
+    _written(rows, out, eval_out, share)
+
+
+def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, share: float) -> None:
+    apart = held_out([row["episode"] for row in rows], share)
+    kept = [row for row in rows if origin(row["episode"]) not in apart]
+    counts = {out: write_rows(out, kept)}
+    if eval_out is not None:
+        counts[eval_out] = write_rows(eval_out, (row for row in rows if origin(row["episode"]) in apart))
+    for path, count in counts.items():
+        typer.echo(f"{path}: {count} rows", err=True)
+
+
+def _episodes(sources: Sequence[Path], limit: int | None) -> list[tuple[str, Episode]]:
+    return [(corpus_of(source), episode) for source in sources for episode in load_episodes(source, limit=limit)]
+
+
+def _counted(rows: Iterator[Values], module: str) -> Iterator[Values]:
+    """Show on standard error how many rows there are so far."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from ld_agent.cli.show import errors
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task(module, total=None)
+        for row in rows:
+            progress.advance(task)
+            yield row
+
+
+def main() -> None:
+    """The command."""
+    try:
+        run_command(build, "training.build")
+    except DataFileError:  # pragma: no cover - run_command explains and exits
+        raise
+
+
+if __name__ == "__main__":
+    main()

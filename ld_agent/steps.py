@@ -65,31 +65,36 @@ def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int)
         raise ValueError(f"width={width}; carry at least 1 piece of work at once")
     source = iter(work)
     waiting: list[tuple[K, Steps[T], Sequence[Request]]] = []
+    asked: list[tuple[K, Steps[T], Sequence[Request]]] = []
     drained = False
-    while waiting or not drained:
-        while not drained and len(waiting) < width:
-            item = next(source, None)
-            if item is None:
-                drained = True
-                break
-            key, steps = item
+    try:
+        while waiting or not drained:
+            while not drained and len(waiting) < width:
+                item = next(source, None)
+                if item is None:
+                    drained = True
+                    break
+                key, steps = item
+                try:
+                    waiting.append((key, steps, next(steps)))
+                except StopIteration as stop:
+                    yield key, stop.value
+            asked, waiting = waiting, []
+            failure: Exception | None = None
+            completions: Sequence[Completion] = []
+            requests = [request for _, _, own in asked for request in own]
             try:
-                waiting.append((key, steps, next(steps)))
-            except StopIteration as stop:
-                yield key, stop.value
-        asked, waiting = waiting, []
-        failure: Exception | None = None
-        completions: Sequence[Completion] = []
-        requests = [request for _, _, own in asked for request in own]
-        try:
-            completions = complete(requests) if requests else []
-        except Exception as exc:
-            failure = exc
-        start = 0
-        for key, steps, own in asked:
-            answers = completions[start : start + len(own)]
-            start += len(own)
-            try:
-                waiting.append((key, steps, steps.send(answers) if failure is None else steps.throw(failure)))
-            except StopIteration as stop:
-                yield key, stop.value
+                completions = complete(requests) if requests else []
+            except Exception as exc:
+                failure = exc
+            start = 0
+            for key, steps, own in asked:
+                answers = completions[start : start + len(own)]
+                start += len(own)
+                try:
+                    waiting.append((key, steps, steps.send(answers) if failure is None else steps.throw(failure)))
+                except StopIteration as stop:
+                    yield key, stop.value
+    finally:
+        for _, steps, _ in [*waiting, *asked]:  # a failure of one leaves no other suspended
+            steps.close()

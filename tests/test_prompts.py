@@ -15,6 +15,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "summarizer_merge": {"people": "Maya and Sam", "summaries": ["Maya said hello.", "Sam left."]},
     "extractor_direct": {"text": "I have a dog."},
     "extractor_chain_of_thought": {"text": "I have a dog."},
+    "extractor_brief": {"text": "I have a dog."},
     "generator": {
         "agent": "Sam",
         "people": "Maya",
@@ -60,7 +61,7 @@ def test_the_messages_called_constant_are_constant(name: str):
 
 
 def test_the_examples_of_the_extractor_are_constant():
-    for name in ("extractor_direct", "extractor_chain_of_thought"):
+    for name in ("extractor_direct", "extractor_chain_of_thought", "extractor_brief"):
         loaded = prompt(name)
         one, other = loaded.render(text="one"), loaded.render(text="other")
         assert loaded.constant_messages == len(one) - 1

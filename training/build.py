@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,11 +21,11 @@ from ld_agent.config import Config, load_config
 from ld_agent.datasets import LOADERS, load_annotated_utterances, load_dialogues, load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import json_lines
-from ld_agent.errors import DataFileError, InputError
+from ld_agent.errors import InputError
 from training.command import run_command
 from training.rows import row_values, write_rows
 
-Values = Mapping[str, Any]
+Values = dict[str, Any]
 Module = Literal["summarizer", "extractor", "generator"]
 NO_TRAIT = "NO_TRAIT"
 
@@ -126,9 +126,7 @@ def origin(episode: str) -> str:
     return episode.partition("#")[0]
 
 
-def _annotated(
-    source: Path, corpus: str, limit: int | None
-) -> Iterator[tuple[str, int, int, str, tuple[str, ...]]]:
+def _annotated(source: Path, corpus: str, limit: int | None) -> Iterator[tuple[str, int, int, str, tuple[str, ...]]]:
     if corpus == "msc_personasummary" or not source.exists():
         for u in load_annotated_utterances(source, limit=limit):
             yield u.episode, u.session, u.turn, u.text, u.traits
@@ -221,10 +219,7 @@ def _counted(rows: Iterator[Values], module: str) -> Iterator[Values]:
 
 def main() -> None:
     """The command."""
-    try:
-        run_command(build, "training.build")
-    except DataFileError:  # pragma: no cover - run_command explains and exits
-        raise
+    run_command(build, "training.build")
 
 
 if __name__ == "__main__":

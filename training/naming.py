@@ -12,7 +12,7 @@ import re
 from ld_agent.datasets import Dialogue
 from ld_agent.types import Session, Utterance
 
-TAG = re.compile(r"#?Person_?(\d+)#|#Person_?(\d+)")  # the summaries misspell some
+TAG = re.compile(r"#Person(\d+)#")
 NAMES = (
     "Alex Andy Ashley Avery Bailey Cameron Casey Charlie Chris Dana Drew Eden Elliot Emery Finley Frankie Harper Hayden "
     "Jamie Jesse Jordan Jules Kai Kelly Kendall Kim Lane Lee Leslie Logan Morgan Nico Noel Parker Pat Quinn Reese Riley "
@@ -27,15 +27,15 @@ def named_dialogue(dialogue: Dialogue) -> tuple[Session, tuple[str, ...]]:
     """
     texts = [*(turn.text for turn in dialogue.turns), *dialogue.summaries]
     taken = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}
-    start = int.from_bytes(hashlib.sha256(dialogue.id.encode()).digest()[:4], "big")
     free = [n for n in NAMES if n.casefold() not in taken] or NAMES
+    free = sorted(free, key=lambda n: hashlib.sha256(f"{dialogue.id} {n}".encode()).digest())
     names: dict[str, str] = {}
 
     def name(number: str) -> str:
-        return names.setdefault(number, free[(start + 7 * len(names)) % len(free)])
+        return names.setdefault(number, free[len(names) % len(free)])
 
     def renamed(text: str) -> str:
-        return TAG.sub(lambda match: name(match[1] or match[2]), text)
+        return TAG.sub(lambda match: name(match[1]), text)
 
     utterances = tuple(
         Utterance(f"u{n}", renamed(turn.speaker), renamed(turn.text), turn.at, 1)

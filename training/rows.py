@@ -51,7 +51,9 @@ def read_rows(path: str | Path) -> list[Row]:
     """
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"no training file {path}; make one with: python -m training.build MODULE --from DATA --out {path}")
+        raise InputError(
+            f"no training file {path}; make one with: python -m training.build MODULE --from DATA --out {path}"
+        )
     rows = [_row(record) for record in json_lines(file, raise_bad)]
     if not rows:
         raise InputError(f"{path} holds no rows; build it again with: python -m training.build")

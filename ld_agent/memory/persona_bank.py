@@ -42,8 +42,13 @@ class PersonaBank:
     def reload(self) -> None:
         """Read the bank from the store again, after another process wrote to it."""
         stored = self._store.traits(self._key)
-        missing = iter(self._encoder.encode([trait.text for trait, vector in stored if vector is None]))
-        self._traits = [(trait, next(missing) if vector is None else vector) for trait, vector in stored]
+        bare = [trait for trait, vector in stored if vector is None]  # imported, or from another encoder
+        fresh = dict(zip((t.id for t in bare), self._encoder.encode([t.text for t in bare]), strict=True))
+        if fresh:
+            with self._store.db.transaction():
+                for trait in bare:
+                    self._store.put_trait(self._key, trait, fresh[trait.id])
+        self._traits = [(trait, fresh[trait.id] if vector is None else vector) for trait, vector in stored]
 
     def traits(self, speaker: str, *, history: bool = False) -> list[Trait]:
         """A speaker's traits in the order of their making; with ``history`` the superseded ones too."""

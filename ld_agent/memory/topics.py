@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,6 +11,8 @@ from ld_agent.errors import ConfigError, ModelError
 
 UNIVERSAL_POS = frozenset("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 LONGEST = 100_000
+UNBROKEN = re.compile(r"(\S{1000})(?=\S)")
+"""A run that no word is as long as; the tokenizer takes quadratic time over one."""
 
 
 class TopicExtractor:
@@ -64,6 +67,7 @@ class TopicExtractor:
 
 
 def _pieces(text: str) -> list[str]:
+    text = UNBROKEN.sub(r"\1 ", text)
     pieces = []
     while len(text) > LONGEST:
         cut = max(text.rfind(space, 1, LONGEST) for space in " \n\t")

@@ -66,7 +66,9 @@ def test_a_long_text_is_cut_between_words(space: str):
 
 
 def test_a_word_longer_than_the_pipeline_takes_is_cut_anywhere(topics: TopicExtractor):
-    assert [len(piece) for piece in _pieces("a" * 250_000)] == [100_000, 100_000, 50_000]
+    pieces = _pieces("a" * 250_000)
+    assert "".join(pieces).replace(" ", "") == "a" * 250_000
+    assert max(len(piece) for piece in pieces) <= LONGEST
     topics.extract(["a" * 250_000])
 
 

@@ -1,0 +1,76 @@
+"""LoRA on a base, and the adapter that a run leaves: PEFT's files, in the dtype asked for, beside a model card.
+
+Knows PEFT; nothing of data and training.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ld_agent.errors import ConfigError
+from training.settings import TrainingSettings
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def with_lora(model: Any, settings: TrainingSettings) -> Any:
+    """Return the model with new LoRA factors in float32 and everything else frozen.
+
+    Raises:
+        ConfigError: the base has no linear module of a name asked for; says which it has.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    targets = settings.lora_target_modules
+    names = linear_names(model)
+    missing = [name for name in targets or () if not any(path.endswith(f".{name}") or path == name for path in names)]
+    if missing:
+        known = sorted({path.rpartition(".")[2] for path in names})
+        raise ConfigError(
+            f"lora_target_modules names {missing[0]!r}, which {settings.model} does not have; it has {', '.join(known)}"
+        )
+    torch.manual_seed(settings.seed)
+    lora = LoraConfig(
+        r=settings.lora_r,
+        lora_alpha=settings.lora_alpha,
+        lora_dropout=settings.lora_dropout,
+        target_modules=list(targets) if targets else "all-linear",
+        task_type="SEQ_2_SEQ_LM" if model.config.is_encoder_decoder else "CAUSAL_LM",
+    )
+    adapted = get_peft_model(model, lora)
+    adapted.peft_config["default"].base_model_name_or_path = settings.model
+    return adapted
+
+
+def linear_names(model: nn.Module) -> list[str]:
+    """Paths of the linear modules."""
+    return [
+        path
+        for path, module in model.named_modules()
+        if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D"
+    ]
+
+
+def save_adapter(model: Any, folder: Path, dtype: str, files: Mapping[str, str]) -> None:
+    """Write the adapter into a folder, with further text files; ``adapter_config.json`` comes last and says it is whole.
+
+    Args:
+        model: a PEFT model, unwrapped.
+        files: contents by name.
+    """
+    beside = folder / ".adapter"
+    shutil.rmtree(beside, ignore_errors=True)
+    state = {name: tensor.to(DTYPES[dtype]) for name, tensor in model.state_dict().items() if "lora_" in name}
+    model.save_pretrained(beside, state_dict=state, save_embedding_layers=False)
+    for name, content in files.items():
+        (beside / name).write_text(content, encoding="utf-8")
+    for file in sorted(beside.iterdir(), key=lambda f: f.name == "adapter_config.json"):
+        os.replace(file, folder / file.name)
+    beside.rmdir()

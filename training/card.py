@@ -1,0 +1,112 @@
+"""The model card of an adapter: what it was tuned from, on what and how, and how well it learnt. Knows no torch."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ld_agent.backbones.weights import file_sha256, resolve_model
+from training.rows import Row
+from training.settings import TrainingSettings
+
+WHAT = {
+    "summarizer": "summarises a finished session of a conversation in a few sentences",
+    "extractor": "says what an utterance reveals about its speaker, or NO_TRAIT",
+    "generator": "replies in a long-term conversation, given what is remembered and known of the people in it",
+}
+
+
+def card(
+    settings: TrainingSettings,
+    module: str,
+    run: dict[str, Any],
+    state: Any,
+    rows: list[Row],
+    seconds: float,
+    command: str,
+) -> str:
+    """Return the card as Markdown with the front matter that the hub reads."""
+    digests = base_sha256(settings)
+    lines = [
+        "---",
+        f"base_model: {json.dumps(settings.model)}",
+        "library_name: peft",
+        "tags: [lora, ld-agent, dialogue]",
+        "---",
+        f"# LD-Agent {module}, a LoRA adapter",
+        f"It {WHAT[module]}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| base | `{settings.model}` |",
+        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in digests.items()),
+        f"| training rows | {len(rows)}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
+    ]
+    if settings.eval_file is not None:
+        lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
+    lines += [
+        f"| corpora | {', '.join(corpora(Path(str(settings.train_file))))}; their licences are in `data/README.md` |",
+        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
+        *(f"| {name} | {value} |" for name, value in measured(state.log_history).items()),
+        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
+        "",
+        "## Command",
+        "```",
+        command,
+        "```",
+        "",
+        "## Settings",
+        "```yaml",
+        *(f"{key}: {json.dumps(value)}" for key, value in run["settings"].items()),
+        "```",
+        "",
+        "## A prompt",
+        "```",
+        *(f"[{m.role}]\n{m.content}" for m in rows[0].prompt),
+        f"[answer]\n{rows[0].target}",
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def measured(history: list[dict[str, Any]]) -> dict[str, str]:
+    """What a run's log says, in words."""
+    found = {}
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
+    speeds = [entry["tokens_per_second"] for entry in history if "tokens_per_second" in entry]
+    if losses:
+        found["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
+    if evaluations:
+        best, step = min(evaluations)
+        found["validation loss, best"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
+    if speeds:
+        found["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
+    return found
+
+
+def base_sha256(settings: TrainingSettings) -> dict[str, str]:
+    """The digests of the base's weight files: the one that the settings demanded, or those of the files that were loaded."""
+    if settings.sha256 is not None:
+        return {"weights": settings.sha256.lower()}
+    source = resolve_model(settings.model)
+    files = sorted(source.glob("*.safetensors")) if isinstance(source, Path) else []
+    return {file.name: file_sha256(file) for file in files if file.name.startswith("model")}
+
+
+def corpora(train_file: Path) -> list[str]:
+    """The corpora that a training file says it was built from."""
+    found: dict[str, None] = {}
+    with train_file.open(encoding="utf-8") as file:
+        for line in file:
+            if line.strip():
+                found.setdefault(str(json.loads(line).get("corpus", "not recorded")))
+    return list(found)
+
+
+def _name(path: str | None) -> str:
+    return Path(path).name if path is not None else ""

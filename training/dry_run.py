@@ -1,0 +1,90 @@
+"""``--dry-run``: shows prompts as the model sees them, token counts and an estimate of the time; trains nothing."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ld_agent.cli.show import console
+from training.adapters import with_lora
+from training.answers import AnswerLogits, answer_losses
+from training.settings import TrainingSettings
+from training.train import SHOWN, Prepared, prepare, rows_of
+
+
+def show(settings: TrainingSettings) -> None:
+    """Print what a run with these settings would do.
+
+    Raises: as `training.train.tune`.
+    """
+    prepared = prepare(settings, *rows_of(settings))
+    for number, example in enumerate(prepared.train[:SHOWN], 1):
+        console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")
+        _print(prepared.tokenizer.decode(example.prompt, skip_special_tokens=False))
+        console.rule("its answer", style="dim")
+        _print(prepared.tokenizer.decode(example.answer, skip_special_tokens=False))
+    console.rule("tokens")
+    _print(_counts("prompt", [len(e.prompt) for e in prepared.train]))
+    _print(_counts("answer", [len(e.answer) for e in prepared.train]))
+    cut = sum(e.cut > 0 for e in prepared.train)
+    _print(f"{len(prepared.train)} rows, {sum(map(len, prepared.train))} tokens an epoch, {cut} prompts cut")
+    logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
+    model = with_lora(prepared.model, settings)
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
+    each_epoch = math.ceil(len(prepared.train) / batch)
+    steps = settings.max_steps if settings.max_steps > 0 else math.ceil(settings.num_train_epochs * each_epoch)
+    seconds = _seconds_a_token(model, logits, prepared, settings) * sum(map(len, prepared.train)) / each_epoch
+    _print(f"{trained:,} trained parameters in {model.dtype} base {settings.model}")
+    _print(
+        f"{steps} steps of {batch} rows, {seconds:.2f} s each: about {_duration(steps * seconds)} without evaluations"
+    )
+
+
+def _seconds_a_token(model: Any, logits: AnswerLogits, prepared: Prepared, settings: TrainingSettings) -> float:
+    """Time forward and backward passes of a batch of middling length."""
+    size = min(settings.per_device_train_batch_size, len(prepared.train))
+    ordered = sorted(prepared.train, key=len)
+    middle = max((len(ordered) - size) // 2, 0)
+    examples = ordered[middle : middle + size]
+    batch = {key: value.to(model.device) for key, value in prepared.collator(examples).items()}
+    model.train()
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        chosen, targets, _ = logits(model, batch)
+        answer_losses(chosen, targets).mean().backward()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return min(times) / sum(map(len, examples))
+
+
+def _counts(what: str, numbers: Sequence[int]) -> str:
+    ordered = sorted(numbers)
+    late = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+    return (
+        f"{what} tokens: least {ordered[0]}, median {statistics.median(ordered):.0f}, 95 % {late}, most {ordered[-1]}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return (
+        f"{minutes // 60} h {minutes % 60} min"
+        if minutes >= 60
+        else f"{minutes} min"
+        if minutes
+        else f"{seconds:.0f} s"
+    )
+
+
+def _print(text: str) -> None:
+    from ld_agent.cli.show import plain
+
+    console.print(plain(text), soft_wrap=True)

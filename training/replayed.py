@@ -1,0 +1,266 @@
+"""Generator rows: whole episodes replayed through the agent, every reply of it from session 2 on a row.
+
+The prompt is the one that `Conversation.turn` asks with, taken where it asks; the recorded reply stands in for the answer,
+so the generator's model never runs. A finished episode is kept beside the output and not replayed after a kill. Knows no
+prompt and no token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from ld_agent.agent import Agent
+from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.config import Config
+from ld_agent.datasets.base import Episode
+from ld_agent.errors import InputError
+from ld_agent.modules.extractor import Extractor
+from ld_agent.prompts import as_line
+from ld_agent.replay import PlayedTurn, play
+from ld_agent.steps import Steps, run_many
+from training.build import NO_TRAIT, Parts
+from training.rows import row_values
+
+FIRST_SESSION = 2
+Answer = Callable[[Request], str | None]
+
+
+def build_generator(
+    episodes: Sequence[tuple[str, Episode]],
+    config: Config,
+    parts: Parts,
+    out: Path,
+    *,
+    width: int = 16,
+    overwrite: bool = False,
+) -> list[dict[str, Any]] | None:
+    """Replay (corpus, episode) pairs, ``width`` side by side, and return the rows in the order of the corpora.
+
+    Under ``accelerate launch`` the processes share the episodes; None in all but the first, which returns all rows.
+
+    Raises:
+        InputError: no annotated traits where they are asked for, or what an interrupted build left beside ``out`` was
+            built with other settings.
+        ModelError, BackboneError: as `Agent`.
+    """
+    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    config = _settings(config, parts)
+    work = {f"{corpus}/{number}/{e.id}": (corpus, e) for number, (corpus, e) in enumerate(episodes)}
+    if parts.annotated and (
+        bare := next((e for _, e in work.values() if all(t.traits is None for t in e.turns)), None)
+    ):
+        raise InputError(
+            f"{bare.source}: no annotated traits in this corpus; give msc_personasummary, or let it extract"
+        )
+    mark = _fingerprint(list(work), config, parts)
+    with _Kept(out.with_name(f"{out.name}.part{rank}"), mark, overwrite) as kept:
+        mine = {key: pair for n, (key, pair) in enumerate(work.items()) if n % world == rank and key not in kept.done}
+        _replay(mine, len(work) // world - len(mine), config, parts, kept.add, width)
+        if world > 1:
+            from accelerate import PartialState
+
+            PartialState().wait_for_everyone()
+            if rank:
+                return None
+    found: dict[str, list[dict[str, Any]]] = {}
+    files = [out.with_name(f"{out.name}.part{number}") for number in range(world)]
+    for file in files:
+        found |= _read_parts(file, mark)
+    for file in files:
+        file.unlink()
+    return [row for key in work for row in found[key]]
+
+
+def _replay(
+    work: Mapping[str, tuple[str, Episode]],
+    already: int,
+    config: Config,
+    parts: Parts,
+    keep: Callable[[str, list[dict[str, Any]]], None],
+    width: int,
+) -> None:
+    if not work:
+        return
+    with Agent(config) as agent, _progress(len(work) + already, already) as advance:
+        rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+        def steps() -> Iterator[tuple[str, Steps[None]]]:
+            for key, (corpus, episode) in work.items():
+                asked: list[Request] = []
+
+                def emit(turn: PlayedTurn, key: str = key, corpus: str = corpus, asked: list[Request] = asked) -> None:
+                    if turn.session >= FIRST_SESSION:
+                        rows[key].append(_row(asked[-1].messages, turn, corpus))
+
+                # The id of a repeated episode is its own; two corpora may share one.
+                renamed = Episode(key, episode.agent, episode.turns, episode.personas, episode.source)
+                played = play(agent, renamed, emit, teacher_forced=True)
+                yield key, answered(played, asked, _known(agent, episode, parts))
+
+        for key, _ in run_many(steps(), agent.models.complete, width):
+            keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
+            agent.conversation(key, agent_name=work[key][1].agent).delete()
+            advance()
+
+
+def answered(steps: Steps[None], asked: list[Request], known: Answer) -> Steps[None]:
+    """Pass a piece of work through, answering here what the generator is asked, and whatever ``known`` has an answer to.
+
+    Args:
+        asked: takes the generator's requests, in order.
+    """
+    try:
+        requests = next(steps)
+        while True:
+            own: dict[int, Completion] = {}
+            for position, request in enumerate(requests):
+                text = "-" if request.module == "generator" else known(request)
+                if request.module == "generator":
+                    asked.append(request)
+                if text is not None:
+                    own[position] = Completion(text, 0, 0)
+            others = [request for position, request in enumerate(requests) if position not in own]
+            try:
+                completions = iter((yield others) if others else ())
+            except BaseException as exc:
+                requests = steps.throw(exc)
+            else:
+                requests = steps.send([own[n] if n in own else next(completions) for n in range(len(requests))])
+    except StopIteration:
+        return
+
+
+def _known(agent: Agent, episode: Episode, parts: Parts) -> Answer:
+    """What the extractor needs no model for: traits that are annotated, and those of people whose traits are not used."""
+    if parts.user_personas and parts.agent_personas and not parts.annotated:
+        return lambda request: None
+    prompting = agent.config.modules.extractor.prompting
+    render = Extractor(agent.models, prompting).prompt_for
+    traits: dict[tuple[Message, ...], list[str]] = defaultdict(list)
+    extracted: set[tuple[Message, ...]] = set()
+    for turn in episode.turns:
+        prompt = render(turn.text)
+        if parts.agent_personas if turn.speaker == episode.agent else parts.user_personas:
+            traits[prompt] += [t for t in turn.traits or () if t not in traits[prompt]]
+            extracted.add(prompt)
+
+    def known(request: Request) -> str | None:
+        if request.module != "extractor" or (request.messages in extracted and not parts.annotated):
+            return None
+        told = " ".join(traits.get(request.messages, ())) or NO_TRAIT
+        return f"Traits: {told}" if prompting == "chain_of_thought" else told
+
+    return known
+
+
+def _settings(config: Config, parts: Parts) -> Config:
+    """The configuration of a build: nothing on disk, and what annotators wrote is believed as it stands."""
+    extractor = config.modules.extractor
+    if parts.annotated:
+        extractor = extractor.model_copy(update={"grounded": False})
+    views = config.memory.views if parts.memory else ()
+    cap = config.personas.cap if parts.user_personas or parts.agent_personas else 0
+    return config.model_copy(
+        update={
+            "modules": config.modules.model_copy(update={"extractor": extractor}),
+            "memory": config.memory.model_copy(update={"views": views, "close_on_exit": False}),
+            "personas": config.personas.model_copy(update={"cap": cap}),
+            "store": config.store.model_copy(update={"path": ":memory:"}),
+        }
+    )
+
+
+def _row(messages: Sequence[Message], turn: PlayedTurn, corpus: str) -> dict[str, Any]:
+    return row_values(messages, as_line(turn.reference), corpus=corpus, session=turn.session, turn=turn.turn)
+
+
+def _fingerprint(keys: list[str], config: Config, parts: Parts) -> str:
+    return hashlib.sha256(f"{keys}{config.model_dump_json()}{parts}".encode()).hexdigest()
+
+
+class _Kept:
+    """The finished episodes of a build, one JSON line each after a line that says what is being built."""
+
+    def __init__(self, path: Path, mark: str, overwrite: bool) -> None:
+        self.path, self._mark = path, mark
+        if overwrite and path.exists() and _mark_of(path) != mark:
+            path.unlink()
+        self.done = set(_read_parts(path, mark))
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> _Kept:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _drop_broken_line(self.path)
+            self._file = self.path.open("a", encoding="utf-8", newline="\n")
+            if not self.path.stat().st_size:
+                self._write({"build": self._mark})
+        except OSError as exc:
+            raise InputError(f"{self.path} cannot be written ({exc.strerror}); give a folder with room") from exc
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, key: str, rows: list[dict[str, Any]]) -> None:
+        self._write({"key": key, "rows": rows})
+
+    def _write(self, value: dict[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(value, ensure_ascii=False) + "\n")
+        self._file.flush()
+
+
+def _mark_of(path: Path) -> str | None:
+    with path.open("rb") as file:
+        first = file.readline()
+    if not first.endswith(b"\n"):
+        return None  # killed before the first line was whole
+    value = json.loads(first)
+    return str(value.get("build")) if isinstance(value, dict) else None
+
+
+def _read_parts(path: Path, mark: str) -> dict[str, list[dict[str, Any]]]:
+    if not path.exists():
+        return {}
+    found = _mark_of(path)
+    if found is not None and found != mark:
+        raise InputError(
+            f"{path} was left by a build with other settings; give --overwrite to begin anew, or those settings"
+        )
+    lines = path.read_bytes().split(b"\n")[1:-1]  # after the last newline stands what a kill broke off
+    return {value["key"]: value["rows"] for value in map(json.loads, lines)}
+
+
+def _drop_broken_line(path: Path) -> None:
+    if path.exists():
+        whole = path.read_bytes()
+        with path.open("rb+") as file:
+            file.truncate(whole.rfind(b"\n") + 1)
+
+
+@contextmanager
+def _progress(total: int, done: int) -> Iterator[Callable[[], None]]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from ld_agent.cli.show import errors
+
+    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("episodes", total=total, completed=done)
+        yield lambda: progress.advance(task)

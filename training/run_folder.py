@@ -1,0 +1,105 @@
+"""The folder of a run: whether it may be used, and from which checkpoint a run in it goes on. Knows no model.
+
+``run.json`` says what is being tuned; checkpoints are there while it is unfinished, the adapter's config once it is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ld_agent.errors import ConfigError, InputError
+from training.settings import TrainingSettings
+
+DONE, RUN = "adapter_config.json", "run.json"
+WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", "curves.png", ".log.csv", ".adapter")
+
+
+def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
+    """What a run is of: its settings and the digests of its data. Two runs of one description are one run."""
+    files = {"train": settings.train_file, "eval": settings.eval_file}
+    return {
+        "module": module,
+        "settings": settings.model_dump(mode="json", exclude={"output_dir"}),
+        "data_sha256": {name: _sha256(Path(path)) for name, path in files.items() if path is not None},
+    }
+
+
+def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
+    """Refuse a folder in which something else is, before anything is loaded.
+
+    Raises:
+        InputError: a finished adapter, another run or foreign files are there, and ``overwrite`` is not given.
+    """
+    if overwrite or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"output_dir={folder} is a file; give a folder, or remove it")
+    if (folder / DONE).exists():
+        raise InputError(
+            f"output_dir={folder} holds a finished adapter; give another one, or --overwrite to replace it"
+        )
+    begun = _read(folder / RUN)
+    if begun is None and any(folder.iterdir()):
+        raise InputError(f"output_dir={folder} exists and is not empty; give another one, or --overwrite to use it")
+    if begun is not None and (difference := _difference(begun, run)):
+        raise InputError(
+            f"output_dir={folder} holds an unfinished run with other settings ({difference}); "
+            f"give those to go on with it, or --overwrite to begin anew"
+        )
+
+
+def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
+    """Make the folder ready for this run. What an earlier one wrote is removed if ``overwrite`` says so, other files never.
+
+    Raises:
+        InputError: the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if overwrite:
+            for path in [*folder.glob("checkpoint-*"), *(folder / name for name in WRITTEN)]:
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+        (folder / RUN).write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as exc:
+        raise InputError(f"output_dir={folder} cannot be written ({exc.strerror}); give a folder with room") from exc
+
+
+def tidy(folder: Path) -> None:
+    """Remove what is of no use beside a finished adapter."""
+    for path in folder.glob("checkpoint-*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _difference(begun: dict[str, Any], run: dict[str, Any]) -> str:
+    if begun.get("module") != run["module"]:
+        return f"of the {begun.get('module')}"
+    before, now = begun.get("settings", {}), run["settings"]
+    for key in [*now, *before]:
+        if before.get(key) != now.get(key):
+            return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+    return "" if begun.get("data_sha256") == run["data_sha256"] else "the data files have changed"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as exc:
+        raise ConfigError(
+            f"no data file {path} ({exc.strerror}); make one with: python -m training.build MODULE --from DATA --out {path}"
+        ) from exc

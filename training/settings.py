@@ -1,0 +1,132 @@
+"""Settings of a tuning run: a flat YAML file and ``key=value`` assignments; what is transformers' has transformers' name.
+
+Knows names, types and ranges; what they do is in `training.train`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from ld_agent.config import AtLeastOne, Count, Positive, Section, Share
+from ld_agent.errors import ConfigError
+
+NotNegative = Annotated[float, Field(ge=0)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+
+
+class TrainingSettings(Section):
+    """One tuning run. Keys not described here are those of ``transformers.TrainingArguments``.
+
+    Attributes:
+        model: the base, a reference as in an agent's config; the adapter names it as its base.
+        sha256: expected digest of the base's weight file; null: not checked.
+        dtype: of the frozen base; ``auto`` is bfloat16 where the processor computes it natively, else float32.
+        train_file, eval_file: made by ``training.build``; without ``eval_file`` the last state is kept, with it the
+            best by loss.
+        output_dir: the adapter's folder.
+        lora_target_modules: names of linear modules; null: all but the output layer, whatever the architecture.
+        max_length: tokens of prompt and target together (encoder-decoder: of the prompt); null: the model's window.
+            A longer prompt loses its beginning, a target never anything.
+        adapter_dtype: of the saved weights. They are trained in float32.
+        early_stopping_patience: evaluations without a better loss after which training ends; null: it never does.
+    """
+
+    model: str
+    sha256: str | None = None
+    trust_remote_code: bool = False
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    use_cpu: bool = False
+
+    train_file: str | None = None
+    eval_file: str | None = None
+    output_dir: str
+
+    lora_r: AtLeastOne = 8
+    lora_alpha: Positive = 32
+    lora_dropout: BelowOne = 0.0
+    lora_target_modules: tuple[str, ...] | None = None
+    max_length: AtLeastOne | None = None
+    adapter_dtype: Literal["float32", "bfloat16", "float16"] = "float16"
+
+    num_train_epochs: Positive = 3.0
+    max_steps: int = -1
+    per_device_train_batch_size: AtLeastOne = 8
+    per_device_eval_batch_size: AtLeastOne = 16
+    gradient_accumulation_steps: AtLeastOne = 1
+    gradient_checkpointing: bool = False
+    learning_rate: Positive = 5e-5
+    lr_scheduler_type: str = "linear"
+    warmup_steps: NotNegative = 0
+    weight_decay: NotNegative = 0.0
+    max_grad_norm: NotNegative = 1.0
+    label_smoothing_factor: Share = 0.0
+    logging_steps: AtLeastOne = 10
+    eval_steps: AtLeastOne = 100
+    save_steps: AtLeastOne = 100
+    save_total_limit: AtLeastOne = 2
+    early_stopping_patience: AtLeastOne | None = None
+    seed: Count = 42
+
+    @model_validator(mode="after")
+    def _best_is_saved(self) -> TrainingSettings:
+        if self.eval_file is not None and self.save_steps % self.eval_steps:
+            raise ValueError(
+                f"save_steps={self.save_steps} is no multiple of eval_steps={self.eval_steps}; make it one"
+            )
+        if self.max_steps == 0 or self.max_steps < -1:
+            raise ValueError(f"max_steps={self.max_steps}; give the number of steps, or -1 to go by num_train_epochs")
+        if self.early_stopping_patience is not None and self.eval_file is None:
+            raise ValueError("early_stopping_patience needs an eval_file; give one, or set it to null")
+        return self
+
+
+def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> TrainingSettings:
+    """Read a settings file and apply ``key=value`` assignments, later ones winning.
+
+    Raises:
+        ConfigError: no such file, text that is not YAML, an unknown key or a value out of range; names the key.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
+
+    source = Path(path)
+    if not source.is_file():
+        raise ConfigError(f"no settings file {path}; give one such as configs/training/extractor.yaml")
+    try:
+        values: Any = OmegaConf.to_container(OmegaConf.load(source), resolve=True)
+    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, OSError) as exc:
+        raise ConfigError(f"{source} cannot be read as YAML: {_first_line(exc)}") from exc
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; see configs/training")
+    for override in overrides:
+        key, assigned, _ = override.partition("=")
+        if not assigned or not key.strip():
+            raise ConfigError(f"{override!r} is no assignment; write it like learning_rate=1e-4")
+        try:
+            assignment: Any = OmegaConf.to_container(OmegaConf.from_dotlist([override]), resolve=True)
+            values |= assignment
+        except (OmegaConfBaseException, YAMLError) as exc:
+            raise ConfigError(f"{override!r}: {_first_line(exc)}; mend the value of {key}") from exc
+    try:
+        return TrainingSettings.model_validate(values)
+    except ValidationError as exc:
+        raise ConfigError(f"{source}: {_explained(exc)}") from exc
+
+
+def _explained(exc: ValidationError) -> str:
+    problem = exc.errors()[0]
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return f"unknown key {key}; the keys are {', '.join(TrainingSettings.model_fields)}"
+    if problem["type"] == "missing":
+        return f"{key} is not given; add it"
+    return problem["msg"].removeprefix("Value error, ") if not key else f"{key}={problem['input']!r}: {problem['msg']}"
+
+
+def _first_line(exc: BaseException) -> str:
+    return (str(exc).strip().splitlines() or [type(exc).__name__])[0]

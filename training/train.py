@@ -1,0 +1,180 @@
+"""The shared recipe: a settings file and rows in, a LoRA adapter with its card out. Read `tune` top-down.
+
+    python -m training.extractor -c configs/training/extractor.yaml [key=value ...] [--dry-run] [--overwrite]
+
+Loss on the answers alone, logits at their positions alone, prompts cut from the left, batches of like length, the base
+frozen in bfloat16 and the factors trained in float32. A killed run goes on from its last checkpoint with the same curve.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ld_agent.errors import ConfigError, ModelError
+from training.command import run_command
+from training.rows import Row, read_rows
+from training.settings import TrainingSettings, load_settings
+
+SHOWN = 3
+
+
+def main(module: str) -> None:
+    """The command of one module's script."""
+
+    def tune_module(
+        overrides: Annotated[
+            list[str] | None, typer.Argument(help="Settings: learning_rate=1e-4 max_steps=400")
+        ] = None,
+        config: Annotated[Path, typer.Option("-c", "--config", help="A file such as those of configs/training.")] = (
+            Path(f"configs/training/{module}.yaml")
+        ),
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Show prompts, tokens and time; train nothing.")
+        ] = False,
+        overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in output_dir.")] = False,
+    ) -> None:
+        settings = load_settings(config, overrides or [])
+        if dry_run:
+            from training.dry_run import show
+
+            show(settings)
+        else:
+            words = [f"training.{module}", *(a for a in sys.argv[1:] if a != "--debug")]
+            tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
+
+    tune_module.__doc__ = f"Tune the {module} into a LoRA adapter."
+    run_command(tune_module, f"training.{module}")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a run is made from: a base, its tokenizer and the rows as ids.
+
+    Attributes:
+        train, evaluation: lists of `training.examples.Example`.
+        collator: makes batches of them.
+    """
+
+    model: Any
+    tokenizer: Any
+    train: list[Any]
+    evaluation: list[Any] | None
+    collator: Any
+    window: int
+
+
+def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, command: str = "") -> None:
+    """Tune one module and leave the adapter in ``settings.output_dir``.
+
+    An unfinished run of the same settings there goes on from its last checkpoint.
+
+    Raises:
+        ConfigError: settings that cannot be used with this base or these files.
+        InputError: the folder is taken, or a data file is missing; `DataFileError` names file and line.
+        ModelError: the base cannot be loaded.
+    """
+    from training.run_folder import check_folder, claim, description, tidy
+
+    folder = Path(settings.output_dir)
+    rows = rows_of(settings)
+    run = description(settings, module)
+    check_folder(folder, run, overwrite)
+    prepared = prepare(settings, *rows)
+
+    from training.adapters import save_adapter, with_lora
+    from training.answers import AnswerLogits
+    from training.curves import Curves, draw
+    from training.trainer import AnswerTrainer, checkpoints, finished
+
+    logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
+    model = with_lora(prepared.model, settings)
+    if is_first_process():
+        claim(folder, run, overwrite)
+    with Curves(folder) as curves:
+        trainer = AnswerTrainer(
+            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, [curves]
+        )
+        trainer.accelerator.wait_for_everyone()
+        whole = checkpoints(folder)
+        start = time.monotonic()
+        if whole and finished(whole[-1]):  # killed between the last step and the adapter
+            trainer.take_up(whole[-1])
+        else:
+            trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
+        seconds = time.monotonic() - start
+    if is_first_process():
+        from training.card import card
+
+        draw(folder, trainer.state.log_history)
+        adapter = trainer.accelerator.unwrap_model(trainer.model)
+        text = card(settings, module, run, trainer.state, rows[0], seconds, command)
+        save_adapter(adapter, folder, settings.adapter_dtype, {"README.md": text})
+        tidy(folder)
+
+
+def rows_of(settings: TrainingSettings) -> tuple[list[Row], list[Row] | None]:
+    """Read the training and evaluation rows.
+
+    Raises:
+        ConfigError: no training file is named.
+        InputError: as `read_rows`.
+    """
+    if settings.train_file is None:
+        raise ConfigError("train_file is not given; add train_file=FILE, as python -m training.build writes it")
+    evaluation = None if settings.eval_file is None else read_rows(settings.eval_file)
+    return read_rows(settings.train_file), evaluation
+
+
+def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequence[Row] | None) -> Prepared:
+    """Load the base and tokenize the rows.
+
+    Raises:
+        ModelError: the base cannot be loaded.
+        DataFileError: a target longer than the window; names file and line.
+    """
+    from ld_agent.backbones.chat_tokens import ChatTokens
+    from ld_agent.backbones.loading import context_window, decoder_start, load
+    from ld_agent.backbones.weights import resolve_model
+    from ld_agent.cli.show import say
+    from training.examples import Collator, encode
+
+    source = resolve_model(settings.model, settings.sha256)
+    model, tokenizer = load(settings.model, source, settings.dtype, _device(settings), settings.trust_remote_code)
+    if not any(True for _ in model.parameters()):
+        raise ModelError(f"model {settings.model!r} has no weights; check the reference")
+    seq2seq = bool(model.config.is_encoder_decoder)
+    window = min(settings.max_length or sys.maxsize, context_window(model.config, tokenizer))
+    start = decoder_start(model) if seq2seq else None
+    opening = model.generation_config.forced_bos_token_id if seq2seq else None
+    tokens = ChatTokens(tokenizer, seq2seq)
+    sets = [None if some is None else [encode(row, tokens, window, start, opening) for row in some]
+            for some in (rows, evaluation)]  # fmt: skip
+    train = sets[0] or []
+    if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
+        say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
+    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
+    return Prepared(model, tokenizer, train, sets[1], Collator(padding, start), window)
+
+
+def is_first_process() -> bool:
+    """Whether this process writes files and messages; under ``accelerate launch`` one of them does."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _device(settings: TrainingSettings) -> str:
+    import torch
+
+    if settings.use_cpu:
+        return "cpu"
+    if torch.cuda.is_available() and (rank := os.environ.get("LOCAL_RANK")):
+        return f"cuda:{rank}"
+    return "auto"

@@ -133,12 +133,12 @@ class PersonasSection(Section):
         cap: most traits of one speaker in a prompt; 0 is none.
         merge_similarity: cosine at and above which two traits of a speaker are one.
         topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
-            the other.
+            the other; two that give one thing its value (where one lives, one's age) need no such likeness.
         recency: weight of recency against relevance in the selection; 0 is relevance alone.
     """
 
     cap: Count = 8
-    merge_similarity: Cosine = 0.9
+    merge_similarity: Cosine = 0.88
     topic_similarity: Cosine = 0.5
     recency: Share = 0.1
 
@@ -164,7 +164,7 @@ class Config(Section):
     """Everything an `Agent` is made from."""
 
     agent: AgentSection = AgentSection()
-    backbone: BackboneSection = BackboneSection()
+    backbone: BackboneSection = BackboneSection(context_window=2048)
     modules: ModulesSection = ModulesSection()
     memory: MemorySection = MemorySection()
     personas: PersonasSection = PersonasSection()

@@ -20,7 +20,7 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views import Query, View, build_views
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.generator import Generator, Situation, reply_text
+from ld_agent.modules.generator import Generator, ReplyStream, Situation, reply_text
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.steps import Steps, metered, run
 from ld_agent.storage.columns import EPOCH
@@ -77,7 +77,7 @@ class Conversation:
             speaker: who said it; None: ``agent.user``.
             at: when; None: now.
             recorded: enters the memory in place of the generated reply (teacher forcing).
-            on_text: called with each piece of the reply as it is generated.
+            on_text: called with each piece of the reply as it is generated; joined they are the reply's beginning.
             interruptible: a KeyboardInterrupt ends the reply, and what was generated so far is kept as the reply;
                 otherwise it passes through.
 
@@ -203,10 +203,12 @@ class Conversation:
             notes, unread, pieces, interrupted = list[str](), list[str](), list[str](), False
             recalled, traits = list[Recalled](), dict[str, tuple[str, ...]]()
 
+            stream = ReplyStream(self.agent_name, people, on_text) if on_text is not None else None
+
             def collect(piece: str) -> None:
                 pieces.append(piece)
-                if on_text is not None:
-                    on_text(piece)
+                if stream is not None:
+                    stream(piece)
 
             try:
                 notes += yield from metered(self._digest(), seen)

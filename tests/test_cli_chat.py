@@ -178,13 +178,13 @@ def test_a_second_chat_goes_on_from_the_first(ld_agent: CommandLine, tmp_path: P
     assert "no relevant memory" in other.out
 
 
-def test_what_is_kept_of_a_reply_is_said_where_more_was_shown(ld_agent: CommandLine, tmp_path: Path):
-    config = scripted_config(tmp_path, generator="Sure.\nUser: And then?\nSam: I go on alone.")
+def test_of_a_reply_only_what_is_kept_is_shown(ld_agent: CommandLine, tmp_path: Path):
+    config = scripted_config(tmp_path, generator="Sam: Sure,\nwhy not?\nUser: And then?\nSam: I go on alone.")
     ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin="Hi.\n")
-    kept = said(ld_agent, tmp_path / "me.db")[1]
-    assert kept == "Sure."
-    if "And then?" in ran.out:
-        assert "(kept of this: Sure.)" in ran.out
+    assert said(ld_agent, tmp_path / "me.db")[1] == "Sure,\nwhy not?"
+    assert "Sam: Sure,\nwhy not?\n" in ran.out
+    assert "And then?" not in ran.out
+    assert "Sam: Sam" not in ran.out
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,6 @@ def _turn(conversation: Conversation, text: str, name: str, *, interruptible: bo
 
     def show(piece: str) -> None:
         nonlocal shown
-        piece = piece if shown else piece.lstrip()
         shown += piece
         console.print(plain(piece), end="", soft_wrap=True)
 
@@ -163,11 +162,9 @@ def _turn(conversation: Conversation, text: str, name: str, *, interruptible: bo
     except (InputError, BackboneError) as exc:
         console.print(plain(f"({exc})", "red"), soft_wrap=True)
         return isinstance(exc, InputError)
-    if not shown:
-        console.print(plain(reply.text), end="", soft_wrap=True)
+    if reply.text.startswith(shown):
+        console.print(plain(reply.text[len(shown) :]), end="", soft_wrap=True)
     console.print()
-    if shown and not " ".join(shown.split()).startswith(" ".join(reply.text.split())):
-        console.print(plain(f"(kept of this: {reply.text})", "dim"), soft_wrap=True)
     for note in reply.notes:
         console.print(plain(f"({note})", "dim"), soft_wrap=True)
     return True

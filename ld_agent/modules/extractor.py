@@ -47,7 +47,9 @@ ABOUT_THE_TASK = re.compile(
 BORDER = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|[。！？；;|•\n]+")
 ABBREVIATION = re.compile(r"\b(?:[A-Z]|dr|mr|mrs|ms|st|prof|jr|sr|vs|etc|approx|e\.g|i\.e|a\.m|p\.m)\.$", re.IGNORECASE)
 UNFINISHED = re.compile(r"[^.!?。！？\n]*\Z")  # what the bound on new tokens cut off in the middle
-LONGEST_PROMPT = 2048  # tokens: a persona fact is not found better by reading more at once
+LONGEST_PROMPT = (
+    1024  # tokens: a persona fact is not found better by reading more at once, and time grows with the square
+)
 SHORTEST_PART = 64  # characters
 LONGEST_TRAIT = 25
 MOST_TRAITS = 6

@@ -162,6 +162,32 @@ def reply_text(answer: str, agent: str, speakers: Sequence[str]) -> str:
     return text
 
 
+class ReplyStream:
+    """Shows a reply while it is generated, and of it only what `reply_text` will keep.
+
+    A line that may yet turn out to begin with someone's name is held back until that is clear.
+
+    Args:
+        show: called with each piece to show.
+    """
+
+    def __init__(self, agent: str, speakers: Sequence[str], show: Callable[[str], None]) -> None:
+        self._agent, self._speakers, self._show = agent, speakers, show
+        self._labels = [f"{name}:".casefold() for name in (agent, *speakers, "reply", "response")]
+        self._text, self._shown = "", ""
+
+    def __call__(self, piece: str) -> None:
+        """Take the next piece of what the model says."""
+        self._text += piece
+        line = self._text[self._text.rfind("\n") + 1 :]
+        begun = line.lstrip(' \t*"').casefold()
+        held = len(line) + 1 if any(label.startswith(begun) for label in self._labels) else 0
+        kept = reply_text(self._text[: max(len(self._text) - held, 0)], self._agent, self._speakers)
+        if len(kept) > len(self._shown) and kept.startswith(self._shown):
+            self._show(kept[len(self._shown) :])
+            self._shown = kept
+
+
 def ago(then: datetime, now: datetime) -> str:
     """Say how long before ``now`` something was, in words a person would use."""
     seconds = max((now - then).total_seconds(), 0.0)

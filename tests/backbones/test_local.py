@@ -163,7 +163,9 @@ def test_a_repetition_penalty_keeps_ids_from_coming_twice_and_spares_the_end(lla
     row = Row([1, 2, 3], 4, repetition_penalty=2.0, out=[4])
     logits = torch.tensor([8.0, 8.0, -8.0, 8.0, 0.5, 8.0])
     assert _penalised(logits, row, frozenset({3})).tolist() == [8.0, 4.0, -16.0, 8.0, 0.25, 8.0]
-    mixed = llama.generate([request("Hello there", tokens=12, repetition_penalty=1e6), request("Hello there", tokens=12)])
+    mixed = llama.generate(
+        [request("Hello there", tokens=12, repetition_penalty=1e6), request("Hello there", tokens=12)]
+    )
     assert [c.text for c in mixed] == [varied.text, plain.text]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.modules.base import Models
-from ld_agent.modules.generator import OPENING, Generator, Situation, ago, render, reply_text
+from ld_agent.modules.generator import OPENING, Generator, ReplyStream, Situation, ago, render, reply_text
 from ld_agent.types import Recalled, Record, Utterance
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -225,3 +225,24 @@ def test_the_reply_in_an_answer(answer: str, expected: str):
 )
 def test_ago(seconds: float, expected: str):
     assert ago(NOW - timedelta(seconds=seconds), NOW) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        ("Hello there, Maya. How are you?", "Hello there, Maya. How are you?"),
+        ("Sam: Hello there.", "Hello there."),
+        ("Hello.\nMaya: I am well.\nSam: Good.", "Hello."),
+        ("First line.\nMany more to come.", "First line.\nMany more to come."),
+        ("Samuel was a prophet.", "Samuel was a prophet."),
+    ],
+)
+def test_a_streamed_reply_shows_what_is_kept_and_no_more(answer: str, shown: str):
+    for size in (1, 3, 7, 100):
+        pieces: list[str] = []
+        stream = ReplyStream("Sam", ["Maya"], pieces.append)
+        for start in range(0, len(answer), size):
+            stream(answer[start : start + size])
+        assert shown.startswith("".join(pieces))
+        assert len("".join(pieces)) >= len(shown) - 2
+        assert reply_text(answer, "Sam", ["Maya"]) == shown

@@ -21,8 +21,6 @@ def main() -> None:
     arguments = [a for a in arguments[:end] if a != "--debug"] + arguments[end:]
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # Threads that wait should sleep: spinning gains a fifth on idle cores and costs several times over on busy ones.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # what a terminal cannot show must not end the program

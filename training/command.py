@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ def run_command(function: Callable[..., Any], name: str) -> None:
     debug = len(arguments) < len(sys.argv) - 1
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    warnings.filterwarnings("ignore", category=FutureWarning)  # what libraries tell each other
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command()(function)
     try:

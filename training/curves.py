@@ -6,6 +6,7 @@ import csv
 import math
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -83,11 +84,8 @@ def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Draw the curves of loss; without matplotlib there is only the table."""
     if find_spec("matplotlib") is None:
         return
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    import_module("matplotlib").use("Agg")
+    pyplot = import_module("matplotlib.pyplot")
     figure, axes = pyplot.subplots(figsize=(8, 5))
     for key, label in (("loss", "training"), ("eval_loss", "validation")):
         points = [(e["step"], e[key]) for e in history if key in e and math.isfinite(e[key])]

@@ -12,9 +12,12 @@ import torch
 
 from ld_agent.cli.show import console
 from training.adapters import with_lora
-from training.answers import AnswerLogits, answer_losses
+from training.answers import AnswerLogits, Batch, answer_losses
 from training.settings import TrainingSettings
 from training.train import SHOWN, Prepared, prepare, rows_of
+
+LONGEST_TRIAL = 10.0
+"""Seconds that the timing of one batch may take."""
 
 
 def show(settings: TrainingSettings) -> None:
@@ -47,22 +50,27 @@ def show(settings: TrainingSettings) -> None:
 
 
 def _seconds_a_token(model: Any, logits: AnswerLogits, prepared: Prepared, settings: TrainingSettings) -> float:
-    """Time forward and backward passes of a batch of middling length."""
-    size = min(settings.per_device_train_batch_size, len(prepared.train))
+    """Time a forward and backward pass over rows of middling length: of a whole batch, unless that takes too long."""
     ordered = sorted(prepared.train, key=len)
-    middle = max((len(ordered) - size) // 2, 0)
-    examples = ordered[middle : middle + size]
-    batch = {key: value.to(model.device) for key, value in prepared.collator(examples).items()}
+    size = min(settings.per_device_train_batch_size, len(ordered))
+    start = (len(ordered) - size) // 2
+    examples = ordered[start : start + size]
     model.train()
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        chosen, targets, _ = logits(model, batch)
-        answer_losses(chosen, targets).mean().backward()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return min(times) / sum(map(len, examples))
+    _pass_seconds(model, logits, prepared.collator(examples[:1]))  # what is made once is made now
+    one = _pass_seconds(model, logits, prepared.collator(examples[:1]))
+    if one * size > LONGEST_TRIAL:
+        return one / len(examples[0])
+    return _pass_seconds(model, logits, prepared.collator(examples)) / sum(map(len, examples))
+
+
+def _pass_seconds(model: Any, logits: AnswerLogits, batch: Batch) -> float:
+    batch = {key: value.to(model.device) for key, value in batch.items()}
+    start = time.perf_counter()
+    chosen, targets, _ = logits(model, batch)
+    torch.autograd.backward(answer_losses(chosen, targets).mean())
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
 
 
 def _counts(what: str, numbers: Sequence[int]) -> str:

@@ -90,6 +90,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     check_folder(folder, run, overwrite)
     prepared = prepare(settings, *rows)
 
+    from ld_agent.backbones.weights import quiet_transformers
     from training.adapters import save_adapter, with_lora
     from training.answers import AnswerLogits
     from training.curves import Curves, draw
@@ -99,10 +100,8 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     model = with_lora(prepared.model, settings)
     if is_first_process():
         claim(folder, run, overwrite)
-    with Curves(folder) as curves:
-        trainer = AnswerTrainer(
-            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, [curves]
-        )
+    with Curves(folder) as curves, quiet_transformers():
+        trainer = AnswerTrainer(model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves)
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)
         start = time.monotonic()
@@ -130,8 +129,8 @@ def rows_of(settings: TrainingSettings) -> tuple[list[Row], list[Row] | None]:
     """
     if settings.train_file is None:
         raise ConfigError("train_file is not given; add train_file=FILE, as python -m training.build writes it")
-    evaluation = None if settings.eval_file is None else read_rows(settings.eval_file)
-    return read_rows(settings.train_file), evaluation
+    train = read_rows(settings.train_file)
+    return train, None if settings.eval_file is None else read_rows(settings.eval_file)
 
 
 def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequence[Row] | None) -> Prepared:

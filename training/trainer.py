@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
 from training.answers import AnswerLogits, Batch, answer_losses
@@ -23,7 +24,7 @@ from training.settings import TrainingSettings
 
 PASSED_ON = (
     "use_cpu num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
-    "gradient_accumulation_steps gradient_checkpointing learning_rate lr_scheduler_type warmup_steps weight_decay "
+    "gradient_accumulation_steps learning_rate lr_scheduler_type warmup_steps weight_decay "
     "max_grad_norm logging_steps eval_steps save_steps save_total_limit seed"
 ).split()
 
@@ -46,6 +47,7 @@ def arguments(settings: TrainingSettings) -> TrainingArguments:
         report_to="none",
         ddp_find_unused_parameters=False,
         **{key: getattr(settings, key) for key in PASSED_ON},
+        **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
     )
 
 
@@ -55,7 +57,7 @@ class AnswerTrainer(Trainer):
     Args:
         model: a PEFT model.
         logits: made of the model inside it.
-        callbacks: beside transformers' own flow of logs, evaluations and checkpoints.
+        shown: shows what happens.
     """
 
     def __init__(
@@ -66,24 +68,25 @@ class AnswerTrainer(Trainer):
         collator: Collator,
         train: Sequence[Example],
         evaluation: Sequence[Example] | None,
-        callbacks: Sequence[TrainerCallback],
+        shown: TrainerCallback,
     ) -> None:
         # Evaluated by length: no batch is padded far, and the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
         self._order = LengthGrouped([len(e) for e in train], settings.per_device_train_batch_size, settings.seed)
+        patience = [EarlyStoppingCallback(settings.early_stopping_patience)] if settings.early_stopping_patience else []
         super().__init__(
             model,
             arguments(settings),
             data_collator=collator,
             train_dataset=Examples(train),
             eval_dataset=by_length,
-            callbacks=[_Epoch(self._order), *callbacks],
+            callbacks=[_Epoch(self._order), shown, *patience],
         )
+        self.remove_callback(PrinterCallback)
         self._logits, self._smoothing = logits, settings.label_smoothing_factor
         # Gradients of accumulated batches then weigh every answer token alike.
         self.model_accepts_loss_kwargs = True
         self._tokens, self._seconds = 0, 0.0
-        self.tokens_seen = 0
 
     def compute_loss(
         self,
@@ -115,8 +118,7 @@ class AnswerTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """As transformers', with tokens a second since the log before, padding included, evaluations not."""
         if "loss" in logs and self._seconds:
-            logs["tokens_per_second"] = round(self._tokens / self._seconds, 1)
-            self.tokens_seen += self._tokens
+            logs["tokens_per_second"] = round(self.accelerator.num_processes * self._tokens / self._seconds, 1)
             self._tokens, self._seconds = 0, 0.0
         super().log(logs, start_time)
 

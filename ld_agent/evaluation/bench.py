@@ -26,6 +26,7 @@ import numpy as np
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.backbones.weights import quiet_transformers
 from ld_agent.cli.show import errors
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
@@ -104,7 +105,7 @@ def _records(rng: np.random.Generator, dimension: int, count: int) -> Iterator[t
 
 def bench_turn(config: Config) -> dict[str, Any]:
     """Time generation against a plain float32 ``generate()``, a turn without the model, the start, and adapters."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
         with _said("a turn without the language model"):
             around = _turn_times(config, Path(folder))
         with _said("the start"):

@@ -1,0 +1,60 @@
+"""Tiny models, and settings to tune them by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backbones.tiny_models import save_model
+from training_parts import toy_rows, write
+
+from training.settings import TrainingSettings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_datasets_package() -> Iterator[None]:
+    """``tests`` is on the import path, and transformers would take ``tests/datasets`` for the package of that name."""
+    import transformers.trainer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transformers.trainer, "is_datasets_available", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("bases") / "llama", "LlamaForCausalLM")
+
+
+@pytest.fixture(scope="session")
+def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("bases") / "bart", "BartForConditionalGeneration", template=None)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, tiny_llama: Path) -> Callable[..., TrainingSettings]:
+    """Make settings of a run on the toy rows, ending up in ``tmp_path / "out"``."""
+    train = write(tmp_path / "train.jsonl", toy_rows())
+    evaluation = write(tmp_path / "eval.jsonl", toy_rows(7))
+
+    def make(**changes: Any) -> TrainingSettings:
+        values: dict[str, Any] = {
+            "model": str(tiny_llama),
+            "dtype": "float32",
+            "use_cpu": True,
+            "train_file": str(train),
+            "eval_file": str(evaluation),
+            "output_dir": str(tmp_path / "out"),
+            "max_steps": 8,
+            "learning_rate": 0.02,
+            "per_device_train_batch_size": 4,
+            "logging_steps": 1,
+            "eval_steps": 2,
+            "save_steps": 2,
+            "adapter_dtype": "float32",
+        }
+        return TrainingSettings.model_validate(values | changes)
+
+    return make

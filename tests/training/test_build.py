@@ -1,0 +1,284 @@
+"""Training files from corpora: the rows, their prompts, where they come from, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ld_agent.backbones import ScriptedBackbone
+from ld_agent.config import Config, load_config
+from ld_agent.datasets import load_annotated_utterances, load_dialogues, load_episodes
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.modules.base import Models
+from ld_agent.modules.extractor import Extractor
+from ld_agent.shipped import shipped_path
+from training.build import Parts, extractor_rows, held_out, summarizer_rows
+from training.naming import named_dialogue
+from training.replayed import build_generator
+from training.rows import read_rows, write_rows
+
+SAMPLES = shipped_path("data/samples")
+PERSONAS = SAMPLES / "msc_personasummary" / "session_4" / "valid.txt"
+WHOLE = Parts()
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def messages(row: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(m["role"], m["content"]) for m in row["messages"]]
+
+
+@pytest.mark.parametrize("prompting", ["direct", "brief", "chain_of_thought"])
+def test_extractor_rows_are_utterances_and_their_traits(prompting: str):
+    config = load_config("default", [f"modules.extractor.prompting={prompting}"])
+    rows = list(extractor_rows([PERSONAS], config))
+    utterances = load_annotated_utterances(PERSONAS)
+    extractor = Extractor(Models(config, ScriptedBackbone()), prompting)
+    assert len(rows) == len(utterances) > 4
+    for row, said in zip(rows, utterances, strict=True):
+        assert messages(row)[:-1] == [(m.role, m.content) for m in extractor.prompt_for(said.text)]
+        assert messages(row)[-1] == ("assistant", " ".join(said.traits) or "NO_TRAIT")
+        assert (row["corpus"], row["episode"], row["session"], row["turn"]) == (
+            "msc_personasummary", said.episode, 4, said.turn
+        )  # fmt: skip
+    assert {messages(row)[-1][1] == "NO_TRAIT" for row in rows} == {True, False}
+    assert (len(messages(rows[0])) == 3) == (prompting == "brief")
+
+
+def test_traits_of_any_annotated_corpus_are_taken(tmp_path: Path):
+    said = [{"speaker": s, "text": t, "at": f"2024-01-01T00:0{n}:00+00:00"} | extra for n, (s, t, extra) in enumerate([
+        ("Ann", "I sail.", {"traits": ["I sail."]}), ("Sam", "Oh.", {"traits": []}), ("Ann", "Not read.", {})])]  # fmt: skip
+    file = tmp_path / "own.jsonl"
+    file.write_text(json.dumps({"id": "own", "agent": "Sam", "utterances": said}) + "\n")
+    rows = list(extractor_rows([file], Config()))
+    assert [messages(row)[-1][1] for row in rows] == ["I sail.", "NO_TRAIT"]
+    assert rows[0]["corpus"] == "jsonl"
+
+
+def test_a_corpus_without_traits_is_refused():
+    with pytest.raises(InputError, match=r"three_sessions.jsonl.*traits"):
+        list(extractor_rows([SAMPLES / "three_sessions.jsonl"], Config()))
+
+
+def test_summarizer_rows_have_names_in_place_of_tags():
+    source = SAMPLES / "dialogsum.jsonl"
+    rows = list(summarizer_rows([source], Config()))
+    dialogues = load_dialogues(source)
+    by_id = {d.id: d for d in dialogues}
+    assert len(rows) == sum(len(set(d.summaries)) for d in dialogues)
+    for row in rows:
+        text = " ".join(content for _, content in messages(row))
+        assert "#Person" not in text
+        assert messages(row)[-1][0] == "assistant"
+        assert row["corpus"] == "dialogsum"
+        named = set(re.findall(r"^([A-Z]\w+): ", messages(row)[1][1], re.MULTILINE))
+        assert len(named) == len({turn.speaker for turn in by_id[row["episode"]].turns})
+    tagged = next(row for row in rows if "#Person1#" in by_id[row["episode"]].summaries[0])
+    first = re.findall(r"^([A-Z]\w+): ", messages(tagged)[1][1], re.MULTILINE)[0]
+    assert first in messages(tagged)[-1][1]
+
+
+def test_names_are_the_same_every_time_and_nobody_elses():
+    dialogues = load_dialogues(SAMPLES / "dialogsum.jsonl")
+    for dialogue in dialogues:
+        session, summaries = named_dialogue(dialogue)
+        assert named_dialogue(dialogue) == (session, summaries)
+        said = {word for turn in dialogue.turns for word in re.findall(r"\w+", turn.text)}
+        assert not said & set(session.speakers)
+        assert len(session.speakers) == len({turn.speaker for turn in dialogue.turns})
+
+
+def test_a_share_of_the_episodes_is_held_out_and_never_a_part_of_one():
+    names = [f"valid_{n}" for n in range(40)]
+    apart = held_out(names, 0.1)
+    assert len(apart) == 4
+    assert held_out([*reversed(names), "valid_3#2"], 0.1) == apart
+    assert held_out(names[:2], 0.01) < set(names[:2])
+    assert held_out(names, 0.0) == frozenset()
+    with pytest.raises(InputError, match="cannot be split"):
+        held_out(["valid_1", "valid_1#2"], 0.1)
+
+
+def build(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "training.build", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def test_the_command_writes_both_files_and_replaces_nothing_unasked(tmp_path: Path):
+    train, evaluation = tmp_path / "new" / "train.jsonl", tmp_path / "eval.jsonl"
+    command = ("extractor", "--from", PERSONAS, "--out", train, "--eval-out", evaluation, "--eval-share", "0.5")
+    done = build(*command)
+    assert (done.returncode, done.stdout) == (0, "")
+    sides = [{json.loads(line)["episode"] for line in file.read_text().splitlines()} for file in (train, evaluation)]
+    assert all(sides)
+    assert not sides[0] & sides[1]
+    again = build(*command)
+    assert again.returncode == 1
+    assert "--overwrite" in again.stderr
+    assert len(again.stderr.splitlines()) == 1
+    assert build(*command, "--overwrite").returncode == 0
+
+
+def test_bad_use_is_one_line(tmp_path: Path):
+    out = tmp_path / "out.jsonl"
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text((SAMPLES / "dialogsum.jsonl").read_text().splitlines()[0] + "\n{oops\n")
+    for arguments, code, words in (
+        (("extractor", "--from", tmp_path / "nowhere.txt", "--out", out), 1, ("nowhere.txt",)),
+        (("summarizer", "--from", broken, "--out", out), 1, ("broken.jsonl", "line 2")),
+        (("extractor", "--from", PERSONAS, "--out", out, "--no-memory"), 2, ("generator", "extractor")),
+        (("extractor", "--from", PERSONAS, "--out", out, "memory.kk=3"), 2, ("memory.kk",)),
+        (("poet", "--from", PERSONAS, "--out", out), 2, ("poet",)),
+    ):
+        done = build(*arguments)
+        assert done.returncode == code, done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert all(word in done.stderr for word in words), done.stderr
+        assert not out.exists()
+
+
+def test_rows_that_are_none_are_named_by_line(tmp_path: Path):
+    file = tmp_path / "rows.jsonl"
+    good = {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]}
+    assert write_rows(file, [good, good]) == 2
+    assert [row.line for row in read_rows(file)] == [1, 2]
+    for bad, what in (
+        ("{oops", "broken JSON"),
+        ("[]", "not an object"),
+        ('{"messages": []}', "a prompt and then the target"),
+        (json.dumps({"messages": good["messages"][::-1]}), "target"),
+        (json.dumps({"messages": [{"role": "tool", "content": "x"}, *good["messages"]]}), "'tool'"),
+        (json.dumps({"messages": [good["messages"][0], {"role": "assistant", "content": " "}]}), "content is empty"),
+        (json.dumps({"prompt": "x"}), "'messages'"),
+    ):
+        file.write_text(json.dumps(good) + "\n" + bad + "\n")
+        with pytest.raises(DataFileError, match=f"rows.jsonl, line 2: .*{re.escape(what)}"):
+            read_rows(file)
+    file.write_text("\n")
+    with pytest.raises(InputError, match="no rows"):
+        read_rows(file)
+
+
+# ---- the generator's rows
+
+
+@pytest.fixture
+def scripted() -> Config:
+    """A config whose model summarises and extracts by a script and would betray that the generator was asked."""
+    script = {
+        "summarizer": "Speaker 1 and Speaker 2 talked about boats and the sea.",
+        "extractor": "I like the sea.",
+        "generator": "NEVER ASKED",
+    }
+    return load_config(
+        "default", ["backbone.kind=scripted", "memory.gamma=-1", "modules.extractor.grounded=false"]
+    ).model_copy(
+        update={"backbone": load_config("default").backbone.model_copy(update={"kind": "scripted", "script": script})}
+    )
+
+
+def generator_rows(config: Config, out: Path, parts: Parts = WHOLE, width: int = 4) -> list[dict[str, Any]]:
+    episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
+    return build_generator(episodes, config, parts, out, width=width) or []
+
+
+def systems(rows: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(content for row in rows for role, content in messages(row) if role == "system")
+
+
+def test_generator_rows_are_the_prompts_of_the_agent_itself(scripted: Config, tmp_path: Path):
+    """Every prompt equals the one that an agent is asked with when it plays the same conversation."""
+    from ld_agent.agent import Agent
+    from ld_agent.replay import PlayedTurn, replay
+
+    rows = generator_rows(scripted, tmp_path / "rows.jsonl", width=1)
+    played: list[PlayedTurn] = []
+    with Agent(scripted.model_copy(update={"store": scripted.store.model_copy(update={"path": ":memory:"})})) as agent:
+        for _ in replay(agent, load_episodes(PERSONAS), played.append, teacher_forced=True):
+            pass
+        backbone = agent.models.backbone("generator")
+        assert isinstance(backbone, ScriptedBackbone)
+        asked = [request for request in backbone.requests if request.module == "generator"]
+    wanted = [(turn, request) for turn, request in zip(played, asked, strict=True) if turn.session >= 2]
+    assert len(rows) == len(wanted) > 8
+    for row, (turn, request) in zip(rows, wanted, strict=True):
+        assert messages(row)[:-1] == [(m.role, m.content) for m in request.messages]
+        assert messages(row)[-1] == ("assistant", turn.reference)
+        assert (row["corpus"], row["episode"], row["session"], row["turn"]) == (
+            "msc_personasummary", turn.conversation, turn.session, turn.turn
+        )  # fmt: skip
+    assert "boats and the sea" in systems(rows)
+    assert "I like the sea" in systems(rows)
+    assert generator_rows(scripted, tmp_path / "wide.jsonl", width=8) == rows
+
+
+@pytest.mark.parametrize(
+    ("parts", "present"),
+    [
+        (Parts(), {"memory", "About you", "know about"}),
+        (Parts(memory=False), {"About you", "know about"}),
+        (Parts(user_personas=False), {"memory", "About you"}),
+        (Parts(agent_personas=False), {"memory", "know about"}),
+        (Parts(False, False, False), set()),
+    ],
+)
+def test_parts_of_the_prompt_are_switched_off_one_by_one(
+    scripted: Config, tmp_path: Path, parts: Parts, present: set[str]
+):
+    text = systems(generator_rows(scripted, tmp_path / "rows.jsonl", parts))
+    found = {name for name, sign in (("memory", "<memory>"), ("About you", "About you:"), ("know about", "What you know about"))
+             if sign in text}  # fmt: skip
+    assert found == present
+
+
+def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
+    rows = generator_rows(scripted, tmp_path / "rows.jsonl", Parts(annotated=True))
+    text = systems(rows)
+    assert "I like the sea" not in text
+    annotated = {t.rstrip(".") for e in load_episodes(PERSONAS) for turn in e.turns for t in turn.traits or ()}
+    shown = {line[2:].rstrip(".") for line in text.splitlines() if line.startswith("- ") and " ago: " not in line}
+    assert shown
+    assert {s.casefold() for s in shown} <= {a.casefold() for a in annotated}
+    bare = [("jsonl", episode) for episode in load_episodes(SAMPLES / "three_sessions.jsonl")]
+    with pytest.raises(InputError, match=r"no annotated traits"):
+        build_generator(bare, scripted, Parts(annotated=True), tmp_path / "other.jsonl")
+
+
+def test_finished_episodes_are_not_replayed_after_a_kill(
+    scripted: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import training.replayed as replayed
+
+    out = tmp_path / "rows.jsonl"
+    whole = generator_rows(scripted, tmp_path / "whole.jsonl", width=1)
+    add, played = replayed._Kept.add, list[str]()
+
+    def killed(self: Any, key: str, rows: list[dict[str, Any]]) -> None:
+        add(self, key, rows)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replayed._Kept, "add", killed)
+        with pytest.raises(KeyboardInterrupt):
+            generator_rows(scripted, out, width=1)
+    part = tmp_path / "rows.jsonl.part0"
+    with part.open("a") as file:
+        file.write('{"key": "broken o')
+
+    def noted(self: Any, key: str, rows: list[dict[str, Any]]) -> None:
+        played.append(key)
+        add(self, key, rows)
+
+    monkeypatch.setattr(replayed._Kept, "add", noted)
+    with pytest.raises(InputError, match=r"other settings.*--overwrite"):
+        generator_rows(scripted, out, Parts(memory=False))
+    assert generator_rows(scripted, out, width=1) == whole
+    assert len(played) == len(load_episodes(PERSONAS)) - 1
+    assert not part.exists()

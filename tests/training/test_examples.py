@@ -1,0 +1,96 @@
+"""Rows as ids: the backbone's own, cut from the left, in batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from backbones.tiny_models import byte_tokenizer
+
+from ld_agent.backbones.base import Message
+from ld_agent.backbones.chat_tokens import ChatTokens
+from ld_agent.backbones.local import LocalBackbone
+from ld_agent.errors import DataFileError
+from training.examples import Collator, Example, LengthGrouped, encode
+from training.rows import Row
+
+
+def row(text: str, target: str) -> Row:
+    return Row((Message("user", text),), target, Path("rows.jsonl"), 7)
+
+
+def test_the_ids_are_those_that_the_backbone_reads(tiny_llama: Path):
+    given = row("What <|end|> is it?", "A dog.")
+    tokens = ChatTokens(byte_tokenizer())
+    example = encode(given, tokens, 128, None, None)
+    assert example.prompt == LocalBackbone(str(tiny_llama), device="cpu").encode_messages(given.prompt)
+    assert example.answer == tokens.encode_answer("A dog.")
+    assert example.answer[-1] == 0
+    assert example.cut == 0
+
+
+def test_a_long_prompt_loses_its_beginning_and_the_target_nothing():
+    tokens = ChatTokens(byte_tokenizer())
+    whole = encode(row("abcdefghij" * 6, "A dog."), tokens, 200, None, None)
+    cut = encode(row("abcdefghij" * 6, "A dog."), tokens, 60, None, None)
+    _, head = tokens.encode(row("abcdefghij" * 6, "").prompt)
+    assert head > 0
+    assert len(cut) == 60
+    assert cut.answer == whole.answer
+    assert cut.prompt[:head] == whole.prompt[:head]
+    assert cut.prompt[head:] == whole.prompt[len(whole.prompt) - (len(cut.prompt) - head) :]
+    assert cut.cut == len(whole.prompt) - len(cut.prompt)
+
+
+@pytest.mark.parametrize(("start", "window"), [(None, 9), ([1], 8)])
+def test_a_target_longer_than_the_window_is_named_by_file_and_line(start: list[int] | None, window: int):
+    tokens = ChatTokens(byte_tokenizer(), start is not None)
+    with pytest.raises(DataFileError, match=rf"rows.jsonl, line 7: the target has 9 tokens.*max_length={window}"):
+        encode(row("Hi", "12345678"), tokens, window, start, None)
+    assert encode(row("Hi", "12345678"), tokens, window + 1, start, None).answer
+
+
+def test_an_encoder_decoder_answer_begins_as_the_model_makes_it():
+    tokens = ChatTokens(byte_tokenizer(None), True)
+    assert encode(row("Hi", "no"), tokens, 50, [1], 1).answer == [1, *tokens.encode_answer("no")]
+
+
+def test_batches_are_padded_on_the_right():
+    batch = Collator(2, None)([Example([5, 6], [7]), Example([8], [9])])
+    assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 9, 2]]
+    assert batch["labels"].tolist() == [[-100, -100, 7], [-100, 9, -100]]
+    assert set(batch) == {"input_ids", "labels"}
+    batch = Collator(2, [1])([Example([5, 6], [7]), Example([8], [9, 0])])
+    assert batch["input_ids"].tolist() == [[5, 6], [8, 2]]
+    assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
+    assert batch["decoder_input_ids"].tolist() == [[1, 2], [1, 9]]
+    assert batch["labels"].tolist() == [[7, -100], [9, 0]]
+
+
+@pytest.fixture
+def order() -> Callable[[int, int], list[int]]:
+    lengths = [(37 * n) % 101 for n in range(1003)]
+
+    def indices(seed: int, epoch: int) -> list[int]:
+        sampler = LengthGrouped(lengths, 8, seed)
+        sampler.epoch = epoch
+        assert len(sampler) == 1003
+        return list(sampler)
+
+    return indices
+
+
+def test_every_row_comes_once_in_an_order_of_seed_and_epoch(order: Callable[[int, int], list[int]]):
+    assert sorted(order(1, 0)) == list(range(1003))
+    assert order(1, 0) == order(1, 0)
+    assert order(1, 0) != order(1, 1) != order(2, 1) != order(1, 0)
+
+
+def test_rows_of_a_batch_are_of_like_length_and_batches_are_not_sorted(order: Callable[[int, int], list[int]]):
+    lengths = [(37 * n) % 101 for n in order(3, 0)]
+    batches = [lengths[n : n + 8] for n in range(0, 1000, 8)]
+    assert sum(max(b) - min(b) for b in batches) / len(batches) < 8
+    longest = [max(b) for b in batches]
+    assert longest != sorted(longest)
+    assert longest != sorted(longest, reverse=True)

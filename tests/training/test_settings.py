@@ -1,0 +1,148 @@
+"""The settings files, what they refuse, and the commands as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ld_agent.config import load_config
+from ld_agent.errors import ConfigError
+from training.settings import TrainingSettings, load_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = sorted((ROOT / "configs" / "training").glob("*.yaml"))
+EXTRACTOR = ROOT / "configs" / "training" / "extractor.yaml"
+
+
+def test_the_promised_settings_are_there():
+    assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "chatglm3-6b", "blenderbot-400m"}
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_settings_load_and_are_complete(path: Path):
+    settings = load_settings(path)
+    assert list(yaml.safe_load(path.read_text())) == list(TrainingSettings.model_fields)
+    assert settings.eval_file is not None
+    if path.stem in ("summarizer", "extractor", "generator"):
+        assert (settings.model, path.stem in str(settings.train_file)) == (load_config().backbone.model, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "agent", "rate", "epochs"),
+    [("chatglm3-6b", "chatglm3-6b", 5e-5, 3), ("blenderbot-400m", "blenderbot-400m", 2e-5, 5)],
+)
+def test_the_papers_settings(name: str, agent: str, rate: float, epochs: int):
+    settings = load_settings(ROOT / "configs" / "training" / f"{name}.yaml")
+    assert settings.model == load_config(agent).backbone.model
+    assert (settings.learning_rate, settings.num_train_epochs, settings.per_device_train_batch_size) == (
+        rate,
+        epochs,
+        4,
+    )
+    assert (settings.lora_r, settings.lora_alpha) == (8, 32)
+
+
+def test_assignments_are_applied_in_order():
+    given = ["max_steps=3", "lora_target_modules=[q_proj,v_proj]", "eval_file=null", "max_steps=5", "train_file=a=b"]
+    settings = load_settings(EXTRACTOR, given)
+    assert (settings.max_steps, settings.lora_target_modules) == (5, ("q_proj", "v_proj"))
+    assert (settings.eval_file, settings.train_file) == (None, "a=b")
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ("learning_rat=1", ("unknown key learning_rat", "learning_rate")),
+        ("learning_rate=fast", ("learning_rate", "'fast'")),
+        ("lora_r=0", ("lora_r", "0")),
+        ("lora_dropout=1", ("lora_dropout", "1")),
+        ("max_steps=0", ("max_steps=0", "-1")),
+        ("save_steps=150", ("save_steps=150", "eval_steps=200")),
+        ("dtype=int4", ("dtype", "'int4'", "bfloat16")),
+        ("max_steps", ("'max_steps'", "learning_rate=1e-4")),
+        ("output_dir=null", ("output_dir",)),
+        ("warmup_steps=-1", ("warmup_steps", "-1")),
+    ],
+)
+def test_settings_that_cannot_be_used(given: str, parts: tuple[str, ...]):
+    with pytest.raises(ConfigError) as caught:
+        load_settings(EXTRACTOR, [given])
+    assert all(part in str(caught.value) for part in parts), caught.value
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_files_that_cannot_be_used(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"nowhere.yaml"):
+        load_settings(tmp_path / "nowhere.yaml")
+    file = tmp_path / "mine.yaml"
+    for text in ("a: [", "- a", "\x00"):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=r"mine.yaml"):
+            load_settings(file)
+
+
+def command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", f"training.{module}", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def assigned(settings: TrainingSettings) -> list[str]:
+    return [f"{key}={json.dumps(value)}" for key, value in settings.model_dump(mode="json").items()]
+
+
+def test_a_dry_run_shows_the_prompts_and_writes_nothing(settings: Callable[..., TrainingSettings], tmp_path: Path):
+    given = settings()
+    before = sorted(tmp_path.iterdir())
+    done = command("summarizer", *assigned(given), "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "<|start|>user\na?<|end|>\n<|start|>assistant\n" in done.stdout
+    assert "prompt tokens: least" in done.stdout
+    assert "8 steps of 4 rows" in done.stdout
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_commands_tune_and_refuse_in_one_line(settings: Callable[..., TrainingSettings], tmp_path: Path):
+    given = assigned(settings(max_steps=2))
+    done = command("generator", *given)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "python -m training.generator" in (tmp_path / "out" / "README.md").read_text()
+    for arguments, code, words in (
+        (given, 1, ("--overwrite",)),
+        ([*given, "output_dir=x", f"train_file={tmp_path / 'nowhere.jsonl'}"], 1, ("nowhere.jsonl", "training.build")),
+        ([*given, "learning_rat=1"], 2, ("learning_rat",)),
+        (["--dry", *given], 2, ("--dry",)),
+    ):
+        done = command("generator", *arguments)
+        assert (done.returncode, done.stdout) == (code, "")
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_two_processes_tune_as_one_with_twice_the_batch(settings: Callable[..., TrainingSettings], tmp_path: Path):
+    same = {"max_steps": 3, "eval_file": str(tmp_path / "train.jsonl"), "eval_steps": 1, "save_steps": 1}
+    given = settings(per_device_train_batch_size=12, **same)
+    launched = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", "-m", "training.extractor",
+         *assigned(given)],
+        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert launched.returncode == 0, launched.stderr[-3000:]
+    done = command(
+        "extractor", *assigned(settings(per_device_train_batch_size=24, output_dir=str(tmp_path / "one"), **same))
+    )
+    assert done.returncode == 0, done.stderr
+    curves = []
+    for name in ("out", "one"):
+        lines = (tmp_path / name / "log.csv").read_text().splitlines()[1:]
+        curves.append([[float(line.split(",")[column]) for column in (2, 3)] for line in lines])
+    assert len(curves[0]) == 3
+    assert curves[0] == [pytest.approx(row, rel=1e-3) for row in curves[1]]

@@ -1,0 +1,317 @@
+"""The whole recipe on tiny models: what is learnt, what is left behind, and how a broken-off run goes on."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training_parts import toy_rows, write
+
+from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.chat_tokens import ChatTokens
+from ld_agent.backbones.local import LocalBackbone
+from ld_agent.errors import ConfigError, DataFileError, InputError, ModelError
+from training.settings import TrainingSettings
+from training.train import tune
+
+Make = Callable[..., TrainingSettings]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def log_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "log.csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in csv.DictReader(file)]
+
+
+def test_the_loss_falls_and_the_adapter_is_whole(settings: Make, tmp_path: Path, tiny_llama: Path):
+    given = settings(max_steps=40)
+    tune(given, "extractor", command="python -m training.extractor")
+    out = tmp_path / "out"
+    log = log_of(out)
+    assert [int(row["step"]) for row in log] == list(range(1, 41))
+    assert [row["step"] for row in log if row["eval_loss"]] == [str(n) for n in range(2, 41, 2)]
+    assert float(log[-1]["eval_loss"]) < 0.5 * float(log[1]["eval_loss"])
+    names = {path.name for path in out.iterdir()}
+    assert names >= {"adapter_config.json", "adapter_model.safetensors", "README.md", "log.csv", "run.json"}
+    assert not [name for name in names if name.startswith(("checkpoint", "."))]
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(tiny_llama)
+    assert (config["r"], config["lora_alpha"]) == (8, 32)
+    assert "lm_head" not in config["target_modules"]
+    card = (out / "README.md").read_text()
+    best = min(float(row["eval_loss"]) for row in log if row["eval_loss"])
+    for part in (
+        "toy",
+        "learning_rate: 0.02",
+        "python -m training.extractor",
+        str(tiny_llama),
+        f"{best:.4f}",
+        "sha256",
+    ):
+        assert part in card, part
+
+
+def test_the_best_checkpoint_is_kept_and_not_the_last(settings: Make, tmp_path: Path, tiny_llama: Path):
+    """Trained on one answer and evaluated on another, the first evaluation is the best one."""
+    rows = toy_rows(4)
+    for row in rows:
+        row["messages"][-1]["content"] = "zzzz"
+    given = settings(train_file=str(write(tmp_path / "other.jsonl", rows)), max_steps=12, learning_rate=0.05)
+    tune(given, "extractor")
+    log = log_of(tmp_path / "out")
+    losses = [float(row["eval_loss"]) for row in log if row["eval_loss"]]
+    assert min(losses) < losses[-1]
+    assert evaluated(tiny_llama, tmp_path / "out", toy_rows(7)) == pytest.approx(min(losses), rel=1e-4)
+
+
+def evaluated(base: Path, adapter: Path, rows: list[dict[str, Any]]) -> float:
+    """The loss of an adapter in plain PEFT, by plain transformers."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokens = ChatTokens(AutoTokenizer.from_pretrained(base))
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), adapter).eval()
+    losses = []
+    for row in rows:
+        messages = [Message(m["role"], m["content"]) for m in row["messages"]]
+        prompt, answer = tokens.encode_messages(messages[:-1]), tokens.encode_answer(messages[-1].content)
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
+        losses += torch.nn.functional.cross_entropy(logits, torch.tensor(answer), reduction="none").tolist()
+    return sum(losses) / len(losses)
+
+
+def test_a_tuned_adapter_answers_in_the_backbone(settings: Make, tmp_path: Path, tiny_llama: Path):
+    tune(settings(max_steps=60), "extractor")
+    backbone = LocalBackbone(
+        str(tiny_llama), dtype="float32", device="cpu", adapters={"extractor": str(tmp_path / "out")}
+    )
+    asked = [(Message("user", row["messages"][0]["content"]),) for row in toy_rows(6)]
+    answers = backbone.generate([Request(messages, "extractor", 8, adapter="extractor") for messages in asked])
+    assert [answer.text[:1] for answer in answers] == ["a", "b"] * 3
+    plain = backbone.generate([Request(messages, "extractor", 8) for messages in asked])
+    assert [answer.text[:1] for answer in plain] != ["a", "b"] * 3
+
+
+def test_a_run_taken_up_again_has_the_same_curve(settings: Make, tmp_path: Path):
+    """Killed after step 5 and 9; dropout and data order go on from where they were."""
+    changes = {"lora_dropout": 0.3, "max_steps": 12, "early_stopping_patience": 50}
+    tune(settings(**changes, output_dir=str(tmp_path / "unbroken")), "extractor")
+    given = settings(**changes)
+    for step in (5, 9):
+        killed_after(step, given)
+        assert not (tmp_path / "out" / "adapter_config.json").exists()
+    assert [row["step"] for row in log_of(tmp_path / "out")][-1] == "9"
+    tune(given, "extractor")
+    assert log_of(tmp_path / "out") == log_of(tmp_path / "unbroken")
+    weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("out", "unbroken")]
+    assert weights[0] == weights[1]
+
+
+KILLED = """
+import json, os, signal, sys
+from training.curves import Curves
+from training.settings import TrainingSettings
+from training.train import tune
+logged = Curves.on_log
+def on_log(self, args, state, control, **kwargs):
+    logged(self, args, state, control, **kwargs)
+    if state.global_step == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+Curves.on_log = on_log
+tune(TrainingSettings.model_validate_json(sys.argv[1]), "extractor")
+"""
+
+
+def killed_after(step: int, given: TrainingSettings) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, given.model_dump_json(), str(step)], cwd=ROOT, capture_output=True
+    )
+    assert done.returncode == -9, done.stderr.decode()[-2000:]
+
+
+def test_a_run_killed_before_its_adapter_was_written_trains_no_further(
+    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import training.adapters
+
+    given = settings(max_steps=6)
+    tune(settings(max_steps=6, output_dir=str(tmp_path / "whole")), "extractor")
+
+    def fail(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.adapters, "save_adapter", fail)
+        with pytest.raises(OSError, match="No space"):
+            tune(given, "extractor")
+    tune(given, "extractor")
+    weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("out", "whole")]
+    assert weights[0] == weights[1]
+    assert "6 (" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_checkpoint_that_a_kill_broke_off_is_passed_over(settings: Make, tmp_path: Path):
+    given = settings(max_steps=8)
+    killed_after(7, given)
+    (tmp_path / "out" / "checkpoint-6" / "trainer_state.json").unlink()
+    tune(given, "extractor")
+    tune(settings(max_steps=8, output_dir=str(tmp_path / "whole")), "extractor")
+    assert log_of(tmp_path / "out") == log_of(tmp_path / "whole")
+
+
+def test_training_ends_early_when_it_gets_no_better_killed_or_not(settings: Make, tmp_path: Path):
+    rows = toy_rows(4)
+    for row in rows:
+        row["messages"][-1]["content"] = "zzzz"
+    other = str(write(tmp_path / "other.jsonl", rows))
+    changes = {"train_file": other, "max_steps": 60, "learning_rate": 0.05, "early_stopping_patience": 2}
+    tune(settings(**changes, output_dir=str(tmp_path / "unbroken")), "extractor")
+    log = log_of(tmp_path / "unbroken")
+    last, losses = int(log[-1]["step"]), [float(row["eval_loss"]) for row in log if row["eval_loss"]]
+    assert last < 30
+    assert min(losses) == losses[-3]
+    given = settings(**changes)
+    killed_after(last - 1, given)  # after the first of two evaluations that were no better
+    tune(given, "extractor")
+    assert log_of(tmp_path / "out") == log
+
+
+def test_every_epoch_has_an_order_of_its_own(settings: Make, monkeypatch: pytest.MonkeyPatch):
+    from training.examples import LengthGrouped
+
+    orders: list[list[int]] = []
+    drawn = LengthGrouped.__iter__
+
+    def noted(self: LengthGrouped) -> Iterator[int]:
+        orders.append(list(drawn(self)))
+        return iter(orders[-1])
+
+    monkeypatch.setattr(LengthGrouped, "__iter__", noted)
+    tune(settings(max_steps=12, eval_file=None), "extractor")
+    assert [sorted(order) for order in orders] == [list(range(24))] * 2
+    assert orders[0] != orders[1]
+
+
+def test_accumulated_batches_weigh_every_answer_token_alike(settings: Make, tmp_path: Path):
+    same = {"eval_file": None, "max_steps": 3, "logging_steps": 1}
+    tune(settings(per_device_train_batch_size=24, **same), "extractor")
+    tune(
+        settings(
+            per_device_train_batch_size=8, gradient_accumulation_steps=3, output_dir=str(tmp_path / "small"), **same
+        ),
+        "extractor",
+    )
+    small, large = log_of(tmp_path / "small"), log_of(tmp_path / "out")
+    for one, other in zip(small, large, strict=True):
+        assert float(one["loss"]) == pytest.approx(float(other["loss"]), rel=1e-4)
+        assert float(one["grad_norm"]) == pytest.approx(float(other["grad_norm"]), rel=1e-3)
+
+
+def test_an_encoder_decoder_model_is_tuned_by_the_same_recipe(settings: Make, tmp_path: Path, tiny_bart: Path):
+    from peft import PeftModel
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    tune(settings(model=str(tiny_bart), max_steps=60, learning_rate=0.01), "generator")
+    losses = [float(row["eval_loss"]) for row in log_of(tmp_path / "out") if row["eval_loss"]]
+    assert min(losses) < 0.8 * losses[0]
+
+    tokens = ChatTokens(AutoTokenizer.from_pretrained(tiny_bart), encoder_decoder=True)
+    plain = AutoModelForSeq2SeqLM.from_pretrained(tiny_bart, dtype=torch.float32)
+    model = PeftModel.from_pretrained(plain, tmp_path / "out").eval()
+    total = count = 0.0
+    for row in toy_rows(7):
+        prompt = tokens.encode_messages([Message("user", row["messages"][0]["content"])])
+        answer = tokens.encode_answer(row["messages"][1]["content"])
+        loss = model(input_ids=torch.tensor([prompt]), labels=torch.tensor([answer])).loss
+        total, count = total + float(loss) * len(answer), count + len(answer)
+    assert total / count == pytest.approx(min(losses), rel=1e-4)
+
+
+def test_only_named_modules_get_factors(settings: Make, tmp_path: Path):
+    tune(settings(lora_target_modules=("q_proj", "v_proj"), max_steps=2), "extractor")
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert sorted(config["target_modules"]) == ["q_proj", "v_proj"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_factors_are_trained_in_float32_and_saved_small(settings: Make, tmp_path: Path, dtype: str):
+    from safetensors.torch import load_file
+
+    trained: dict[str, torch.dtype] = {}
+    import training.adapters as adapters
+
+    model = None
+    original = adapters.save_adapter
+
+    def spy(adapted: Any, *args: Any) -> None:
+        nonlocal model
+        model = adapted
+        original(adapted, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapters, "save_adapter", spy)
+        tune(settings(adapter_dtype=dtype, dtype="bfloat16", max_steps=2), "extractor")
+    assert model is not None
+    for name, parameter in model.named_parameters():
+        trained[name] = parameter.dtype
+        assert parameter.dtype == (torch.float32 if "lora_" in name else torch.bfloat16), name
+        assert parameter.requires_grad == ("lora_" in name)
+    saved = load_file(tmp_path / "out" / "adapter_model.safetensors")
+    assert {tensor.dtype for tensor in saved.values()} == {getattr(torch, dtype)}
+
+
+def test_a_finished_adapter_is_not_overwritten_unasked(settings: Make, tmp_path: Path):
+    given = settings(max_steps=2)
+    tune(given, "extractor")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    before = (tmp_path / "out" / "adapter_model.safetensors").read_bytes()
+    with pytest.raises(InputError, match=r"finished adapter.*--overwrite"):
+        tune(settings(max_steps=4), "extractor")
+    assert (tmp_path / "out" / "adapter_model.safetensors").read_bytes() == before
+    tune(settings(max_steps=4), "extractor", overwrite=True)
+    assert len(log_of(tmp_path / "out")) == 4
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+
+
+def test_folders_that_are_taken(settings: Make, tmp_path: Path):
+    given = settings(max_steps=8)
+    killed_after(5, given)
+    with pytest.raises(InputError, match=r"learning_rate was 0.02 and is 0.01.*--overwrite"):
+        tune(settings(max_steps=8, learning_rate=0.01), "extractor")
+    with pytest.raises(InputError, match=r"of the extractor.*--overwrite"):
+        tune(given, "summarizer")
+    write(tmp_path / "train.jsonl", toy_rows(20))
+    with pytest.raises(InputError, match=r"data files have changed.*--overwrite"):
+        tune(given, "extractor")
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"not empty.*--overwrite"):
+        tune(given, "extractor")
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(InputError, match="is a file"):
+        tune(given, "extractor")
+
+
+def test_what_cannot_be_tuned_is_said_before_anything_is_written(settings: Make, tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"'c_attn', which .* does not have; it has .*q_proj"):
+        tune(settings(lora_target_modules=("q_proj", "c_attn")), "extractor")
+    with pytest.raises(DataFileError, match=r"train.jsonl, line \d+: the target has .* tokens"):
+        tune(settings(max_length=4), "extractor")
+    with pytest.raises(InputError, match=r"nowhere.jsonl"):
+        tune(settings(train_file=str(tmp_path / "nowhere.jsonl")), "extractor")
+    with pytest.raises(ConfigError, match="train_file is not given"):
+        tune(settings(train_file=None), "extractor")
+    with pytest.raises(ModelError, match=r"nomodel.gguf"):
+        tune(settings(model=str(tmp_path / "nomodel.gguf")), "extractor")
+    assert not (tmp_path / "out").exists()

@@ -122,7 +122,7 @@ class MemorySection(Section):
     tau: Positive | None = 1e7
     gamma: Cosine = 0.125
     beta: Positive = 3600.0
-    query_turns: AtLeastOne = 3
+    query_turns: AtLeastOne = 2
     close_on_exit: bool = True
 
 

@@ -92,12 +92,18 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
 
     from ld_agent.backbones.weights import quiet_transformers
     from training.adapters import save_adapter, with_lora
+    from training.allocator import keep_freed_memory
     from training.answers import AnswerLogits
+    from training.attention import use_causal_attention
     from training.curves import Curves, draw
+    from training.lora_sum import quicken
     from training.trainer import AnswerTrainer, checkpoints, finished
 
     logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
     model = with_lora(prepared.model, settings)
+    quicken(model)
+    if use_causal_attention(prepared.model):
+        keep_freed_memory()
     if is_first_process():
         claim(folder, run, overwrite)
     with Curves(folder) as curves, quiet_transformers():

@@ -1,0 +1,90 @@
+"""Causal attention for training on a CPU, its gradient written out as plain matrix products.
+
+PyTorch's fused kernel keeps no scores, which pays over thousands of tokens; its backward pass on a CPU takes three to
+thirty times as long as the products themselves over the tens and hundreds of tokens of a dialogue. Knows transformers'
+attention interface; nothing of models and data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+NAME = "ld_agent_causal"
+KEPT = 256
+"""Tokens up to which a batch's attention weights are kept for the backward pass; over longer ones they are made again."""
+
+
+def use_causal_attention(model: Any) -> bool:
+    """Let a model attend by `CausalAttention` where that is what it computes; returns whether it does now.
+
+    That is so on a CPU for models of the Llama family without sliding windows, whose batches are padded on the right.
+    """
+    from transformers import AttentionInterface
+
+    from ld_agent.backbones.llama import FAMILY
+
+    config = model.config
+    kinds = getattr(config, "layer_types", None) or ()
+    sliding = any(kind != "full_attention" for kind in kinds) or getattr(config, "sliding_window", None)
+    if model.device.type != "cpu" or type(model).__name__ not in FAMILY or sliding or config.attention_dropout:
+        return False
+    AttentionInterface.register(NAME, _attend)
+    model.set_attn_implementation(NAME)
+    return True
+
+
+def _attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, None]:
+    if attention_mask is not None:
+        raise ValueError("batches for causal attention are padded on the right and need no mask; leave it away")
+    scale = kwargs.get("scaling") or 1 / math.sqrt(query.shape[-1])
+    out: Tensor = CausalAttention.apply(query, key, value, scale)  # type: ignore[no-untyped-call]
+    return out.transpose(1, 2), None
+
+
+class CausalAttention(torch.autograd.Function):
+    """softmax(scale · Q Kᵀ, no key after its query) V over (rows, heads, tokens, width).
+
+    Keys and values may have fewer heads than queries, each then serving as many of them in a row.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:  # type: ignore[override]
+        weights = _weights(query, key, scale)
+        ctx.scale = scale
+        ctx.save_for_backward(query, key, value, *([weights] if query.shape[2] <= KEPT else []))
+        return weights @ _shared(value, query)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        query, key, value, *kept = ctx.saved_tensors
+        weights = kept[0] if kept else _weights(query, key, ctx.scale)
+        to_value = weights.transpose(-1, -2) @ gradient
+        to_weights = gradient @ _shared(value, query).transpose(-1, -2)
+        to_scores = torch._softmax_backward_data(to_weights, weights, -1, weights.dtype).mul_(ctx.scale)
+        to_query = to_scores @ _shared(key, query)
+        to_key = to_scores.transpose(-1, -2) @ query
+        return to_query, _summed(to_key, key), _summed(to_value, value), None
+
+
+def _weights(query: Tensor, key: Tensor, scale: float) -> Tensor:
+    """(rows, heads, tokens, tokens)."""
+    scores = (query @ _shared(key, query).transpose(-1, -2)).mul_(scale)
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu_(1)
+    return torch.softmax(scores.masked_fill_(later, float("-inf")), -1)
+
+
+def _shared(heads: Tensor, query: Tensor) -> Tensor:
+    """Keys or values, once for every head of the queries."""
+    return heads.repeat_interleave(query.shape[1] // heads.shape[1], 1) if heads.shape[1] < query.shape[1] else heads
+
+
+def _summed(gradient: Tensor, heads: Tensor) -> Tensor:
+    """The gradient of shared heads: the sum over those who shared them."""
+    rows, own, tokens, width = heads.shape
+    return gradient.view(rows, own, -1, tokens, width).sum(2) if gradient.shape[1] > own else gradient

@@ -1,7 +1,7 @@
 """Where a model's weights are: turns the reference in a config into something transformers can load.
 
-A reference is a hub id, a local directory, a ``.gguf`` file or ``package:NAME/PATH``. A GGUF file is converted once to
-a Hugging Face directory in the user's cache. Knows nothing of generation, adapters or devices, and loads no package
+A reference is a hub id, a local directory, a ``.gguf`` file, ``package:NAME/PATH`` or ``shipped:PATH``. A GGUF file is
+converted once to a Hugging Face directory in the user's cache. Knows nothing of generation, adapters or devices, and loads no package
 that it looks into.
 """
 
@@ -21,6 +21,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from ld_agent.errors import ModelError
+from ld_agent.shipped import shipped_path
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,8 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
 
     Args:
         reference: hub id, directory, ``.gguf`` file, or ``package:NAME/PATH`` where NAME is an installed
-            distribution and PATH a file or folder inside its import package.
+            distribution and PATH a file or folder inside its import package, or ``shipped:PATH``, what came with this
+            package under ``data`` (``shipped:adapters/extractor``).
         sha256: expected hex digest of the file; of ``model.safetensors`` where the reference is a directory or hub id.
 
     Returns:
@@ -50,6 +52,10 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
     """
     if reference.startswith("package:"):
         path = _path_in_package(reference)
+    elif reference.startswith("shipped:"):
+        path = shipped_path(f"data/{reference.removeprefix('shipped:')}")
+        if not path.exists():
+            raise ModelError(f"no {reference!r} came with this package; give an existing path or a hub id")
     else:
         path = Path(reference).expanduser()
         if not path.exists():

@@ -156,6 +156,14 @@ class TextStream:
             self._on_text(piece)
 
 
+def cut_left(ids: list[int], head: int, room: int) -> list[int]:
+    """A prompt's ids that fit ``room``: too long a prompt loses its oldest tokens after the ``head`` that open the template."""
+    if len(ids) <= room:
+        return ids
+    head = head if head < room // 2 else 0
+    return ids[:head] + ids[len(ids) - (room - head) :]
+
+
 def _alternating(messages: Sequence[Message]) -> list[Message]:
     merged: list[Message] = []
     for message in messages:

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.backbones.chat_tokens import ChatTokens, TextStream
+from ld_agent.backbones.chat_tokens import ChatTokens, TextStream, cut_left
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.errors import BackboneError
+
+if TYPE_CHECKING:
+    from ld_agent.backbones.likelihood import Likelihood
 
 MAX_ROWS = 16
 """Most rows of one forward pass; more requests are answered in several batches of similar prompt length."""
@@ -110,11 +114,7 @@ class LocalBackbone:
         Raises:
             BackboneError: an adapter nobody added, a closed backbone, or a model that failed.
         """
-        for request in requests:
-            known = self._adapters.names if self._adapters is not None else frozenset()
-            if request.adapter is not None and request.adapter not in known:
-                listed = ", ".join(sorted(known)) or "none"
-                raise BackboneError(f"no adapter {request.adapter!r} on {self._name}; the adapters are: {listed}")
+        self._check_adapters(requests)
         prompts = [self._prompt(request) for request in requests]
         by_length = sorted(range(len(requests)), key=lambda i: len(prompts[i][0]))
         completions: dict[int, Completion] = {}
@@ -124,6 +124,44 @@ class LocalBackbone:
                 answers = self._answer([requests[i] for i in batch], [prompts[i] for i in batch])
                 completions.update(zip(batch, answers, strict=True))
         return [completions[i] for i in range(len(requests))]
+
+    def likelihoods(self, requests: Sequence[Request], answers: Sequence[str]) -> list[Likelihood]:
+        """Return how likely each answer is after its request's prompt, which is cut so that the answer fits.
+
+        Raises:
+            BackboneError: an adapter nobody added, a closed backbone, or a model that failed.
+        """
+        from ld_agent.backbones.likelihood import causal_likelihoods, seq2seq_likelihoods
+        from ld_agent.backbones.loading import decoder_start
+
+        self._check_adapters(requests)
+        targets = [self._tokens.encode_answer(answer)[-(self._window // 2) :] for answer in answers]
+        sized = [replace(r, max_new_tokens=len(own)) for r, own in zip(requests, targets, strict=True)]
+        prompts = [self._prompt(request)[0] for request in sized]
+        by_length = sorted(range(len(requests)), key=lambda i: len(prompts[i]))
+        found: dict[int, Likelihood] = {}
+        with self._lock:
+            model = self._loaded()
+            for start in range(0, len(by_length), MAX_ROWS // 2):
+                rows = by_length[start : start + MAX_ROWS // 2]
+                if self._adapters is not None:
+                    self._adapters.select([requests[i].adapter for i in rows])
+                own, wanted = [prompts[i] for i in rows], [targets[i] for i in rows]
+                try:
+                    if self._encoder_decoder:
+                        opening = model.generation_config.forced_bos_token_id
+                        scored = seq2seq_likelihoods(
+                            model, own, wanted, self._padding_id, decoder_start(model), opening
+                        )
+                    else:
+                        scored = causal_likelihoods(model, own, wanted, self._padding_id)
+                except (RuntimeError, ValueError, IndexError) as exc:
+                    raise BackboneError(
+                        f"the model failed on a batch of {len(rows)} answers to score ({type(exc).__name__}); try a "
+                        f"smaller backbone.context_window, or another dtype"
+                    ) from exc
+                found.update(zip(rows, scored, strict=True))
+        return [found[i] for i in range(len(requests))]
 
     def close(self) -> None:
         with self._lock:
@@ -136,14 +174,20 @@ class LocalBackbone:
             raise BackboneError(f"the backbone {self._name} is closed; make a new one")
         return self._model
 
+    def _check_adapters(self, requests: Sequence[Request]) -> None:
+        known = self._adapters.names if self._adapters is not None else frozenset()
+        for request in requests:
+            if request.adapter is not None and request.adapter not in known:
+                listed = ", ".join(sorted(known)) or "none"
+                raise BackboneError(f"no adapter {request.adapter!r} on {self._name}; the adapters are: {listed}")
+
     def _prompt(self, request: Request) -> tuple[list[int], int, int]:
         """Return prompt ids that fit, the number of new tokens that fit, and the length of the constant prefix."""
         ids, head = self._tokens.encode(request.messages)
         limit = max(1, min(request.max_new_tokens, self._window // 2))
         room = self._window if self._encoder_decoder else self._window - limit
         if len(ids) > room:
-            head = head if head < room // 2 else 0
-            return ids[:head] + ids[len(ids) - (room - head) :], limit, 0
+            return cut_left(ids, head, room), limit, 0
         prefix = 0
         if request.cacheable_prefix and not self._encoder_decoder:
             prefix = self._tokens.prefix_length(request.messages, request.cacheable_prefix)

@@ -1,8 +1,8 @@
 """Where a model's weights are: turns the reference in a config into something transformers can load.
 
 A reference is a hub id, a local directory, a ``.gguf`` file, ``package:NAME/PATH`` or ``shipped:PATH``. A GGUF file is
-converted once to a Hugging Face directory in the user's cache. Knows nothing of generation, adapters or devices, and loads no package
-that it looks into.
+converted once to a Hugging Face directory in the user's cache. Knows nothing of generation, adapters or devices, and
+loads no package that it looks into.
 """
 
 from __future__ import annotations

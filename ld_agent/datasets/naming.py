@@ -1,0 +1,44 @@
+"""DialogSum's speaker tags ("#Person1#") as first names, in the dialogue and in its summary alike. Knows no prompt.
+
+A summarizer that is tuned on tags would look for tags; the agent's sessions have names. The names fit women and men,
+because the summaries go on with "he" or "she".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from ld_agent.datasets.dialogsum import Dialogue
+from ld_agent.types import Session, Utterance
+
+TAG = re.compile(r"#Person(\d+)#")
+NAMES = (
+    "Alex Andy Ashley Avery Bailey Cameron Casey Charlie Chris Dana Drew Eden Elliot Emery Finley Frankie Harper Hayden "
+    "Jamie Jesse Jordan Jules Kai Kelly Kendall Kim Lane Lee Leslie Logan Morgan Nico Noel Parker Pat Quinn Reese Riley "
+    "River Robin Rowan Sage Sam Sasha Shannon Sidney Skyler Taylor Terry Tracy"
+).split()
+
+
+def named_dialogue(dialogue: Dialogue) -> tuple[Session, tuple[str, ...]]:
+    """Return a dialogue as a session of named speakers, with its summaries under the same names.
+
+    Which names depends on the dialogue's id alone; those that already stand in its text are not taken.
+    """
+    texts = [*(turn.text for turn in dialogue.turns), *dialogue.summaries]
+    taken = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}
+    free = [n for n in NAMES if n.casefold() not in taken] or NAMES
+    free = sorted(free, key=lambda n: hashlib.sha256(f"{dialogue.id} {n}".encode()).digest())
+    names: dict[str, str] = {}
+
+    def name(number: str) -> str:
+        return names.setdefault(number, free[len(names) % len(free)])
+
+    def renamed(text: str) -> str:
+        return TAG.sub(lambda match: name(match[1]), text)
+
+    utterances = tuple(
+        Utterance(f"u{n}", renamed(turn.speaker), renamed(turn.text), turn.at, 1)
+        for n, turn in enumerate(dialogue.turns, 1)
+    )
+    return Session(1, utterances), tuple(renamed(summary) for summary in dialogue.summaries)

@@ -1,0 +1,165 @@
+"""The agent's replies against recorded ones, by teacher-forced replay (LD-Agent, tables 1, 2 and 4; Rsum, tables 3–5).
+
+Every episode is heard again from its first session; the agent replies in its own part, and what enters its memory is what
+was recorded. The same prompts give the perplexity of the recorded replies. Knows no file of predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ld_agent.agent import Agent
+from ld_agent.backbones.base import Completion, Request
+from ld_agent.config import Config
+from ld_agent.datasets import load_episodes
+from ld_agent.datasets.base import Episode
+from ld_agent.errors import InputError
+from ld_agent.evaluation.metrics import Measure, bleu, distinct, meteor, perplexity, rouge, sacrebleu, token_f1
+from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.prompts import as_line
+from ld_agent.replay import PlayedTurn, play
+from ld_agent.steps import Steps, run_many
+
+WIDTH = 16
+"""Episodes played side by side: what they ask at one time is one batch of the backbone."""
+
+
+class ResponseTask:
+    """Every reply of the agent in the episodes of a file.
+
+    Args:
+        config: its β decides which recorded replies answer something.
+        limit: episodes read; None: all.
+        from_session: sessions before this one are heard and remembered, but not replied to.
+        with_perplexity: also find how likely the recorded replies are, where the backbone is a local one.
+
+    Raises:
+        InputError: no such file, or nothing in it that the agent could reply to.
+        DataFileError: a broken record.
+    """
+
+    name = "response"
+    prompts = ("[!ej]*.yaml", "extractor_*.yaml")  # all but those of judges and benchmarks
+
+    def __init__(
+        self,
+        data: Path,
+        config: Config,
+        limit: int | None = None,
+        from_session: int = 1,
+        with_perplexity: bool = True,
+    ) -> None:
+        self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
+        self._with_perplexity = with_perplexity
+        beta = config.memory.beta
+        found = [item for episode in self._episodes.values() for item in _replies(episode, beta)]
+        self.items: Sequence[Item] = [item for item in found if item.session >= from_session]
+        if not self.items:
+            raise InputError(
+                f"{data} has no reply of the agent from session {from_session} on; give conversations with both sides"
+            )
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        return {**config.model_dump(mode="json"), "store": None, "perplexity": self._with_perplexity}
+
+    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+        todo = {item.key: item for item in items}
+        names = dict.fromkeys(item.episode for item in items)
+        memory = config.memory.model_copy(update={"close_on_exit": False})
+        store = config.store.model_copy(update={"path": ":memory:"})
+        with Agent(config.model_copy(update={"memory": memory, "store": store})) as agent:
+            likelihoods = getattr(agent.models.backbone("generator"), "likelihoods", None)
+            scored = likelihoods if self._with_perplexity else None
+            replayed: dict[str, list[tuple[Item, PlayedTurn, Request]]] = {}
+            work = (
+                (name, _replayed(agent, self._episodes[name], todo, replayed.setdefault(name, []))) for name in names
+            )
+            for name, _ in run_many(work, agent.models.complete, WIDTH):
+                turns = replayed.pop(name)
+                references = [as_line(item.references[0]) for item, _, _ in turns]
+                found = scored([request for _, _, request in turns], references) if scored is not None else []
+                for number, (item, turn, _) in enumerate(turns):
+                    likely = {"nats": found[number].nats, "tokens": found[number].tokens} if found else {}
+                    recalled = [record.record.text for record in turn.reply.recalled]
+                    keep(item, turn.reply.text, {"recalled": recalled, "notes": list(turn.reply.notes)} | likely)
+                agent.conversation(name, agent_name=self._episodes[name].agent).delete()
+
+
+def response_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    """BLEU-1 to -4, sacrebleu, ROUGE-1, -2 and -L, METEOR, token F1 and, where it was found, perplexity."""
+    texts, references = [p.text for p in predictions], [p.references for p in predictions]
+    measures = {
+        **bleu(texts, references),
+        "sacrebleu": sacrebleu(texts, references),
+        **rouge(texts, references),
+        "meteor": meteor(texts, references),
+        "f1": token_f1(texts, references),
+    }
+    if all("nats" in p.details for p in predictions):
+        nats, tokens = [p.details["nats"] for p in predictions], [p.details["tokens"] for p in predictions]
+        measures["perplexity"] = perplexity(nats, tokens)
+    return measures
+
+
+def distinct_figures(predictions: Sequence[Prediction]) -> dict[str, float]:
+    """Distinct-1 and -2 over all replies together."""
+    texts = [p.text for p in predictions]
+    return {f"distinct_{order}": distinct(texts, order) for order in (1, 2)}
+
+
+def _replies(episode: Episode, beta: float) -> Iterator[Item]:
+    """The recorded replies that `ld_agent.replay.play` answers: right after someone else, in the same session."""
+    session, turn = 1, 0
+    for place, (before, said) in enumerate(pairwise(episode.turns), 2):
+        together = before.session == said.session and (said.at - before.at).total_seconds() <= beta
+        if not together:
+            session, turn = session + 1, 0
+        if together and said.speaker == episode.agent and before.speaker != episode.agent:
+            turn += 1
+            number = session if said.session is None else said.session
+            about = {"turn": turn, "speaker": before.speaker, "text": before.text}
+            yield Item(f"{episode.id}/{place}", episode.id, number, (said.text,), about)
+
+
+def _replayed(
+    agent: Agent, episode: Episode, todo: Mapping[str, Item], turns: list[tuple[Item, PlayedTurn, Request]]
+) -> Steps[None]:
+    """Play an episode as steps; ``turns`` takes those that are to be predicted, and no other asks the generator."""
+    expected = list(_replies(episode, agent.config.memory.beta))
+    asked: list[Request] = []
+    played = 0
+
+    def wanted() -> bool:
+        return played < len(expected) and expected[played].key in todo
+
+    def emit(turn: PlayedTurn) -> None:
+        nonlocal played
+        item = expected[played]
+        if turn.reference != item.references[0]:
+            raise InputError(
+                f"{episode.source}: reply {played + 1} was not played in its place; report this with the file"
+            )
+        if wanted():
+            turns.append((item, turn, asked[-1]))
+        played += 1
+
+    steps = play(agent, episode, emit, teacher_forced=True)
+    try:
+        requests = next(steps)
+        while True:
+            replies = [n for n, request in enumerate(requests) if request.module == "generator"]
+            asked += [requests[n] for n in replies]
+            spared = set() if wanted() else set(replies)
+            others = [request for n, request in enumerate(requests) if n not in spared]
+            try:
+                completions = iter((yield others) if others else ())
+            except BaseException as exc:
+                requests = steps.throw(exc)
+            else:
+                unsaid = Completion("-", 0, 0)
+                requests = steps.send([unsaid if n in spared else next(completions) for n in range(len(requests))])
+    except StopIteration:
+        return

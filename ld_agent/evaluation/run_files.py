@@ -1,0 +1,175 @@
+"""Predictions as they lie on disk: their lines, read and written. What the lines hold is told in `ld_agent.evaluation.runner`.
+
+Knows no configuration, no task and no figure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from ld_agent.errors import DataFileError, InputError
+
+PREDICTIONS = "predictions.jsonl"
+SCORES = "scores.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One prediction to be made.
+
+    Attributes:
+        key: unique in the data, the same on every reading.
+        references: the right answers, at least one.
+        about: further keys of its line.
+    """
+
+    key: str
+    episode: str
+    session: int
+    references: tuple[str, ...]
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One line of predictions. ``details``: all keys of the line that are not named here."""
+
+    key: str
+    episode: str
+    session: int
+    references: tuple[str, ...]
+    text: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is known of a run: its first line, and the predictions made."""
+
+    header: Mapping[str, Any]
+    predictions: tuple[Prediction, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.header["name"])
+
+    @property
+    def task(self) -> str:
+        return str(self.header["task"])
+
+
+def read_run(out: Path) -> Run:
+    """Read a run's folder as it is, finished or not; predictions in the order in which they were made.
+
+    Raises:
+        InputError: no run there.
+        DataFileError: a line that is no prediction; a last line that was broken off is left out.
+    """
+    header: dict[str, Any] | None = None
+    found: dict[str, Prediction] = {}
+    for path in sorted(out.glob("predictions*.jsonl")) if out.is_dir() else []:
+        for number, value in values_of(path):
+            if "run" in value:
+                header = header or value["run"]
+            elif "key" in value:
+                try:
+                    found[value["key"]] = prediction_of(value)
+                except (KeyError, TypeError, ValueError) as exc:
+                    raise DataFileError(path, number, f"no prediction ({exc!r}); remove the line, and go on") from exc
+    if header is None:
+        raise InputError(f"no run in {out}; give a folder that ld-agent eval … --out has written")
+    return Run(header, tuple(found.values()))
+
+
+def missing(out: Path) -> tuple[int, int]:
+    """How many predictions of a run are not there yet, and how many there are to be.
+
+    Raises: as `read_run`.
+    """
+    plan, wanted = None, 0
+    for path in sorted(out.glob("predictions*.jsonl")):
+        for _, value in values_of(path):
+            plan = value.get("started") or plan
+            wanted = max(wanted, int(plan["predictions"])) if plan else wanted
+    return max(wanted - len(read_run(out).predictions), 0), wanted
+
+
+def runs_under(folder: Path) -> list[Path]:
+    """Every run's folder in a folder and below, sorted by path."""
+    return sorted(path.parent for path in folder.rglob(PREDICTIONS))
+
+
+def write_scores(out: Path, scores: Mapping[str, Any]) -> None:
+    """Write ``scores.json`` as a whole or not at all."""
+    target = out / SCORES
+    unfinished = target.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(target)
+
+
+def line_of(item: Item, text: str, details: Mapping[str, Any]) -> dict[str, Any]:
+    """A prediction as its line; ``details`` are its further keys."""
+    line = {"key": item.key, "episode": item.episode, "session": item.session, "references": list(item.references)}
+    return line | dict(item.about) | {"prediction": text} | dict(details)
+
+
+def prediction_of(value: Mapping[str, Any]) -> Prediction:
+    """A line as a prediction.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    named = {"key", "episode", "session", "references", "prediction"}
+    references = tuple(map(str, value["references"]))
+    if not references:
+        raise ValueError(f"{value['key']!r} has no reference")
+    rest = {key: given for key, given in value.items() if key not in named}
+    return Prediction(
+        str(value["key"]), str(value["episode"]), int(value["session"]), references, str(value["prediction"]), rest
+    )
+
+
+def values_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The whole lines of a file with their numbers."""
+    lines = path.read_bytes().split(b"\n")[:-1]  # after the last newline stands what a kill broke off
+    for number, line in enumerate(lines, 1):
+        try:
+            value = json.loads(line)
+        except ValueError as exc:
+            raise DataFileError(path, number, f"not JSON ({exc}); remove the line, and go on") from exc
+        if isinstance(value, dict):
+            yield number, value
+
+
+class Lines:
+    """Appends lines to a file of predictions, after cutting off what a kill left of the last one."""
+
+    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+        self._path, self._header = path, header
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> Lines:
+        try:
+            if self._path.exists():
+                whole = self._path.read_bytes()
+                with self._path.open("rb+") as file:
+                    file.truncate(whole.rfind(b"\n") + 1)
+            self._file = self._path.open("a", encoding="utf-8", newline="\n")
+        except OSError as exc:
+            raise InputError(f"{self._path} cannot be written ({exc.strerror}); give another --out") from exc
+        if not self._path.stat().st_size:
+            self.write({"run": dict(self._header)})
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        self._file.write(json.dumps(value, ensure_ascii=False) + "\n")
+        self._file.flush()

@@ -1,0 +1,81 @@
+"""The summarizer against reference summaries: what it predicts for DialogSum, and how that is scored.
+
+The corpus's speaker tags are names here, as in tuning, since the agent's sessions have names. Knows no file of predictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ld_agent.config import Config
+from ld_agent.datasets import load_dialogues
+from ld_agent.datasets.naming import named_dialogue
+from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge
+from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.types import Session
+
+CHUNK = 32
+"""Dialogues summarised in one call."""
+
+
+class SummaryTask:
+    """Every dialogue of a file.
+
+    Args:
+        limit: dialogues read; None: all.
+
+    Raises:
+        InputError: no such file.
+        DataFileError: a broken record, or one without a reference summary.
+    """
+
+    name = "summary"
+
+    def __init__(self, data: Path, limit: int | None = None) -> None:
+        self._sessions: dict[str, Session] = {}
+        self.prompts = ("summarizer*.yaml",)
+        items = []
+        for dialogue in load_dialogues(data, limit=limit):
+            session, summaries = named_dialogue(dialogue)
+            self._sessions[dialogue.id] = session
+            items.append(Item(dialogue.id, dialogue.id, 1, summaries))
+        self.items: Sequence[Item] = items
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        return {
+            "backbone": config.backbone.model_dump(mode="json"),
+            "summarizer": config.modules.summarizer.model_dump(mode="json"),
+            "encoder": config.encoder.model_dump(mode="json"),
+        }
+
+    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+        from ld_agent.memory.encoder import SentenceEncoder
+        from ld_agent.modules.base import Models
+        from ld_agent.modules.summarizer import Summarizer
+
+        models = Models(config)
+        try:
+            encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
+            summarizer = Summarizer(models, encoder)
+            ordered = sorted(items, key=lambda item: sum(len(u.text) for u in self._sessions[item.key].utterances))
+            for start in range(0, len(ordered), CHUNK):
+                chunk = ordered[start : start + CHUNK]
+                for item, summary in zip(
+                    chunk, summarizer.summarize([self._sessions[i.key] for i in chunk]), strict=True
+                ):
+                    keep(item, summary.text, {"fallback": summary.fallback})
+        finally:
+            models.close()
+
+
+def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    """ROUGE-1, -2 and -L (stemmed), BLEU and METEOR against the best of the references, and how many are fallbacks."""
+    texts, references = [p.text for p in predictions], [p.references for p in predictions]
+    return {
+        **rouge(texts, references, stem=True),
+        **bleu(texts, references),
+        "meteor": meteor(texts, references),
+        "fallbacks": mean(float(bool(p.details.get("fallback"))) for p in predictions),
+    }

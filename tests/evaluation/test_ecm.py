@@ -1,0 +1,368 @@
+"""ECM's benchmarks: what a model's text must look like to make a sample, the file, and an agent that is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_commands import CommandLine, conversation_line, scripted_config
+
+from ld_agent.agent import Agent
+from ld_agent.backbones.base import Request
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config import Config, parse_config
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.ecm import (
+    ASSISTANT,
+    USER,
+    EcmTask,
+    Probe,
+    Sample,
+    answers,
+    ecm_measures,
+    merged,
+    read_samples,
+    write_samples,
+)
+from ld_agent.evaluation.ecm_build import build, dialogues_of, load_requests
+from ld_agent.evaluation.memory_quality import MemoryTask, golden, memory_measures
+from ld_agent.evaluation.runner import Prediction, perform
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+
+START = datetime(2024, 5, 1, 18, 0, tzinfo=UTC)
+
+
+def episode(name: str = "e1", lines: int = 4, sessions: int = 1, subject: str = "bees") -> Episode:
+    turns = [
+        Turn(
+            "Ann" if n % 2 == 0 else "Bob",
+            f"{subject} line {n} of session {s}",
+            START + timedelta(days=s, minutes=n),
+            s,
+        )
+        for s in range(1, sessions + 1)
+        for n in range(lines)
+    ]
+    return Episode(name, "Bob", tuple(turns), {"Ann": (f"I keep {subject}.", "I am tall."), "Bob": ("I bake.",)})
+
+
+def built(benchmark: str, sources: Any, answer: str | list[str] | Callable[[Request], str]) -> Any:
+    backbone = ScriptedBackbone({"builder": answer})
+    return build(benchmark, sources, backbone.generate), backbone
+
+
+def test_continuing_asks_for_a_turn_after_each_dialogue():
+    made, backbone = built("continuing", [episode(sessions=2)], "Question: How are my bees?\nAnswer: Well.\nUser: Oh!")
+    assert [sample.id for sample in made.samples] == ["e1/session1", "e1/session2"]
+    assert made.samples[0].probes == (Probe("How are my bees?", "Well."),)
+    assert {turn.speaker for turn in made.samples[0].source.turns} == {USER, ASSISTANT}
+    assert "User: bees line 0 of session 1" in backbone.requests[0].messages[-1].content
+    assert not +made.dropped
+
+
+def test_knowledge_asks_about_what_the_user_told_and_nobody_else():
+    made, backbone = built(
+        "knowledge", [episode()], ["Question: What do I keep?\nAnswer: You keep bees.", "You are tall, I see."]
+    )
+    [sample] = made.samples
+    assert sample.probes == (Probe("What do I keep?", "You keep bees."),)
+    assert made.dropped["no question and answer"] == 1
+    assert backbone.batches == [2]
+    asked = [request.messages[-1].content for request in backbone.requests]
+    assert asked == ['The person says: "I keep bees."', 'The person says: "I am tall."']
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Question: What?", "Answer: Bees.\nQuestion: What?", "Question:\nAnswer:", 'Question: ""\nAnswer: ""']
+)
+def test_text_in_another_shape_makes_no_sample(text: str):
+    made, _ = built("continuing", [episode()], text)
+    assert made.samples == []
+    assert made.dropped == {"no question and answer": 1}
+
+
+def feedback_script(request: Request) -> str:
+    text = request.messages[-1].content
+    system = request.messages[0].content
+    if "small talk" in system:
+        return "User: Hi!\nAssistant: Hello!\nUser: Nice day.\nAssistant: Yes.\nUser: So"
+    if "another one of the same kind" in system:
+        return "How do I bake rolls?"
+    if "how to answer better" in system:
+        return "Advice: Name the oven's heat."
+    return ("At 220 degrees: " if "Mind this" in text else "Draft: ") + text.split("\n")[0]
+
+
+def test_feedback_is_a_chat_a_draft_advice_and_a_better_answer():
+    made, backbone = built("feedback", ["How do I bake bread?"], feedback_script)
+    [sample] = made.samples
+    assert [(turn.speaker, turn.text) for turn in sample.source.turns] == [
+        (USER, "Hi!"),
+        (ASSISTANT, "Hello!"),
+        (USER, "Nice day."),
+        (ASSISTANT, "Yes."),
+        (USER, "How do I bake bread?"),
+        (ASSISTANT, "Draft: How do I bake bread?"),
+        (USER, "Name the oven's heat."),
+        (ASSISTANT, "At 220 degrees: How do I bake bread?"),
+    ]
+    assert sample.probes == (Probe("How do I bake rolls?", "At 220 degrees: How do I bake rolls?"),)
+    assert backbone.batches == [2, 2, 1, 2]  # what does not wait for another goes out together
+
+
+def test_a_request_said_back_is_not_similar():
+    made, _ = built("feedback", ["How do I bake bread?"], "how do I bake bread?")
+    assert made.samples == []
+    assert made.dropped == {"no similar request": 1}
+
+
+def test_sources_that_do_not_fit_are_said():
+    for benchmark, sources in (
+        ("knowledge", [Episode("x", "Bob", episode().turns)]),
+        ("continuing", [episode(lines=3)]),
+    ):
+        with pytest.raises(InputError, match=f"nothing to build {benchmark} from"):
+            built(benchmark, sources, "")
+    with pytest.raises(InputError, match="'memory' is unknown"):
+        built("memory", [episode()], "")
+    assert list(dialogues_of(episode(lines=3))) == []
+
+
+def test_requests_come_one_a_line_or_as_instructions(tmp_path: Path):
+    file = tmp_path / "requests.txt"
+    file.write_text("How?\n\n Why  so? \nHow?\n")
+    assert load_requests(file) == ["How?", "Why so?"]
+    file.write_text('{"id": 1, "instruction": "Do\\nthis."}\n')
+    assert load_requests(file) == ["Do this."]
+    file.write_text('{"id": 1}\n')
+    with pytest.raises(DataFileError, match=r"requests.txt, line 1: has no 'instruction'"):
+        load_requests(file)
+    file.write_text("\n")
+    with pytest.raises(InputError, match="holds no request"):
+        load_requests(file)
+
+
+# ---- the file and the agent
+
+
+def samples(count: int = 3) -> list[Sample]:
+    subjects = ("bees", "boats", "bread")
+    return [
+        Sample(
+            f"s{n}",
+            "continuing",
+            next(iter(dialogues_of(episode(f"s{n}", subject=subjects[n])))),
+            (Probe(f"What about the {subjects[n]}?", f"The {subjects[n]} are well."),),
+        )
+        for n in range(count)
+    ]
+
+
+def test_what_is_written_is_read_back(tmp_path: Path):
+    file = tmp_path / "continuing.jsonl"
+    write_samples(file, samples(), {"by": "a model"})
+    read = read_samples(file)
+    assert [(s.benchmark, s.probes, s.source.turns) for s in read] == [
+        (s.benchmark, s.probes, s.source.turns) for s in samples()
+    ]
+    assert json.loads(file.read_text().splitlines()[0])["made"] == {"by": "a model"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "is no benchmark"),
+        (['{"format": "ld_agent.memory", "version": 1}'], "is no benchmark"),
+        (['{"format": "ld_agent.ecm", "version": 1, "benchmark": "x"}'], "line 1: benchmark 'x' is unknown"),
+        (['{"format": "ld_agent.ecm", "version": 1, "benchmark": "knowledge"}'], "holds no sample"),
+        (
+            ['{"format": "ld_agent.ecm", "version": 1, "benchmark": "knowledge"}', '{"id": "s", "source": {}}'],
+            "line 2: source: has no 'sessions'",
+        ),
+    ],
+)
+def test_a_broken_benchmark_names_file_and_line(tmp_path: Path, lines: list[str], message: str):
+    file = tmp_path / "b.jsonl"
+    file.write_text("".join(line + "\n" for line in lines))
+    with pytest.raises(InputError, match=message) as caught:
+        read_samples(file)
+    assert "b.jsonl" in str(caught.value)
+
+
+def test_merged_sources_follow_one_another_in_time_and_number():
+    one, two = merged(samples(), 2)
+    turns = one.episode.turns
+    assert [turn.session for turn in turns] == [1] * 4 + [2] * 4
+    assert turns[4].at - turns[3].at == timedelta(days=1)
+    assert [key for key, _ in one.questions] == ["s0/1", "s1/1"]
+    assert [key for key, _ in two.questions] == ["s2/1"]
+    with pytest.raises(InputError, match="merge=0"):
+        merged(samples(), 0)
+
+
+def test_every_question_meets_the_sources_and_no_other_question(encoder: SentenceEncoder, topics: TopicExtractor):
+    backbone = ScriptedBackbone(
+        {"generator": "They are well.", "summarizer": summary_of, "extractor": "NO_TRAIT"}, context_window=4096
+    )
+    config = parse_config({"store": {"path": ":memory:"}, "memory": {"gamma": -1.0, "k": 5}})
+    agent = Agent(config, backbone=backbone, encoder=encoder, topics=topics)
+    [group] = merged(samples(), 3)
+    replies = dict(answers(agent, [group], {"s0/1", "s1/1", "s2/1"}))
+    assert set(replies) == {"s0/1", "s1/1", "s2/1"}
+    for reply in replies.values():
+        texts = [recalled.record.text for recalled in reply.recalled]
+        assert len(texts) == 3  # the three sources, and never another question
+        assert not any("What about" in text for text in texts)
+        assert reply.heard.at - group.episode.turns[-1].at == timedelta(days=1)
+    asked = [str(request.messages) for request in backbone.requests if request.module == "generator"]
+    assert len(asked) == 3  # the sources are heard and not replied to
+    assert [prompt.count("What about") for prompt in asked] == [1, 1, 1]
+    agent.close(end_sessions=False)
+
+
+def summary_of(request: Request) -> str:
+    text = request.messages[-1].content
+    subject = next(word for word in ("bees", "boats", "bread") if word in text)
+    return f"User and Assistant talked about {subject} line by line."
+
+
+def scripted(tmp_path: Path) -> Config:
+    script = {
+        "generator": "The bees are well.",
+        "summarizer": "User and Assistant talked of bees.",
+        "extractor": "NO_TRAIT",
+    }
+    return parse_config(
+        {"backbone": {"kind": "scripted", "script": script}, "store": {"path": str(tmp_path / "unused.db")}}
+    )
+
+
+def test_a_run_of_a_benchmark_is_kept_and_goes_on(tmp_path: Path):
+    file, out = tmp_path / "continuing.jsonl", tmp_path / "run"
+    write_samples(file, samples(2), {})
+    config = scripted(tmp_path)
+    run = perform(EcmTask(file), config, "scripted", file, out, None)
+    assert run is not None
+    assert [(p.key, p.text) for p in run.predictions] == [
+        ("s0/1", "The bees are well."),
+        ("s1/1", "The bees are well."),
+    ]
+    assert run.task == "ecm-continuing"
+    assert not (tmp_path / "unused.db").exists()
+    again = perform(EcmTask(file), config, "scripted", file, out, None)
+    assert again is not None
+    assert again.predictions == run.predictions
+    with pytest.raises(InputError, match="give another --out"):
+        perform(EcmTask(file, merge=1), config, "scripted", file, out, None)
+
+
+def test_rouge_of_answers_by_hand():
+    # "the bees are well" against "the bees are fine today": 3 of 4 and of 5 words, 2 of 3 and of 4 pairs
+    found = ecm_measures([Prediction("a", "e", 1, ("the bees are fine today",), "the bees are well")])
+    assert found["rouge_1"].overall == pytest.approx(2 * 3 / 9)
+    assert found["rouge_2"].overall == pytest.approx(2 * 2 / 7)
+
+
+# ---- the quality of a memory
+
+
+def test_memory_quality_by_hand():
+    # "I keep bees and boats" (5 words) against "I keep bees. I am tall." (6): I, keep, bees are shared
+    predictions = [
+        Prediction("a", "a", 1, ("I keep bees. I am tall.",), "I keep bees and boats"),
+        Prediction("b", "b", 1, ("I bake.",), ""),
+    ]
+    found = {name: measure.overall for name, measure in memory_measures(predictions).items()}
+    assert found == pytest.approx({"precision": 3 / 5 / 2, "recall": 3 / 6 / 2, "f1": 6 / 11 / 2})
+
+
+def test_what_is_remembered_of_a_conversation_is_compared_with_the_notes(tmp_path: Path):
+    file = tmp_path / "data.jsonl"
+    utterances = [{"speaker": t.speaker, "text": t.text, "at": t.at.isoformat()} for t in episode(sessions=2).turns]
+    line = {
+        "id": "e1",
+        "agent": "Bob",
+        "personas": {"Ann": ["I keep bees."]},
+        "sessions": [utterances[:4], utterances[4:]],
+    }
+    file.write_text(json.dumps(line) + "\n")
+    task = MemoryTask(file)
+    run = perform(task, scripted(tmp_path), "scripted", file, None, None)
+    assert run is not None
+    [prediction] = run.predictions
+    assert prediction.references == ("I keep bees.",)
+    assert prediction.text == " ".join(["User and Assistant talked of bees."] * 2)
+    assert prediction.details["records"] == 2
+
+
+def test_notes_are_the_annotated_traits_or_else_the_personas():
+    plain = episode()
+    assert golden(plain) == ("I keep bees.", "I am tall.", "I bake.")
+    annotated = Episode("x", "Bob", (Turn("Ann", "I row.", START, 1, ("I row.",)), Turn("Bob", "Oh.", START, 1, ())))
+    assert golden(annotated) == ("I row.",)
+
+
+def test_a_corpus_without_notes_is_refused(tmp_path: Path):
+    file = tmp_path / "data.jsonl"
+    said = [
+        {"speaker": "Ann", "text": "Hi", "at": START.isoformat()},
+        {"speaker": "Bob", "text": "Hi", "at": START.isoformat()},
+    ]
+    file.write_text(json.dumps({"id": "e1", "agent": "Bob", "utterances": said}) + "\n")
+    with pytest.raises(InputError, match="says nowhere what there is to remember"):
+        MemoryTask(file)
+
+
+# ---- the commands, from source dialogues to the paper's table
+
+
+def test_from_dialogues_to_the_table_by_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    command = CommandLine(monkeypatch, capsys)
+    source, benchmark, runs, labels = (tmp_path / name for name in ("data.jsonl", "ecm.jsonl", "runs", "labels.jsonl"))
+    line = json.loads(conversation_line("c1")) | {"personas": {"Ann": ["I keep bees.", "I have a garden."]}}
+    source.write_text(json.dumps(line) + "\n")
+    builder = scripted_config(tmp_path, builder=["Question: What do I keep?\nAnswer: You keep bees.", "nothing"])
+    ran = command("ecm", "build", "knowledge", "--from", source, "--out", benchmark, "-c", builder, "--json")
+    assert json.loads(ran.out) == {
+        "benchmark": "knowledge",
+        "samples": 1,
+        "probes": 1,
+        "dropped": {"no question and answer": 1},
+    }
+    answering = scripted_config(tmp_path, generator="You keep bees.", judge=["2"])
+    ran = command("ecm", "run", benchmark, "memory.views=[none]", "-c", answering, "--out", runs / "none", "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["rouge_1"] == 1
+    assert json.loads(command("judge", "score", runs / "none", "-c", answering, "--json").out)["score"] == 2
+    labels.write_text('{"key": "c1/1", "label": 2}\n')
+    agreed = json.loads(command("judge", "agree", runs / "none" / "judge-score.jsonl", labels, "--json").out)
+    assert (agreed["cases"], agreed["accuracy"], agreed["kappa"]) == (1, 1, None)
+    ran = command("tables", "ecm-4", "--from", runs)
+    assert re.search(r"\*\*ours: No memory .*\| \*\*2\.00\*\* \| \*\*100\.00\*\* \| \*\*100\.00\*\* \|", ran.out)
+    labels.write_text('{"key": "c9/1", "label": 2}\n')
+    ran = command("judge", "agree", runs / "none" / "judge-score.jsonl", labels)
+    assert ran.code == 1
+    assert "labels.jsonl, line 1: key 'c9/1' was not judged" in ran.err
+    ran = command("judge", "compare", runs / "none", runs / "none", "-c", answering)
+    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
+    assert "one and the same" in ran.err
+
+
+def test_a_model_that_makes_nothing_of_use_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    requests, out = tmp_path / "requests.txt", tmp_path / "out.jsonl"
+    requests.write_text("How do I bake bread?\n")
+    config = scripted_config(tmp_path, builder="How do I bake bread?")
+    ran = CommandLine(monkeypatch, capsys)("ecm", "build", "feedback", "--from", requests, "--out", out, "-c", config)
+    assert (ran.code, out.exists()) == (1, False)
+    assert "made no sample of 1 sources (no similar request 1×)" in ran.err

@@ -1,0 +1,180 @@
+"""``eval retrieval`` and the marks: hits counted over a small corpus, through the real store, index and encoder."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ld_agent.cli.retrieval import register
+from ld_agent.config import Config, load_config
+from ld_agent.errors import DataFileError, InputError, StoreError
+from ld_agent.evaluation.annotation import Mark, add_mark, load_marks
+from ld_agent.evaluation.recall_tau import picture
+from ld_agent.evaluation.retrieval import Asked, Outcome, figures, load_cases, measure
+from ld_agent.storage.sqlite import Store
+from ld_agent.types import Record
+
+START = datetime(2024, 5, 1, tzinfo=UTC)
+
+TALKS = {
+    1: ["I adopted a beagle called Biscuit.", "How sweet!"],
+    2: ["I sold my violin to Ben.", "A pity."],
+    3: ["Rome was hot in July.", "I believe you."],
+}
+
+
+def corpus(path: Path, **changed: Any) -> Path:
+    conversation: dict[str, Any] = {"speaker_a": "Maya", "speaker_b": "Sam"}
+    for number, texts in TALKS.items():
+        conversation[f"session_{number}_date_time"] = f"1:00 pm on {number} May, 2023"
+        conversation[f"session_{number}"] = [
+            {"speaker": ("Maya", "Sam")[n], "dia_id": f"D{number}:{n + 1}", "text": text}
+            for n, text in enumerate(texts)
+        ]
+    sample = {
+        "sample_id": "c1",
+        "conversation": conversation,
+        "session_summary": {f"session_{n}_summary": f"Maya speaks. {texts[0]}" for n, texts in TALKS.items()},
+        "qa": [
+            {"question": "Who is Biscuit?", "evidence": ["D1:1"], "category": 4},
+            {"question": "What happened on 2 May 2023?", "evidence": ["D2:1; D3:1"], "category": 2},
+            {"question": "Never said?", "evidence": [], "category": 4},
+            {"question": "Who sold the cello?", "evidence": ["D2:1"], "category": 5},
+        ],
+    } | changed
+    path.write_text(json.dumps([sample]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def app() -> typer.Typer:
+    made = typer.Typer()
+    register(made)
+    return made
+
+
+def test_questions_with_evidence_are_read_and_no_others(tmp_path: Path):
+    [case] = load_cases(corpus(tmp_path / "c.json"))
+    assert case.questions == (
+        Asked("Who is Biscuit?", frozenset({1}), "single-hop"),
+        Asked("What happened on 2 May 2023?", frozenset({2, 3}), "temporal"),
+    )
+    assert case.summaries[2] == "Maya speaks. I sold my violin to Ben."
+
+
+def test_figures_by_hand():
+    def outcome(ranking: tuple[int, ...], *sessions: int) -> Outcome:
+        return Outcome(Asked("?", frozenset(sessions), "x"), ranking, 2.0)
+
+    # first at once; first on place 2, the other on 6; never
+    found = figures([outcome((1, 2), 1), outcome((9, 1, 3, 4, 5, 2), 1, 2), outcome((4,), 7)])
+    assert found == {
+        "questions": 3, "recall_any@1": 0.3333, "recall_any@3": 0.6667, "recall_any@5": 0.6667, "recall_all@5": 0.3333,
+        "mrr": 0.5, "ms_per_query": 2.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("records", ["summaries", "utterances"])
+def test_the_right_session_is_found(tmp_path: Path, records: str):
+    cases = load_cases(corpus(tmp_path / "c.json"))
+    found = measure(load_config(None, ["memory.gamma=-1"]), cases, records)  # type: ignore[arg-type]
+    assert (found["questions"], found["recall_any@1"], found["recall_all@5"]) == (2, 1.0, 1.0)
+    assert found["by_category"]["temporal"]["questions"] == 1
+    assert not Path(Config().store.path).exists()
+
+
+def test_the_command_gives_one_json_object(app: typer.Typer, tmp_path: Path):
+    file = str(corpus(tmp_path / "c.json"))
+    done = CliRunner().invoke(app, ["retrieval", file, "--scorer", "paper", "--json", "memory.tau=null"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["scorer"], found["tau"], found["questions"]) == ("paper", None, 2)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(InputError, match=r"nowhere\.json"):
+        load_cases(tmp_path / "nowhere.json")
+
+
+def test_a_file_without_questions_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="holds no question with evidence"):
+        load_cases(corpus(tmp_path / "c.json", qa=[]))
+
+
+def test_a_broken_question_names_its_place(tmp_path: Path):
+    with pytest.raises(DataFileError, match=r"qa\[0\].*evidence"):
+        load_cases(corpus(tmp_path / "c.json", qa=[{"question": "?", "evidence": "D1:1", "category": 4}]))
+
+
+def test_no_summaries_to_know_a_session_by(tmp_path: Path):
+    cases = load_cases(corpus(tmp_path / "c.json", session_summary={}))
+    with pytest.raises(InputError, match="session without a summary"):
+        measure(Config(), cases)
+
+
+def test_marks_are_made_and_every_scorer_compared(app: typer.Typer, tmp_path: Path, store_of_two: Path):
+    marks = tmp_path / "marks.jsonl"
+    common = ["--store", str(store_of_two), "memory.k=1"]
+    typed = "Who is Biscuit the beagle?\n1\nWho bought the violin?\n2\n\n"
+    done = CliRunner().invoke(
+        app, ["annotate", str(marks), "--conversation", "alice", "--at", "2024-06-01T00:00:00Z", *common], input=typed
+    )
+    assert done.exit_code == 0, done.output
+    assert [mark.relevant for mark in load_marks(marks)] == [("m1",), ("m2",)]
+    done = CliRunner().invoke(app, ["marks", str(marks), "--json", *common])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["queries"], found["records"]) == (2, 4)
+    assert found["scorers"] == {
+        name: {"accuracy": 1.0, "recall": 1.0, "precision": 1.0} for name in ("paper", "hybrid")
+    }
+
+
+@pytest.fixture
+def store_of_two(tmp_path: Path) -> Path:
+    """A memory of two events of "alice"."""
+    path = tmp_path / "two.db"
+    store = Store(path)
+    key = store.open_conversation("alice", "Sam").key
+    for number, text in enumerate(["Maya adopted a beagle, Biscuit.", "Maya sold her violin to Ben."], 1):
+        record = Record(f"m{number}", "events", text, START.replace(day=number), number, tuple(text.lower().split()))
+        store.insert_record(key, record, None)
+    store.close()
+    return path
+
+
+def test_a_number_that_was_not_shown_marks_nothing(app: typer.Typer, tmp_path: Path, store_of_two: Path):
+    marks = tmp_path / "marks.jsonl"
+    done = CliRunner().invoke(
+        app,
+        ["annotate", str(marks), "--conversation", "alice", "--store", str(store_of_two)],
+        input="Who is Biscuit?\n7\n",
+    )
+    assert isinstance(done.exception, InputError)
+    assert not marks.exists()
+
+
+def test_bad_mark_files(app: typer.Typer, tmp_path: Path, store_of_two: Path):
+    with pytest.raises(InputError, match=r"none\.jsonl"):
+        load_marks(tmp_path / "none.jsonl")
+    broken = tmp_path / "broken.jsonl"
+    add_mark(broken, Mark("alice", "?", "2024-06-01T00:00:00Z", ("m1",), ("m9",)))
+    with pytest.raises(DataFileError, match="line 1: relevant names 'm9'"):
+        load_marks(broken)
+    foreign = tmp_path / "foreign.jsonl"
+    add_mark(foreign, Mark("bob", "?", "2024-06-01T00:00:00Z", ("m1",), ()))
+    done = CliRunner().invoke(app, ["marks", str(foreign), "--store", str(store_of_two)])
+    assert isinstance(done.exception, StoreError)
+
+
+def test_the_picture_has_a_line_for_each_curve():
+    row = {"recall_any@1": 0.5, "recall_any@5": 0.75, "recall_all@5": 0.6}
+    drawn = picture([{"scorer": s, "tau": tau, **row} for s in ("paper", "hybrid") for tau in (1e7, None)])
+    assert drawn.count("<polyline") == 6
+    assert "no decay" in drawn

@@ -1,0 +1,159 @@
+"""Runs on disk: kept as they are made, taken up again, shared, and refused where they are another configuration's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ld_agent.config import Config, parse_config
+from ld_agent.errors import BackboneError, DataFileError, InputError
+from ld_agent.evaluation.runner import Item, Keep, missing, perform, read_run, runs_under
+
+
+class Shouting:
+    """Predicts a key in capitals; breaks off after ``most``."""
+
+    name = "extraction"
+    prompts = ("extractor_*.yaml",)
+
+    def __init__(self, episodes: int = 3, most: int = 99) -> None:
+        self.items: Sequence[Item] = [
+            Item(f"e{n}/{turn}", f"e{n}", turn, ("right",), {"turn": turn}) for n in range(episodes) for turn in (1, 2)
+        ]
+        self.asked: list[str] = []
+        self.most = most
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        return {"extractor": config.modules.extractor.model_dump(mode="json")}
+
+    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+        for item in reversed(items):
+            if len(self.asked) == self.most:
+                raise BackboneError("the endpoint is gone")
+            self.asked.append(item.key)
+            keep(item, item.key.upper(), {"sure": True})
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    path = tmp_path / "data.jsonl"
+    path.write_text("the data\n", encoding="utf-8")
+    return path
+
+
+def grounded(value: bool) -> Config:
+    return parse_config({"modules": {"extractor": {"grounded": value}}})
+
+
+def test_a_run_is_returned_in_the_order_of_the_data(tmp_path: Path, data: Path):
+    for out in (None, tmp_path / "run"):
+        run = perform(Shouting(), Config(), "plain", data, out, None)
+        assert run is not None
+        assert [p.text for p in run.predictions] == ["E0/1", "E0/2", "E1/1", "E1/2", "E2/1", "E2/2"]
+        assert run.predictions[3].details == {"turn": 2, "sure": True}
+        assert (run.name, run.task, run.header["data"]) == ("plain", "extraction", str(data))
+    assert runs_under(tmp_path) == [tmp_path / "run"]
+    assert missing(tmp_path / "run") == (0, 6)
+
+
+def test_a_run_that_was_broken_off_goes_on(tmp_path: Path, data: Path):
+    out = tmp_path / "run"
+    with pytest.raises(BackboneError):
+        perform(Shouting(most=4), Config(), "plain", data, out, None)
+    assert missing(out) == (2, 6)
+    with (out / "predictions.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"key": "e0/1", "epis')  # as a kill leaves it
+    task = Shouting()
+    run = perform(task, Config(), "plain", data, out, None)
+    assert task.asked == ["e0/2", "e0/1"]
+    assert run is not None
+    assert [p.text for p in run.predictions] == [item.key.upper() for item in task.items]
+    lines = [json.loads(line) for line in (out / "predictions.jsonl").read_text("utf-8").splitlines()]
+    assert list(lines[0]) == ["run"]
+    assert lines[-1] == {"finished": {"limit": None, "predictions": 6}}
+    again = Shouting()
+    assert perform(again, Config(), "plain", data, out, None) is not None
+    assert again.asked == []
+
+
+def test_a_higher_limit_goes_on_and_a_lower_one_reads_its_part(tmp_path: Path, data: Path):
+    perform(Shouting(1), Config(), "plain", data, tmp_path / "run", 1)
+    more = Shouting(3)
+    perform(more, Config(), "plain", data, tmp_path / "run", 3)
+    assert len(more.asked) == 4
+    fewer = Shouting(2)
+    run = perform(fewer, Config(), "plain", data, tmp_path / "run", 2)
+    assert run is not None
+    assert (len(run.predictions), fewer.asked) == (4, [])
+
+
+def test_another_configuration_is_refused_in_words(tmp_path: Path, data: Path):
+    out = tmp_path / "run"
+    perform(Shouting(), grounded(True), "plain", data, out, None)
+    with pytest.raises(InputError, match=r"modules\.extractor\.grounded=True \(now False\).*--overwrite"):
+        perform(Shouting(), grounded(False), "plain", data, out, None)
+    # What has no part in the predictions makes no difference.
+    store = Config().store.model_copy(update={"path": "other.db"})
+    elsewhere = grounded(True).model_copy(update={"store": store})
+    perform(Shouting(), elsewhere, "plain", data, out, None)
+    data.write_text("other data\n", encoding="utf-8")
+    with pytest.raises(InputError, match="other data"):
+        perform(Shouting(), grounded(True), "plain", data, out, None)
+    task = Shouting()
+    perform(task, grounded(False), "plain", data, out, None, overwrite=True)
+    assert len(task.asked) == 6
+    assert read_run(out).header["config"]["modules"]["extractor"]["grounded"] is False
+
+
+def test_an_adapter_tuned_anew_is_another_one(tmp_path: Path, data: Path):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_model.safetensors").write_bytes(b"first")
+    config = parse_config({"modules": {"extractor": {"adapter": str(adapter)}}})
+    perform(Shouting(), config, "plain", data, tmp_path / "run", None)
+    perform(Shouting(), config, "plain", data, tmp_path / "run", None)
+    (adapter / "adapter_model.safetensors").write_bytes(b"second")
+    with pytest.raises(InputError, match="other adapter files or prompts"):
+        perform(Shouting(), config, "plain", data, tmp_path / "run", None)
+
+
+def test_processes_share_the_episodes(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
+    import accelerate
+
+    class Together:
+        def wait_for_everyone(self) -> None:
+            pass
+
+    monkeypatch.setattr(accelerate, "PartialState", Together)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    asked = {}
+    for rank in (1, 0):
+        monkeypatch.setenv("RANK", str(rank))
+        task = Shouting()
+        run = perform(task, Config(), "plain", data, tmp_path / "run", None)
+        asked[rank] = set(task.asked)
+        assert (run is None) == (rank == 1)
+    assert asked == {0: {"e0/1", "e0/2", "e2/1", "e2/2"}, 1: {"e1/1", "e1/2"}}
+    assert run is not None
+    assert len(run.predictions) == 6
+    with pytest.raises(InputError, match="--out"):
+        perform(Shouting(), Config(), "plain", data, None, None)
+
+
+def test_what_is_no_run_is_said(tmp_path: Path, data: Path):
+    with pytest.raises(InputError, match="no run in"):
+        read_run(tmp_path / "nowhere")
+    out = tmp_path / "run"
+    perform(Shouting(), Config(), "plain", data, out, None)
+    lines = (out / "predictions.jsonl").read_text("utf-8").splitlines()
+    lines[2] = json.dumps(json.loads(lines[2]) | {"references": []})
+    (out / "predictions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(DataFileError, match=r"predictions\.jsonl, line 3: no prediction.*no reference"):
+        read_run(out)
+    (out / "predictions.jsonl").write_text("{}\nnot json\n", encoding="utf-8")
+    with pytest.raises(DataFileError, match="line 2: not JSON"):
+        read_run(out)

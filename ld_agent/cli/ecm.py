@@ -1,0 +1,119 @@
+"""``ld-agent ecm``: builds ECM's three benchmarks with a model, and asks agents their questions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
+Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
+ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
+
+
+@app.command()
+def build(
+    benchmark: Annotated[str, typer.Argument(help="continuing, knowledge or feedback.")],
+    source: Annotated[
+        Path,
+        typer.Option("--from", help="Conversations (knowledge: with personas); for feedback requests, one a line."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The file to write, JSON lines.")],
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Only the first N conversations or requests.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Build a benchmark with the backbone of a config; what the model writes in no usable shape is left out and counted.
+
+    Examples:
+
+      ld-agent ecm build knowledge --from msc_dialogue/session_3/test.txt --out knowledge.jsonl -c openai
+
+      ld-agent ecm build feedback --from requests.txt --out feedback.jsonl --limit 20
+    """
+    from ld_agent.backbones import build_backbone
+    from ld_agent.cli.show import say
+    from ld_agent.config import load_config
+    from ld_agent.datasets import load_episodes
+    from ld_agent.errors import InputError
+    from ld_agent.evaluation.ecm import write_samples
+    from ld_agent.evaluation.ecm_build import build as build_benchmark
+    from ld_agent.evaluation.ecm_build import load_requests
+
+    section = load_config(config, overrides or []).backbone
+    sources = load_requests(source)[:limit] if benchmark == "feedback" else load_episodes(source, limit=limit)
+    backbone = build_backbone(section)
+    try:
+        built = build_benchmark(benchmark, sources, backbone.generate)
+    finally:
+        backbone.close()
+    dropped = {reason: count for reason, count in built.dropped.most_common() if count}
+    told = ", ".join(f"{reason} {count}×" for reason, count in dropped.items())
+    if not built.samples:
+        raise InputError(f"{section.model} made no sample of {len(sources)} sources ({told}); use a stronger model")
+    write_samples(out, built.samples, {"by": section.model, "from": str(source), "dropped": dropped})
+    probes = sum(len(sample.probes) for sample in built.samples)
+    if as_json:
+        result = {"benchmark": benchmark, "samples": len(built.samples), "probes": probes, "dropped": dropped}
+        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        return
+    say(f"{len(built.samples)} samples with {probes} questions in {out}" + (f"; left out: {told}" if told else ""))
+
+
+@app.command()
+def run(
+    data: Annotated[Path, typer.Argument(metavar="BENCHMARK", help="A file of ld-agent ecm build.")],
+    overrides: Overrides = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="A config file or a shipped one's name; may be repeated.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Keep the answers in this folder; a run that was broken off goes on.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N samples.")] = None,
+    merge: Annotated[
+        int | None, typer.Option("--merge", min=1, help="Samples in one memory. Default: 10, for knowledge 1.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Throw away what another configuration has left in --out.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Ask agents the questions of a benchmark after they have lived through its dialogues; ROUGE of the answers.
+
+    GPT-score, good/same/bad and multiple choice come from ld-agent judge over the kept runs.
+
+    Example:
+
+      ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
+    """
+    from ld_agent.cli.show import console
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.ecm import EcmTask, ecm_measures
+    from ld_agent.evaluation.runner import perform
+
+    chosen = config or ["default"]
+    named = [(Path(name).stem, load_config(name, overrides or [])) for name in chosen]
+    task = EcmTask(data, limit, merge)
+    results = []
+    for name, settings in named:
+        folder = out / name if out is not None and len(named) > 1 else out
+        done = perform(task, settings, name, data, folder, limit, overwrite)
+        if done is not None:
+            figures = {key: round(measure.overall, 6) for key, measure in ecm_measures(done.predictions).items()}
+            empty = sum(1 for p in done.predictions if not p.text.strip())
+            about = {"task": task.name, "system": name, "questions": len(done.predictions), "empty": empty}
+            results.append(about | figures)
+    if as_json:
+        whole = results[0] if len(results) == 1 else {"systems": results}
+        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        return
+    for result in results:
+        console.print(", ".join(f"{key} {value}" for key, value in result.items()), markup=False)

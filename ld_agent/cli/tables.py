@@ -1,0 +1,109 @@
+"""``ld-agent tables`` and ``ld-agent eval memory``: a paper's table beside kept runs, and the quality of a memory."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def tables(
+    name: Annotated[str, typer.Argument(help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, ecm-3 … ecm-6.")],
+    runs: Annotated[Path, typer.Option("--from", help="A folder with runs in it or below.")],
+    latex: Annotated[bool, typer.Option("--latex", help="LaTeX (booktabs) instead of Markdown.")] = False,
+    row: Annotated[
+        list[str] | None,
+        typer.Option("--row", help="ROW=FOLDER: put a run into a row whatever its configuration; may be repeated."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")
+    ] = False,
+) -> None:
+    """Show a table of a paper with your runs beside its figures, and what differs under it.
+
+    Examples:
+
+      ld-agent tables ld-agent-1 --from runs
+
+      ld-agent tables ld-agent-2 --from runs --row "+ Persona [user]=runs/persona_user" --latex
+    """
+    from ld_agent.cli.show import say
+    from ld_agent.errors import InputError
+    from ld_agent.evaluation.paper_figures import paper_table
+    from ld_agent.evaluation.runner import read_run
+    from ld_agent.evaluation.table_runs import collect
+    from ld_agent.evaluation.tables import fill
+    from ld_agent.evaluation.tables import latex as as_latex
+    from ld_agent.evaluation.tables import markdown as as_markdown
+
+    table = paper_table(name)
+    given: dict[str, list[str]] = {}
+    for assigned in row or []:
+        label, equals, folder = assigned.rpartition("=")
+        if not equals or not label:
+            raise InputError(f'--row {assigned!r} is no assignment; write it like "+ Mem=runs/memory"')
+        given.setdefault(label, []).append(str(read_run(Path(folder)).header["hash"]))
+    collected = collect(runs)
+    filled = fill(table, collected, given)
+    for reason in collected.left_out:
+        say(f"left out: {reason}")
+    if not filled.filled:
+        say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")
+    if as_json:
+        lines = [{"label": line.label, "ours": line.ours, "cells": list(line.cells)} for line in filled.lines]
+        columns = [f"{column.group} {column.name}".strip() for column in table.columns]
+        whole = {"table": name, "columns": columns, "rows": lines, "notes": list(filled.notes)}
+        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        return
+    sys.stdout.write(as_latex(filled) if latex else as_markdown(filled))
+
+
+def memory(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="Conversations with personas or annotated traits.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="A config file or a shipped one's name; may be repeated.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N conversations.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Keep what was remembered here; a run that was broken off goes on.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Throw away what another configuration has left in --out.")
+    ] = False,
+) -> None:
+    """Score what is remembered against what people noted down: precision, recall and F1 of words (Rsum, Figure 5).
+
+    Example:
+
+      ld-agent eval memory msc_personasummary/session_4/test.txt -c recursive -c memorybank --limit 20 --out runs/memory
+    """
+    from ld_agent.cli.show import console
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.memory_quality import MemoryTask, memory_measures
+    from ld_agent.evaluation.runner import perform
+
+    named = [(Path(name).stem, load_config(name, overrides or [])) for name in config or ["default"]]
+    task = MemoryTask(data, limit)
+    results = []
+    for name, settings in named:
+        folder = out / name if out is not None and len(named) > 1 else out
+        done = perform(task, settings, name, data, folder, limit, overwrite)
+        if done is not None:
+            figures = {key: round(measure.overall, 6) for key, measure in memory_measures(done.predictions).items()}
+            empty = sum(1 for p in done.predictions if not p.text.strip())
+            results.append(
+                {"task": "memory", "system": name, "episodes": len(done.predictions), "empty": empty} | figures
+            )
+    if as_json:
+        whole = results[0] if len(results) == 1 else {"systems": results}
+        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        return
+    for result in results:
+        console.print(", ".join(f"{key} {value}" for key, value in result.items()), markup=False)

@@ -1,0 +1,240 @@
+"""Builds ECM's three benchmarks with any backbone (ECM, section 4).
+
+`continuing`: a dialogue, and a later question that only one who remembers it can answer. `knowledge`: sessions between two
+people, and questions about what one of them told of themselves. `feedback`: a request, a poor answer, advice and the
+better answer, and later another request of the kind, for which the advice holds. What a sample is, and how an agent is
+asked its questions, is the business of `ecm`.
+
+What the model writes in another shape than it was asked for makes no sample: it is counted by what was wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ld_agent.backbones.base import Message, Request
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.datasets.records import json_lines, raise_bad, text_lines
+from ld_agent.errors import InputError
+from ld_agent.evaluation.ecm import ASSISTANT, BENCHMARKS, USER, Probe, Sample
+from ld_agent.prompts import prompt
+from ld_agent.steps import Complete, Steps, run_many
+
+MODULE = "builder"
+SHORT, LONG = 96, 192  # new tokens of a question or advice, and of an answer or chat
+FEWEST_LINES = 4  # of a dialogue that is worth going on with
+START = datetime(2024, 1, 1, 12, tzinfo=UTC)
+CHAT_LINES = 6  # before a request
+PACE = timedelta(seconds=30)
+QUESTION = re.compile(r"^\W*question\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+ANSWER = re.compile(r"^\W*answer\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Built:
+    """What a builder made.
+
+    Attributes:
+        dropped: sources and facts that gave nothing, by what was wrong with the model's text.
+    """
+
+    samples: list[Sample] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def build(
+    benchmark: str,
+    sources: Sequence[Episode] | Sequence[str],
+    complete: Complete,
+    *,
+    width: int = 8,
+    done: Callable[[], None] = lambda: None,
+) -> Built:
+    """Build a benchmark.
+
+    Args:
+        benchmark: one of `BENCHMARKS`.
+        sources: conversations, with personas for ``knowledge``; requests (texts) for ``feedback``.
+        complete: answers requests, such as a backbone's ``generate``.
+        width: sources worked on side by side.
+        done: called after each source.
+
+    Raises:
+        InputError: an unknown benchmark, no sources, or sources of which none fits it.
+        BackboneError: the model failed.
+    """
+    if benchmark not in BENCHMARKS:
+        raise InputError(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
+    built = Built()
+    work: list[Steps[Sample | None]] = []
+    if benchmark == "feedback":
+        requests = [source for source in sources if isinstance(source, str)]
+        work = [feedback(f"feedback{n}", text, built.dropped) for n, text in enumerate(requests, 1)]
+        wanted = "requests, one text each"
+    else:
+        episodes = [source for source in sources if isinstance(source, Episode)]
+        if benchmark == "knowledge":
+            work = [knowledge(e, built.dropped) for e in episodes if facts_of(e)]
+            wanted = "conversations with persona facts of the user"
+        else:
+            work = [continuing(e, built.dropped) for episode in episodes for e in dialogues_of(episode)]
+            wanted = f"conversations of {FEWEST_LINES} utterances and more"
+    if not work:
+        raise InputError(f"nothing to build {benchmark} from; it is made from {wanted}")
+    found: dict[int, Sample] = {}
+    for position, sample in run_many(enumerate(work), complete, width):
+        if sample is not None:
+            found[position] = sample
+        done()
+    built.samples = [found[position] for position in sorted(found)]
+    return built
+
+
+# ---- the three benchmarks, as steps that ask a model
+
+
+def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
+    """One more question and answer, which need the dialogue (ECM, section 4.1)."""
+    lines = [(turn.speaker, turn.text) for turn in source.turns]
+    [answer] = yield [_request(prompt("ecm_continue").render(lines=lines), LONG)]
+    probe = _probe(answer.text)
+    if probe is None:
+        dropped["no question and answer"] += 1
+        return None
+    return Sample(source.id, "continuing", source, (probe,))
+
+
+def knowledge(episode: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
+    """A question and answer for each persona fact of the user (ECM, section 4.2)."""
+    facts = facts_of(episode)
+    template = prompt("ecm_knowledge")
+    requests = [_request(template.render(fact=fact), SHORT, template.constant_messages) for fact in facts]
+    answers = yield requests
+    probes = [probe for answer in answers if (probe := _probe(answer.text)) is not None]
+    dropped["no question and answer"] += len(facts) - len(probes)
+    dropped["no fact gave a question"] += not probes
+    return Sample(episode.id, "knowledge", in_roles(episode), tuple(probes)) if probes else None
+
+
+def feedback(name: str, request: str, dropped: Counter[str]) -> Steps[Sample | None]:
+    """A request answered, advised on and answered better, and one of its kind to try the advice on (ECM, section 4.3)."""
+    similar_prompt = prompt("ecm_similar")
+    similar, background = yield [
+        _request(similar_prompt.render(request=request), SHORT, similar_prompt.constant_messages),
+        _request(prompt("ecm_background").render(request=request), LONG),
+    ]
+    other, chat = _one_line(similar.text), _chat(background.text)
+    if not other or other.casefold() == request.casefold():
+        dropped["no similar request"] += 1
+        return None
+    if not chat:
+        dropped["no chat before the request"] += 1
+        return None
+    pair = (request, other)
+    drafts = yield [_request(prompt("ecm_answer").render(request=text, advice=""), LONG) for text in pair]
+    asked = list(zip(pair, (draft.text.strip() for draft in drafts), strict=True))
+    if not all(draft for _, draft in asked):
+        dropped["an empty answer"] += 1
+        return None
+    [remark] = yield [_request(prompt("ecm_feedback").render(pairs=asked), SHORT)]
+    advice = _one_line(remark.text)
+    if not advice:
+        dropped["no advice"] += 1
+        return None
+    better = yield [_request(prompt("ecm_answer").render(request=text, advice=advice), LONG) for text in pair]
+    improved, reference = (answer.text.strip() for answer in better)
+    if not improved or not reference:
+        dropped["an empty answer"] += 1
+        return None
+    said = [*chat, (USER, request), (ASSISTANT, asked[0][1]), (USER, advice), (ASSISTANT, improved)]
+    turns = tuple(Turn(speaker, text, START + n * PACE, 1) for n, (speaker, text) in enumerate(said))
+    return Sample(name, "feedback", Episode(name, ASSISTANT, turns), (Probe(other, reference),))
+
+
+# ---- sources
+
+
+def facts_of(episode: Episode) -> tuple[str, ...]:
+    """The persona facts of the one whom the agent talks with."""
+    return tuple(fact for name, facts in episode.personas.items() if name != episode.agent for fact in facts)
+
+
+def in_roles(episode: Episode) -> Episode:
+    """The conversation with the agent as `ASSISTANT` and everyone else as `USER`."""
+    turns = tuple(replace(t, speaker=ASSISTANT if t.speaker == episode.agent else USER) for t in episode.turns)
+    return Episode(episode.id, ASSISTANT, turns, source=episode.source)
+
+
+def dialogues_of(episode: Episode) -> Iterator[Episode]:
+    """Each session that is long enough and has both sides in it, as a dialogue of its own."""
+    whole = in_roles(episode)
+    for number in dict.fromkeys(turn.session for turn in whole.turns):
+        turns = tuple(turn for turn in whole.turns if turn.session == number)
+        if len(turns) >= FEWEST_LINES and {turn.speaker for turn in turns} == {USER, ASSISTANT}:
+            name = episode.id if number is None else f"{episode.id}/session{number}"
+            numbered = tuple(replace(turn, session=1) for turn in turns)
+            yield Episode(name, ASSISTANT, numbered, source=episode.source)
+
+
+def load_requests(path: Path) -> list[str]:
+    """Read requests to build ``feedback`` from: one a line, or JSON lines with ``instruction`` (as self-instruct's seeds).
+
+    Raises:
+        DataFileError: a line that is no such object.
+        InputError: the file cannot be read, or holds no request.
+    """
+    lines = [text for _, text in text_lines(path, raise_bad)]
+    if lines and lines[0].startswith("{"):
+        lines = [record.text("instruction") for record in json_lines(path, raise_bad)]
+    if not lines:
+        raise InputError(f"{path} holds no request; give a text file with one request a line")
+    return list(dict.fromkeys(" ".join(line.split()) for line in lines))
+
+
+# ---- reading what a model wrote
+
+
+def _request(messages: tuple[Message, ...], max_new_tokens: int, constant_messages: int = 0) -> Request:
+    return Request(messages, MODULE, max_new_tokens, cacheable_prefix=constant_messages)
+
+
+def _probe(text: str) -> Probe | None:
+    """The question and the answer, where the text has one line of each; a model that goes on is cut off there."""
+    question, answer = QUESTION.search(text), ANSWER.search(text)
+    if question is None or answer is None or answer.start() < question.end():
+        return None
+    asked, expected = _bare(question[1]), _bare(answer[1])
+    return Probe(asked, expected) if asked and expected else None
+
+
+def _one_line(text: str) -> str:
+    """The first line of a text, without a label or quotes; "" for none."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return _bare(re.sub(r"^\W*(?:request|advice|suggestion|feedback)\W*:", "", line, flags=re.IGNORECASE))
+
+
+def _bare(text: str) -> str:
+    text = " ".join(text.split()).strip('"“”*` ')
+    return text if re.search(r"\w", text) else ""
+
+
+def _chat(text: str) -> list[tuple[str, str]]:
+    """The turns of a chat as far as the two take turns, the user first and the assistant last, `CHAT_LINES` at most."""
+    said: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        found = SAID.match(line)
+        if found is None:
+            if line.strip():
+                break
+            continue
+        speaker = USER if found[1].casefold() == "user" else ASSISTANT
+        if speaker != (ASSISTANT if len(said) % 2 else USER) or len(said) == CHAT_LINES:
+            break
+        said.append((speaker, found[2].strip()))
+    return said[: len(said) // 2 * 2]

@@ -1,0 +1,227 @@
+"""Runs as the tables see them: what each one is, and its figures by measure and session.
+
+What a run is follows from its configuration and its data (`Facts`); figures come from its predictions, from the verdicts
+beside them and, for what takes a model to compute, from its ``scores.json``. Nothing half-finished, empty or made for
+another run is taken: it is left out, and why is said.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ld_agent.config import parse_config
+from ld_agent.datasets import LOADERS
+from ld_agent.datasets.records import json_document, parse_json, text_lines
+from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
+from ld_agent.evaluation.ecm import ecm_measures
+from ld_agent.evaluation.extraction import extraction_measures
+from ld_agent.evaluation.judge import ASPECTS
+from ld_agent.evaluation.memory_quality import memory_measures
+from ld_agent.evaluation.metrics import Measure
+from ld_agent.evaluation.paper_figures import Where
+from ld_agent.evaluation.response import response_measures
+from ld_agent.evaluation.runner import SCORES, Prediction, Run, runs_under
+from ld_agent.evaluation.verdicts import Judged, average, complete_run, read_verdicts, verdicts_under
+
+CORPORA = {"msc_personasummary": "msc"}
+"""Formats that are the same corpus."""
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class TableRun:
+    """One finished run.
+
+    Attributes:
+        facts: what it is, for `matches`: task, corpus, views, personas, tuned, extractor_tuned, prompting, k, selection,
+            context, knowledge, rounds, examples.
+    """
+
+    folder: Path
+    run: Run
+    facts: Facts
+    backbone: str
+    verdicts: list[Judged] = field(default_factory=list)
+    _measures: dict[str, Measure] | None = None
+
+    @property
+    def hash(self) -> str:
+        return str(self.run.header["hash"])
+
+    @property
+    def system(self) -> str:
+        """The same for runs of one configuration over different data."""
+        return json.dumps([self.run.name, {**self.run.header["config"], "store": None}], sort_keys=True)
+
+    @property
+    def sessions(self) -> list[int]:
+        return sorted({p.session for p in self.run.predictions})
+
+    def count(self, session: int | None) -> int:
+        """Predictions of a session; None: of all."""
+        return sum(1 for p in self.run.predictions if session in (None, p.session))
+
+    def matches(self, where: Where) -> bool:
+        return all(_same(self.facts.get(key), value) for key, value in where.items())
+
+    def figure(self, measure: str, session: int | None = None) -> str:
+        """A figure as it stands in a table; "" where it was not run."""
+        if measure in (*ASPECTS, "average") or measure == "gpt_score":
+            value = self._judged(measure) if session is None else None
+            return "" if value is None else f"{value:.2f}"
+        if not self.count(session):
+            return ""
+        if self._measures is None:
+            self._measures = _MEASURES.get(str(self.facts["task"]), _no_measures)(self.run.predictions)
+        if measure in self._measures:
+            found = self._measures[measure]
+            if session is not None:
+                found = found.where([p.session == session for p in self.run.predictions])
+            value = found.overall
+        else:
+            value = self._scored(measure, session)
+        return "" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+
+    def _judged(self, measure: str) -> float | None:
+        if measure == "gpt_score":
+            stated = [judged.stated() for judged in self.verdicts if judged.kind == "score"]
+            return average(stated[0]) if stated else None
+        rated = next((judged for judged in self.verdicts if judged.kind == "rate"), None)
+        if rated is None:
+            return None
+        if measure != "average":
+            return average(rated.stated(measure))
+        means = [average(rated.stated(aspect)) for aspect in ASPECTS]
+        known = [value for value in means if value is not None]
+        return sum(known) / len(known) if len(known) == len(means) else None
+
+    def _scored(self, measure: str, session: int | None) -> float | None:
+        path = self.folder / SCORES
+        if not path.is_file():
+            return None
+        try:
+            scores = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as exc:
+            raise DataFileError(path, None, f"no scores ({exc}); score the run again with ld-agent eval score") from exc
+        if scores.get("hash") != self.hash:
+            raise InputError(f"{path} was made for another configuration (hash differs); score the run again")
+        value = scores.get("by_session", {}).get(str(session), {}).get(measure) if session else scores.get(measure)
+        return float(value) if isinstance(value, int | float) else None
+
+
+@dataclass(slots=True)
+class Collected:
+    """The runs of a folder, and what was left out and why."""
+
+    runs: list[TableRun]
+    comparisons: list[Judged]
+    left_out: list[str]
+
+
+def collect(folder: Path) -> Collected:
+    """Read every run in a folder and below.
+
+    Raises:
+        InputError: no such folder, or not one run in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"no folder {folder}; give one that ld-agent eval … --out has filled")
+    found = Collected([], [], [])
+    for path in runs_under(folder):
+        try:
+            found.runs.append(_read(path))
+        except LDAgentError as exc:
+            found.left_out.append(str(exc))
+    if not found.runs and not found.left_out:
+        raise InputError(f"no run in {folder} or below; make one with ld-agent eval … --out")
+    known = {run.hash for run in found.runs}
+    for path in verdicts_under(folder):
+        try:
+            judged = read_verdicts(path)
+        except LDAgentError as exc:
+            found.left_out.append(str(exc))
+            continue
+        own = [run for run in found.runs if run.folder == path.parent]
+        if not set(judged.runs) <= known or not own or own[0].hash != judged.runs[0]:
+            found.left_out.append(f"{path}: the verdicts are about another run (hash differs); judge again")
+        elif judged.kind in ("rate", "score"):
+            own[0].verdicts.append(judged)
+        else:
+            found.comparisons.append(judged)
+    return found
+
+
+def short_name(model: str) -> str:
+    """A model's name without its place: "package:x/SmolLM2-135M-Instruct.Q4_1.gguf" → "SmolLM2-135M-Instruct"."""
+    name = model.rstrip("/").rpartition("/")[2]
+    return name.partition(".Q")[0] if name.endswith(".gguf") else name
+
+
+def _read(path: Path) -> TableRun:
+    run = complete_run(path)
+    empty = sum(1 for p in run.predictions if not p.text.strip())
+    if empty == len(run.predictions):
+        raise InputError(f"{path}: all {empty} predictions are empty; mend the configuration and run again")
+    try:
+        config = parse_config(run.header["config"], str(path))
+    except ConfigError as exc:
+        raise ConfigError(f"{exc}: the run is of another version; make it again") from exc
+    section = config.modules.generator.backbone or config.backbone
+    conditional = config.memory.conditional
+    facts = {
+        "task": run.task,
+        "corpus": _corpus(Path(run.header["data"])),
+        "views": list(config.memory.views),
+        "personas": config.personas.cap > 0,
+        "tuned": config.modules.generator.adapter is not None,
+        "extractor_tuned": config.modules.extractor.adapter is not None,
+        "prompting": config.modules.extractor.prompting,
+        "k": config.memory.k,
+        "selection": conditional.selection,
+        "context": conditional.context,
+        "knowledge": conditional.knowledge,
+        "rounds": conditional.rounds if "conditional" in config.memory.views else 0,
+        "examples": config.memory.recursive.examples is not None,
+    }
+    return TableRun(path, run, facts, short_name(section.model))
+
+
+def _corpus(data: Path) -> str | None:
+    """The corpus of a file, by its shape; None: it cannot be told."""
+    file = next(iter(sorted(data.rglob("*.txt"))), data) if data.is_dir() else data
+    if not file.is_file():
+        return None
+    try:
+        number, line = next(iter(text_lines(file, lambda error: None)), (1, ""))
+        try:
+            values = [parse_json(line, file, number)]
+        except DataFileError:
+            values = [json_document(file)]
+    except LDAgentError:
+        return None
+    name = next((name for name, loader in LOADERS.items() if loader.recognises(values[0])), None)
+    return None if name is None else CORPORA.get(name, name)
+
+
+def _same(have: Any, wanted: Any) -> bool:
+    return sorted(have) == sorted(wanted) if isinstance(wanted, list) and isinstance(have, list) else have == wanted
+
+
+def _no_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    return {}
+
+
+_MEASURES: dict[str, Callable[[Sequence[Prediction]], dict[str, Measure]]] = {
+    "response": response_measures,
+    "extraction": extraction_measures,
+    "memory": memory_measures,
+    "ecm-continuing": ecm_measures,
+    "ecm-knowledge": ecm_measures,
+    "ecm-feedback": ecm_measures,
+}

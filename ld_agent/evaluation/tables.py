@@ -1,0 +1,295 @@
+"""The papers' tables with runs of ours beside the printed figures, in Markdown and LaTeX.
+
+A cell that was not run is empty. Under a table stands what the paper used, what each run used, and which runs fit no row of
+it or could not be taken. Computes nothing itself; knows no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ld_agent.errors import InputError
+from ld_agent.evaluation.judge import ASPECTS
+from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
+from ld_agent.evaluation.table_runs import Collected, TableRun
+from ld_agent.evaluation.verdicts import Judged
+
+SCORED = "ecm-knowledge"
+"""Compared by GPT-score, having clear references; the other benchmarks by good/same/bad (ECM, section 5.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of a filled table: of the paper, ours, or (``cells`` empty) a section's heading."""
+
+    label: str
+    cells: tuple[str, ...] = ()
+    ours: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FilledTable:
+    """A table of a paper with runs beside it, and the notes that stand under it."""
+
+    table: PaperTable
+    lines: tuple[Line, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def filled(self) -> int:
+        """How many of our cells hold a figure."""
+        return sum(1 for line in self.lines if line.ours for cell in line.cells if cell)
+
+
+def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[str]] | None = None) -> FilledTable:
+    """Put runs beside a paper's figures.
+
+    Args:
+        given: hashes of the runs that were given to a row by its label, as `row_named` finds it; these runs stand there
+            and nowhere else.
+
+    Raises:
+        InputError: a label that is no row, or of several; a given run that is not there.
+    """
+    by_row: dict[int, set[str]] = {}
+    for label, hashes in (given or {}).items():
+        by_row.setdefault(row_named(table, label), set()).update(hashes)
+    taken = set().union(*by_row.values()) if by_row else set()
+    if absent := taken - {run.hash for run in collected.runs}:
+        why = "; ".join(collected.left_out) or "give --from a folder that holds them"
+        raise InputError(f"{len(absent)} of the runs given to rows are not in the folder or cannot be taken: {why}")
+    used: dict[str, TableRun] = {}
+    judges: list[Judged] = []
+    lines: list[Line] = []
+    for number, row in enumerate(table.rows):
+        if isinstance(row, str):
+            lines.append(Line(row))
+        elif isinstance(row, PaperRow):
+            lines.append(Line(f"{table.paper}: {row.label}", row.values))
+        else:
+            fitting = _fitting(row, by_row.get(number, set()), taken, collected.runs)
+            groups: dict[tuple[str, str], list[TableRun]] = {}
+            for run in fitting:
+                system = "" if _compares(table) else run.system  # what is compared are different systems
+                groups.setdefault((run.backbone, system), []).append(run)
+            filled = [
+                (own[0], tuple(_cell(c, own, collected, used, judges) for c in table.columns))
+                for own in groups.values()
+            ]
+            standing = [(run, cells) for run, cells in filled if any(cells)]
+            ours = [Line(_label(row, run, [r for r, _ in standing]), cells, ours=True) for run, cells in standing]
+            lines += ours or [Line(_label(row, None, []), ("",) * len(table.columns), ours=True)]
+    return FilledTable(table, tuple(lines), tuple(_notes(table, collected, used, judges)))
+
+
+def row_named(table: PaperTable, label: str) -> int:
+    """The number of the row of ours with a label, "section/label" where several have it.
+
+    Raises:
+        InputError: no such row, or several.
+    """
+    rows = [(number, row) for number, row in enumerate(table.rows) if isinstance(row, OurRow)]
+    found = [number for number, row in rows if label in (row.label, f"{row.section}/{row.label}")]
+    if len(found) != 1:
+        count = Counter(row.label for _, row in rows)
+        names = [row.label if count[row.label] == 1 else f"{row.section}/{row.label}" for _, row in rows]
+        raise InputError(
+            f"{label!r} is {'no row' if not found else 'several rows'} of {table.name}: {'; '.join(names)}"
+        )
+    return found[0]
+
+
+def markdown(filled: FilledTable) -> str:
+    """The table in Markdown: the paper's rows plain, ours in bold."""
+    table = filled.table
+    heads = [f"{column.group} {column.name}".strip() for column in table.columns]
+    out = [f"### {table.paper}, {table.number}: {table.title}", ""]
+    out += [_piped(["", *heads]), _piped(["---", *("---:" for _ in heads)])]
+    for line in filled.lines:
+        label = _escaped(line.label)
+        cells = line.cells or ("",) * len(heads)
+        if line.ours:
+            out.append(_piped([f"**{label}**", *(f"**{cell}**" if cell else "" for cell in cells)]))
+        else:
+            out.append(_piped([label if line.cells else f"*{label}*", *cells]))
+    return "\n".join([*out, "", *(f"- {_escaped(note)}" for note in filled.notes)]) + "\n"
+
+
+def latex(filled: FilledTable) -> str:
+    """The table in LaTeX, for the package booktabs."""
+    table = filled.table
+    count = len(table.columns)
+    out = [r"\begin{table}", r"\centering\small", rf"\begin{{tabular}}{{l{'r' * count}}}", r"\toprule"]
+    if any(column.group for column in table.columns):
+        groups: list[tuple[str, int]] = []
+        for column in table.columns:
+            if groups and groups[-1][0] == column.group:
+                groups[-1] = (column.group, groups[-1][1] + 1)
+            else:
+                groups.append((column.group, 1))
+        spans = (rf"\multicolumn{{{width}}}{{c}}{{{_tex(name)}}}" for name, width in groups)
+        out.append(" & ".join(["", *spans]) + r" \\")
+    out += [" & ".join(["", *(_tex(column.name) for column in table.columns)]) + r" \\", r"\midrule"]
+    for line in filled.lines:
+        if not line.cells:
+            out.append(rf"\multicolumn{{{count + 1}}}{{l}}{{\emph{{{_tex(line.label)}}}}} \\")
+        else:
+            bold = (
+                rf"\textbf{{{_tex(text)}}}" if line.ours and text else _tex(text) for text in (line.label, *line.cells)
+            )
+            out.append(" & ".join(bold) + r" \\")
+    caption = f"{table.paper}, {table.number}: {table.title}."
+    notes = [rf"\item {_tex(note)}" for note in filled.notes]
+    out += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)} Rows in bold are ours.}}"]
+    if notes:
+        out += [r"\begin{flushleft}\footnotesize\begin{itemize}", *notes, r"\end{itemize}\end{flushleft}"]
+    return "\n".join([*out, r"\end{table}"]) + "\n"
+
+
+# ---- cells
+
+
+def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[TableRun]) -> list[TableRun]:
+    own = [run for run in runs if run.hash in given]
+    if own or row.where is None:
+        return own
+    return [run for run in runs if run.hash not in taken and run.matches(row.where)]
+
+
+def _cell(
+    column: Column,
+    runs: Sequence[TableRun],
+    collected: Collected,
+    used: dict[str, TableRun],
+    judges: list[Judged],
+) -> str:
+    fitting = [run for run in runs if run.matches(column.where)]
+    if column.first is not None and column.second is not None:
+        return _compared(column.first, column.second, fitting, collected, used, judges)
+    if column.measure is None:
+        return ""
+    best = ""
+    for run in sorted(fitting, key=lambda run: run.count(column.session)):  # the one with most predictions comes last
+        figure = run.figure(column.measure, column.session)
+        if figure:
+            best = figure
+            chosen = run
+    if best:
+        used[chosen.hash] = chosen
+        if column.measure in (*ASPECTS, "average", "gpt_score"):
+            kind = "score" if column.measure == "gpt_score" else "rate"
+            judges += [judged for judged in chosen.verdicts if judged.kind == kind]
+    return best
+
+
+def _compared(
+    first: Where,
+    second: Where,
+    runs: Sequence[TableRun],
+    collected: Collected,
+    used: dict[str, TableRun],
+    judges: list[Judged],
+) -> str:
+    ones, others = ([run for run in runs if run.matches(where)] for where in (first, second))
+    for one in ones:
+        for other in others:
+            if one.run.header["data_sha256"] != other.run.header["data_sha256"]:
+                continue
+            if one.facts["task"] == SCORED:
+                figures = one.figure("gpt_score"), other.figure("gpt_score")
+                if all(figures):
+                    used |= {one.hash: one, other.hash: other}
+                    judges += [judged for run in (one, other) for judged in run.verdicts if judged.kind == "score"]
+                    return "/".join(figures)
+            elif (shares := _shares(one, other, collected.comparisons, judges)) is not None:
+                used |= {one.hash: one, other.hash: other}
+                return shares
+    return ""
+
+
+def _shares(one: TableRun, other: TableRun, comparisons: Sequence[Judged], judges: list[Judged]) -> str | None:
+    """Good, same and bad of one run against another, from verdicts given in either order of the two."""
+    for judged in comparisons:
+        stated = judged.stated()
+        turned = judged.runs == (other.hash, one.hash)
+        if judged.kind != "compare" or not stated or not (turned or judged.runs == (one.hash, other.hash)):
+            continue
+        judges.append(judged)
+        counts = Counter(stated)
+        return "/".join(f"{100 * counts[value] / len(stated):.0f}%" for value in ((-1, 0, 1) if turned else (1, 0, -1)))
+    return None
+
+
+def _compares(table: PaperTable) -> bool:
+    return any(column.first is not None for column in table.columns)
+
+
+# ---- words
+
+
+def _label(row: OurRow, run: TableRun | None, standing: Sequence[TableRun]) -> str:
+    """A row's label with its backbone, and the run's name where several systems of one backbone stand there."""
+    if run is None:
+        return f"ours: {row.label.replace(' ({backbone})', '').replace('{backbone}', '…')}, not run"
+    label = row.label.replace("{backbone}", run.backbone)
+    if "{backbone}" not in row.label:
+        label += f" ({run.backbone})"
+    several = sum(1 for other in standing if other.backbone == run.backbone) > 1
+    return f"ours: {label}" + (f", run {run.run.name}" if several else "")
+
+
+def _notes(
+    table: PaperTable, collected: Collected, used: Mapping[str, TableRun], judges: Sequence[Judged]
+) -> list[str]:
+    printed = "; ".join(f"{key}: {value}" for key, value in table.setting.items())
+    notes = [f"What differs. The paper: {printed}."]
+    for run in used.values():
+        counted = ", ".join(f"session {number}: {run.count(number)}" for number in run.sessions)
+        config = run.run.header["config"]
+        adapters = [module for module, section in config["modules"].items() if section.get("adapter")]
+        notes.append(
+            f"Ours, run {run.run.name} ({run.folder}): backbone {run.backbone}, "
+            f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(run.facts['views'])}; "
+            f"data {run.run.header['data']}, {run.count(None)} predictions ({counted})."
+        )
+    told = dict.fromkeys(
+        f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
+        f"{judged.unparsed} verdicts that it did not state and {judged.empty} cases with an empty reply."
+        for judged in judges
+    )
+    notes += told
+    if any(column.measure and column.measure.startswith("bleu") for column in table.columns):
+        notes.append(
+            "BLEU of ours is nlg-eval's (corpus, no smoothing); figures of ours are in per cent as the paper's."
+        )
+    notes += table.remarks
+    tasks = {column.where.get("task") for column in table.columns}
+    tasks |= {row.where.get("task") for row in table.rows if isinstance(row, OurRow) and row.where}
+    for run in collected.runs:
+        if run.hash not in used and run.facts["task"] in tasks:
+            about = ", ".join(f"{key} {_word(value)}" for key, value in run.facts.items() if key != "task")
+            notes.append(f"Fits no cell: run {run.run.name} ({run.folder}): {about}.")
+    return notes + [f"Left out: {reason}." for reason in collected.left_out]
+
+
+def _word(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(str, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else "unknown" if value is None else str(value)
+
+
+def _piped(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([|*<\[\]])", r"\\\1", text)
+
+
+def _tex(text: str) -> str:
+    text = text.replace("\\", "/")
+    text = re.sub(r"([&%$#_{}])", r"\\\1", text)
+    return text.replace("~", r"\textasciitilde{}").replace("^", r"\textasciicircum{}")

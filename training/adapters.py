@@ -26,7 +26,22 @@ def with_lora(model: Any, settings: TrainingSettings) -> Any:
     Raises:
         ConfigError: the base has no linear module of a name asked for; says which it has.
     """
-    from peft import LoraConfig, get_peft_model
+    from peft import get_peft_model
+
+    adapted = get_peft_model(model, lora_config(model, settings))
+    adapted.peft_config["default"].base_model_name_or_path = settings.model
+    if settings.adapter is not None:
+        _go_on_from(settings.adapter, adapted)
+    return adapted
+
+
+def lora_config(model: Any, settings: TrainingSettings) -> Any:
+    """PEFT's configuration of the factors; their values are drawn from the seed that is set here.
+
+    Raises:
+        ConfigError: as `with_lora`.
+    """
+    from peft import LoraConfig
 
     targets = settings.lora_target_modules
     names = linear_names(model)
@@ -37,16 +52,43 @@ def with_lora(model: Any, settings: TrainingSettings) -> Any:
             f"lora_target_modules names {missing[0]!r}, which {settings.model} does not have; it has {', '.join(known)}"
         )
     torch.manual_seed(settings.seed)
-    lora = LoraConfig(
+    return LoraConfig(
         r=settings.lora_r,
         lora_alpha=settings.lora_alpha,
         lora_dropout=settings.lora_dropout,
         target_modules=list(targets) if targets else "all-linear",
         task_type="SEQ_2_SEQ_LM" if model.config.is_encoder_decoder else "CAUSAL_LM",
     )
-    adapted = get_peft_model(model, lora)
-    adapted.peft_config["default"].base_model_name_or_path = settings.model
-    return adapted
+
+
+def _go_on_from(reference: str, adapted: Any) -> None:
+    """Give new factors the values of an adapter's.
+
+    Raises:
+        ModelError: there is none.
+        ConfigError: its LoRA has another shape.
+    """
+    from peft import LoraConfig, set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    from ld_agent.backbones.loading import adapter_folder
+
+    folder = adapter_folder("adapter", reference)
+    own = adapted.peft_config["default"]
+    try:
+        theirs = LoraConfig.from_pretrained(folder)
+        weights = load_file(folder / "adapter_model.safetensors")
+    except (OSError, ValueError) as exc:
+        raise ConfigError(f"adapter={reference} cannot be read ({exc}); give the folder of a LoRA adapter") from exc
+    for key, was, asked in (("lora_r", theirs.r, own.r), ("lora_alpha", theirs.lora_alpha, own.lora_alpha)):
+        if was != asked:
+            raise ConfigError(f"adapter={reference} has {key}={was}, the settings say {asked}; give that value")
+    loaded = set_peft_model_state_dict(adapted, weights)
+    if loaded.unexpected_keys or any("lora_" in key for key in loaded.missing_keys):
+        raise ConfigError(
+            f"adapter={reference} was tuned on other modules than this one would be; set lora_target_modules as it had "
+            "them, or start a new adapter"
+        )
 
 
 def linear_names(model: nn.Module) -> list[str]:

@@ -23,7 +23,7 @@ def use_causal_attention(model: Any) -> bool:
 
     That is so on a CPU for models of the Llama family without sliding windows, whose batches are padded on the right.
     """
-    from transformers import AttentionInterface
+    from transformers import AttentionInterface, AttentionMaskInterface
 
     from ld_agent.backbones.llama import FAMILY
 
@@ -33,6 +33,7 @@ def use_causal_attention(model: Any) -> bool:
     if model.device.type != "cpu" or type(model).__name__ not in FAMILY or sliding or config.attention_dropout:
         return False
     AttentionInterface.register(NAME, _attend)
+    AttentionMaskInterface.register(NAME, _given)  # without one transformers drops a mask unsaid
     model.set_attn_implementation(NAME)
     return True
 
@@ -40,11 +41,17 @@ def use_causal_attention(model: Any) -> bool:
 def _attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    if attention_mask is not None:
-        raise ValueError("batches for causal attention are padded on the right and need no mask; leave it away")
+    if attention_mask is not None or key.shape[2] != query.shape[2]:
+        raise ValueError(
+            "causal attention takes whole batches padded on the right: no mask and no cache; leave them away"
+        )
     scale = kwargs.get("scaling") or 1 / math.sqrt(query.shape[-1])
     out: Tensor = CausalAttention.apply(query, key, value, scale)  # type: ignore[no-untyped-call]
     return out.transpose(1, 2), None
+
+
+def _given(*, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
+    return attention_mask
 
 
 class CausalAttention(torch.autograd.Function):
@@ -54,14 +61,14 @@ class CausalAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         weights = _weights(query, key, scale)
         ctx.scale = scale
         ctx.save_for_backward(query, key, value, *([weights] if query.shape[2] <= KEPT else []))
         return weights @ _shared(value, query)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, *kept = ctx.saved_tensors
         weights = kept[0] if kept else _weights(query, key, ctx.scale)
         to_value = weights.transpose(-1, -2) @ gradient

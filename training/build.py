@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,29 +21,13 @@ from ld_agent.datasets import LOADERS, load_annotated_utterances, load_dialogues
 from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import json_lines
 from ld_agent.errors import InputError
+from training.ablations import ABLATIONS, FULL, Parts
 from training.command import run_command
 from training.rows import row_values, write_rows
 
 Values = dict[str, Any]
 Module = Literal["summarizer", "extractor", "generator"]
 NO_TRAIT = "NO_TRAIT"
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a generator's prompt is made of; each switched off gives a column of the ablation (LD-Agent, table 2).
-
-    Attributes:
-        memory: events are summarised and recalled.
-        user_personas: traits of the others.
-        agent_personas: traits of the agent.
-        annotated: the traits are those that annotators found, not the extractor's.
-    """
-
-    memory: bool = True
-    user_personas: bool = True
-    agent_personas: bool = True
-    annotated: bool = False
 
 
 def extractor_rows(sources: Sequence[Path], config: Config, limit: int | None = None) -> Iterator[Values]:
@@ -158,6 +141,9 @@ def build(
     no_memory: Annotated[bool, typer.Option("--no-memory", help="generator: nothing is recalled.")] = False,
     no_user: Annotated[bool, typer.Option("--no-user-personas", help="generator: no traits of the others.")] = False,
     no_agent: Annotated[bool, typer.Option("--no-agent-personas", help="generator: no traits of the agent.")] = False,
+    ablations: Annotated[
+        bool, typer.Option("--ablations", help="generator: also files of context alone and with one part each.")
+    ] = False,
 ) -> None:
     """Build a module's training file from a corpus.
 
@@ -166,11 +152,20 @@ def build(
       python -m training.build summarizer --from dialogsum.dev.jsonl --out runs/summarizer.jsonl
 
       python -m training.build generator --from msc_dialogue/session_3/valid.txt --out runs/generator.jsonl --no-memory
+
+      python -m training.build generator --from msc_dialogue/session_3/valid.txt --out runs/generator.jsonl --ablations
+
+    The last one replays once and writes five files: runs/generator.jsonl with all parts, and beside it
+    generator.context.jsonl, generator.memory.jsonl, generator.user.jsonl and generator.agent.jsonl.
     """
     parts = Parts(not no_memory, not no_user, not no_agent, annotated)
-    if module != "generator" and parts != Parts():
+    if module != "generator" and (ablations or parts != Parts()):
         raise typer.BadParameter(f"the ablation options are for the generator, not the {module}")
-    for target in (out, eval_out):
+    if ablations and not (parts.memory and parts.user_personas and parts.agent_personas):
+        raise typer.BadParameter("--ablations switches the parts off one by one itself; leave the --no- options away")
+    names = list(ABLATIONS) if ablations else [FULL]
+    targets = {name: (_named(out, name), _named(eval_out, name) if eval_out else None) for name in names}
+    for target in (path for pair in targets.values() for path in pair):
         if target is not None and target.exists() and not overwrite:
             raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
     settings = load_config(config, overrides or [])
@@ -178,7 +173,10 @@ def build(
     if module == "generator":
         from training.replayed import build_generator
 
-        rows = build_generator(_episodes(sources, limit), settings, parts, out, width=width, overwrite=overwrite)
+        variants = ABLATIONS if ablations else {}
+        rows = build_generator(
+            _episodes(sources, limit), settings, parts, out, variants=variants, width=width, overwrite=overwrite
+        )
         if rows is None:  # another process of this launch writes what all of them have built
             return
     else:
@@ -186,7 +184,13 @@ def build(
         rows = list(_counted(make[module](sources, settings, limit), module))
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: no row for the {module} came of it; give more data")
-    _written(rows, out, eval_out, share)
+    for name, (train_target, eval_target) in targets.items():
+        _written([row for row in rows if row.get("parts", name) == name], train_target, eval_target, share)
+
+
+def _named(path: Path, name: str) -> Path:
+    """The file of one ablation beside that of all parts, which has the name that was given."""
+    return path if name == FULL else path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
 def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, share: float) -> None:

@@ -13,6 +13,13 @@ from ld_agent.backbones.weights import file_sha256, resolve_model
 from training.rows import Row
 from training.settings import TrainingSettings
 
+LICENCES = {
+    "msc": "Multi-Session Chat (Xu et al., ACL 2022), under the terms of ParlAI's release",
+    "msc_personasummary": "Multi-Session Chat, persona annotations (Xu et al., ACL 2022), under the terms of ParlAI's release",
+    "dialogsum": "DialogSum (Chen et al., 2021), CC BY-NC-SA 4.0: not for commercial use",
+    "conversation_chronicles": "Conversation Chronicles (Jang et al., EMNLP 2023), CC BY 4.0",
+}
+COSTS = ("_runtime", "_per_second", "_preparation_time")
 WHAT = {
     "summarizer": "summarises a finished session of a conversation in a few sentences",
     "extractor": "says what an utterance reveals about its speaker, or NO_TRAIT",
@@ -49,9 +56,9 @@ def card(
     if settings.eval_file is not None:
         lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
     lines += [
-        f"| corpora | {', '.join(corpora(Path(str(settings.train_file))))}; their licences are in `data/README.md` |",
+        *(f"| corpus | {LICENCES.get(name, name)} |" for name in corpora(Path(str(settings.train_file)))),
         f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
-        *(f"| {name} | {value} |" for name, value in measured(state.log_history).items()),
+        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
         f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
         "",
         "## Command",
@@ -64,17 +71,18 @@ def card(
         *(f"{key}: {json.dumps(value)}" for key, value in run["settings"].items()),
         "```",
         "",
-        "## A prompt",
-        "```",
-        *(f"[{m.role}]\n{m.content}" for m in rows[0].prompt),
-        f"[answer]\n{rows[0].target}",
-        "```",
+        "## Prompt",
+        f"The {module}'s of `ld_agent/prompts`, rendered by `python -m training.build {module}` as it is at inference.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def measured(history: list[dict[str, Any]]) -> dict[str, str]:
-    """What a run's log says, in words."""
+def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:
+    """What a run's log says, in words.
+
+    Args:
+        kept: step of the checkpoint that was kept; None: the one of the least validation loss.
+    """
     found = {}
     losses = [entry["loss"] for entry in history if "loss" in entry]
     evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
@@ -82,8 +90,11 @@ def measured(history: list[dict[str, Any]]) -> dict[str, str]:
     if losses:
         found["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
     if evaluations:
-        best, step = min(evaluations)
-        found["validation loss, best"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
+        best, step = next((found for found in evaluations if found[1] == kept), min(evaluations))
+        found["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
+        at_best = next(entry for entry in history if "eval_loss" in entry and entry["step"] == step)
+        for key in (k for k in at_best if k.startswith("eval_") and k != "eval_loss" and not k.endswith(COSTS)):
+            found[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
     if speeds:
         found["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
     return found

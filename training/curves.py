@@ -1,4 +1,4 @@
-"""What a run shows of itself: a progress bar, ``log.csv`` and, where matplotlib is installed, ``curves.png``."""
+"""What a run shows of itself: a progress bar, ``log.csv`` and ``curves.svg``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import csv
 import math
 import os
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from transformers import TrainerCallback
 
 from ld_agent.cli.show import errors
+from training.drawing import curves_svg
 
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
+COSTS = ("_runtime", "_per_second", "_preparation_time")
+"""What an evaluation cost, which the Trainer logs beside what it found."""
 
 
 class Curves(TrainerCallback):
@@ -59,7 +60,11 @@ class Curves(TrainerCallback):
         if not state.is_world_process_zero or not logs or not ({"loss", "eval_loss"} & set(logs)):
             return
         write_log(self._folder, state.log_history)
-        told = [f"{name} {logs[name]:.4g}" for name in ("loss", "eval_loss", "tokens_per_second") if name in logs]
+        told = [
+            f"{name} {logs[name]:.4g}"
+            for name in ("loss", "eval_loss", *figures_in([logs]), "tokens_per_second")
+            if name in logs
+        ]
         if errors.is_terminal and "loss" in logs:
             self._bar.update(self._task, description=", ".join(told).replace("tokens_per_second", "tokens/s"))
         else:
@@ -67,31 +72,34 @@ class Curves(TrainerCallback):
 
 
 def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``log.csv`` and ``curves.png`` anew: a row a step, a cell empty where nothing was measured then."""
+    """Write ``log.csv`` anew: a row a step, a cell empty where nothing was measured then."""
+    columns = [*COLUMNS, *figures_in(history)]
     rows: dict[int, dict[str, Any]] = {}
     for entry in history:
         if "loss" in entry or "eval_loss" in entry:
-            rows.setdefault(entry["step"], {}).update({key: entry[key] for key in COLUMNS if key in entry})
+            rows.setdefault(entry["step"], {}).update({key: entry[key] for key in columns if key in entry})
     beside = folder / ".log.csv"
     with beside.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows.values())
     os.replace(beside, folder / "log.csv")
 
 
 def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Draw the curves of loss; without matplotlib there is only the table."""
-    if find_spec("matplotlib") is None:
-        return
-    import_module("matplotlib").use("Agg")
-    pyplot = import_module("matplotlib.pyplot")
-    figure, axes = pyplot.subplots(figsize=(8, 5))
-    for key, label in (("loss", "training"), ("eval_loss", "validation")):
-        points = [(e["step"], e[key]) for e in history if key in e and math.isfinite(e[key])]
-        if points:
-            axes.plot(*zip(*points, strict=True), label=label)
-    axes.set(xlabel="step", ylabel="loss (nats a token)")
-    axes.legend()
-    figure.savefig(folder / "curves.png", dpi=120)
-    pyplot.close(figure)
+    """Write ``curves.svg``: the losses and, where answers were measured, their figures."""
+
+    def points(key: str) -> list[tuple[float, float]]:
+        return [(e["step"], e[key]) for e in history if key in e and math.isfinite(e[key])]
+
+    panels = {
+        "loss (nats a token)": {"training": points("loss"), "validation": points("eval_loss")},
+        "answers to validation prompts": {key.removeprefix("eval_"): points(key) for key in figures_in(history)},
+    }
+    (folder / "curves.svg").write_text(curves_svg(panels), encoding="utf-8")
+
+
+def figures_in(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys of a run's log under which figures of answers stand ("eval_rouge_l"), in the order in which they came."""
+    keys = dict.fromkeys(key for entry in history for key in entry)
+    return [key for key in keys if key.startswith("eval_") and key != "eval_loss" and not key.endswith(COSTS)]

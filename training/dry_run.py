@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from ld_agent.cli.show import console
-from training.adapters import with_lora
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.settings import TrainingSettings
-from training.train import SHOWN, Prepared, prepare, rows_of
+from training.train import SHOWN, Prepared, adapted, prepare, rows_of
 
 LONGEST_TRIAL = 10.0
 """Seconds that the timing of one batch may take."""
@@ -36,8 +35,7 @@ def show(settings: TrainingSettings) -> None:
     _print(_counts("answer", [len(e.answer) for e in prepared.train]))
     cut = sum(e.cut > 0 for e in prepared.train)
     _print(f"{len(prepared.train)} rows, {sum(map(len, prepared.train))} tokens an epoch, {cut} prompts cut")
-    logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
-    model = with_lora(prepared.model, settings)
+    model, logits = adapted(prepared, settings)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
     each_epoch = math.ceil(len(prepared.train) / batch)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from ld_agent.backbones.chat_tokens import ChatTokens
+from ld_agent.backbones.chat_tokens import ChatTokens, cut_left
 from ld_agent.errors import DataFileError
 from training.rows import Row
 
@@ -71,20 +71,20 @@ def encode(
             row.path, row.line, f"the target has {len(answer)} tokens, which max_length={window} cannot hold with a "
             f"prompt before it; raise max_length, or take the row out"
         )  # fmt: skip
-    if len(ids) <= room:
-        return Example(ids, answer)
-    head = head if head < room // 2 else 0
-    return Example(ids[:head] + ids[len(ids) - (room - head) :], answer, len(ids) - room)
+    return Example(cut_left(ids, head, room), answer, max(0, len(ids) - room))
 
 
 class Collator:
     """Makes a batch of examples, padded on the right to its longest.
 
     A decoder-only batch needs no attention mask: nothing attends to what comes after it.
+
+    Attributes:
+        padding_id: stands where nothing is.
     """
 
     def __init__(self, padding_id: int, decoder_start: Sequence[int] | None) -> None:
-        self._padding_id, self._start = padding_id, decoder_start
+        self.padding_id, self._start = padding_id, decoder_start
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """Return ``input_ids`` and ``labels`` (rows, tokens), for an encoder-decoder model also ``attention_mask`` and
@@ -92,13 +92,13 @@ class Collator:
         """
         if self._start is None:
             return {
-                "input_ids": _padded([e.prompt + e.answer for e in examples], self._padding_id),
+                "input_ids": _padded([e.prompt + e.answer for e in examples], self.padding_id),
                 "labels": _padded([[IGNORED] * len(e.prompt) + e.answer for e in examples], IGNORED),
             }
         return {
-            "input_ids": _padded([e.prompt for e in examples], self._padding_id),
+            "input_ids": _padded([e.prompt for e in examples], self.padding_id),
             "attention_mask": _padded([[1] * len(e.prompt) for e in examples], 0),
-            "decoder_input_ids": _padded([[*self._start, *e.answer[:-1]] for e in examples], self._padding_id),
+            "decoder_input_ids": _padded([[*self._start, *e.answer[:-1]] for e in examples], self.padding_id),
             "labels": _padded([[IGNORED] * (len(self._start) - 1) + e.answer for e in examples], IGNORED),
         }
 

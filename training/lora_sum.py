@@ -46,14 +46,14 @@ def _forward(layer: Any, x: Tensor) -> Tensor:
         return base(x)  # type: ignore[no-any-return]
     [name] = layer.lora_A
     down, up = layer.lora_A[name].weight, layer.lora_B[name].weight
-    return LoraSum.apply(x, base.weight, base.bias, down, up, layer.scaling[name])  # type: ignore[no-any-return]
+    return LoraSum.apply(x, base.weight, base.bias, down, up, layer.scaling[name])  # type: ignore[no-untyped-call, no-any-return]
 
 
 class LoraSum(torch.autograd.Function):
     """(…, in) to (…, out); W (out, in) and its bias get no gradient, A (r, in) and B (out, r) get theirs."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, down: Tensor, up: Tensor, scale: float
     ) -> Tensor:
         flat = x.reshape(-1, x.shape[-1])
@@ -65,7 +65,7 @@ class LoraSum(torch.autograd.Function):
         return out.view(*x.shape[:-1], -1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         flat, inner, weight, down, up = ctx.saved_tensors
         gradient = gradient.reshape(-1, gradient.shape[-1])
         behind = gradient @ (ctx.scale * up).to(gradient.dtype)

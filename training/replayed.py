@@ -22,10 +22,12 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.modules.extractor import Extractor
+from ld_agent.modules.generator import Generator
 from ld_agent.prompts import as_line
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.steps import Steps, run_many
-from training.build import NO_TRAIT, Parts
+from training.ablations import FULL, Parts, reduced, situation_of
+from training.build import NO_TRAIT
 from training.rows import row_values
 
 FIRST_SESSION = 2
@@ -38,10 +40,15 @@ def build_generator(
     parts: Parts,
     out: Path,
     *,
+    variants: Mapping[str, Parts] | None = None,
     width: int = 16,
     overwrite: bool = False,
 ) -> list[dict[str, Any]] | None:
     """Replay (corpus, episode) pairs, ``width`` side by side, and return the rows in the order of the corpora.
+
+    Args:
+        variants: parts by name; every turn then gives a row of each, which names it under ``parts``. None or empty: a
+            row with ``parts``.
 
     Under ``accelerate launch`` the processes share the episodes; None in all but the first, which returns all rows.
 
@@ -59,10 +66,10 @@ def build_generator(
         raise InputError(
             f"{bare.source}: no annotated traits in this corpus; give msc_personasummary, or let it extract"
         )
-    mark = _fingerprint(list(work), config, parts)
+    mark = _fingerprint(list(work), config, parts, variants or {})
     with _Kept(out.with_name(f"{out.name}.part{rank}"), mark, overwrite) as kept:
         mine = {key: pair for n, (key, pair) in enumerate(work.items()) if n % world == rank and key not in kept.done}
-        _replay(mine, len(work) // world - len(mine), config, parts, kept.add, width)
+        _replay(mine, len(work) // world - len(mine), config, parts, variants or {}, kept.add, width)
         if world > 1:
             from accelerate import PartialState
 
@@ -83,6 +90,7 @@ def _replay(
     already: int,
     config: Config,
     parts: Parts,
+    variants: Mapping[str, Parts],
     keep: Callable[[str, list[dict[str, Any]]], None],
     width: int,
 ) -> None:
@@ -96,8 +104,14 @@ def _replay(
                 asked: list[Request] = []
 
                 def emit(turn: PlayedTurn, key: str = key, corpus: str = corpus, asked: list[Request] = asked) -> None:
-                    if turn.session >= FIRST_SESSION:
-                        rows[key].append(_row(asked[-1].messages, turn, corpus))
+                    if turn.session < FIRST_SESSION:
+                        return
+                    prompt = asked[-1].messages
+                    if variants:
+                        for name, messages in _prompts(agent, turn, variants, prompt):
+                            rows[key].append(_row(messages, turn, corpus) | {"parts": name})
+                    else:
+                        rows[key].append(_row(prompt, turn, corpus))
 
                 # The id of a repeated episode is its own; two corpora may share one.
                 renamed = Episode(key, episode.agent, episode.turns, episode.personas, episode.source)
@@ -108,6 +122,18 @@ def _replay(
             keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
             agent.conversation(key, agent_name=work[key][1].agent).delete()
             advance()
+
+
+def _prompts(
+    agent: Agent, turn: PlayedTurn, variants: Mapping[str, Parts], full: Sequence[Message]
+) -> Iterator[tuple[str, Sequence[Message]]]:
+    """The prompts of a turn by variant; that of all parts is ``full``, with which the agent asked."""
+    stored = agent.store.find_conversation(turn.conversation)
+    assert stored is not None
+    situation = situation_of(turn.reply, agent.store.utterances(stored.key), stored.agent)
+    render = Generator(agent.models).prompt_for
+    for name, parts in variants.items():
+        yield name, full if name == FULL else render(reduced(situation, parts)).messages
 
 
 def answered(steps: Steps[None], asked: list[Request], known: Answer) -> Steps[None]:
@@ -181,8 +207,8 @@ def _row(messages: Sequence[Message], turn: PlayedTurn, corpus: str) -> dict[str
     return row_values(messages, as_line(turn.reference), corpus=corpus, session=turn.session, turn=turn.turn)
 
 
-def _fingerprint(keys: list[str], config: Config, parts: Parts) -> str:
-    return hashlib.sha256(f"{keys}{config.model_dump_json()}{parts}".encode()).hexdigest()
+def _fingerprint(keys: list[str], config: Config, parts: Parts, variants: Mapping[str, Parts]) -> str:
+    return hashlib.sha256(f"{keys}{config.model_dump_json()}{parts}{dict(variants)}".encode()).hexdigest()
 
 
 class _Kept:

@@ -15,7 +15,7 @@ from ld_agent.errors import ConfigError, InputError
 from training.settings import TrainingSettings
 
 DONE, RUN = "adapter_config.json", "run.json"
-WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", "curves.png", ".log.csv", ".adapter")
+WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", "curves.svg", ".log.csv", ".adapter")
 
 
 def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
@@ -81,9 +81,12 @@ def _difference(begun: dict[str, Any], run: dict[str, Any]) -> str:
     if begun.get("module") != run["module"]:
         return f"of the {begun.get('module')}"
     before, now = begun.get("settings", {}), run["settings"]
+    # A setting that the run was begun without is one that came to be since, and has its default in it.
+    defaults = {key: field.default for key, field in TrainingSettings.model_fields.items()}
     for key in [*now, *before]:
-        if before.get(key) != now.get(key):
-            return f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+        was, is_now = before.get(key, defaults.get(key)), now.get(key)
+        if was != is_now:
+            return f"{key} was {was!r} and is {is_now!r}"
     return "" if begun.get("data_sha256") == run["data_sha256"] else "the data files have changed"
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,9 @@ from ld_agent.errors import ConfigError, ModelError
 from training.command import run_command
 from training.rows import Row, read_rows
 from training.settings import TrainingSettings, load_settings
+
+if TYPE_CHECKING:
+    from training.answers import AnswerLogits
 
 SHOWN = 3
 
@@ -82,8 +85,10 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is taken, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
+    from training.generated import Generations, check_metric
     from training.run_folder import check_folder, claim, description, tidy
 
+    check_metric(settings, module)
     folder = Path(settings.output_dir)
     rows = rows_of(settings)
     run = description(settings, module)
@@ -91,23 +96,23 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     prepared = prepare(settings, *rows)
 
     from ld_agent.backbones.weights import quiet_transformers
-    from training.adapters import save_adapter, with_lora
-    from training.allocator import keep_freed_memory
-    from training.answers import AnswerLogits
-    from training.attention import use_causal_attention
+    from training.adapters import save_adapter
     from training.curves import Curves, draw
-    from training.lora_sum import quicken
     from training.trainer import AnswerTrainer, checkpoints, finished
 
-    logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
-    model = with_lora(prepared.model, settings)
-    quicken(model)
-    if use_causal_attention(prepared.model):
-        keep_freed_memory()
+    model, logits = adapted(prepared, settings)
+    generations = None
+    if rows[1] and prepared.evaluation and settings.eval_generations:
+        generations = Generations(
+            module, prepared.model, prepared.tokenizer, rows[1], prepared.evaluation,
+            settings.eval_generations, settings.per_device_eval_batch_size,
+        )  # fmt: skip
     if is_first_process():
         claim(folder, run, overwrite)
     with Curves(folder) as curves, quiet_transformers():
-        trainer = AnswerTrainer(model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves)
+        trainer = AnswerTrainer(
+            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations
+        )
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)
         start = time.monotonic()
@@ -153,7 +158,12 @@ def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequenc
     from training.examples import Collator, encode
 
     source = resolve_model(settings.model, settings.sha256)
-    model, tokenizer = load(settings.model, source, settings.dtype, _device(settings), settings.trust_remote_code)
+    if settings.load_in_4bit:
+        from training.quantised import load_quantised
+
+        model, tokenizer = load_quantised(settings, source, _device(settings))
+    else:
+        model, tokenizer = load(settings.model, source, settings.dtype, _device(settings), settings.trust_remote_code)
     if not any(True for _ in model.parameters()):
         raise ModelError(f"model {settings.model!r} has no weights; check the reference")
     seq2seq = bool(model.config.is_encoder_decoder)
@@ -168,6 +178,26 @@ def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequenc
         say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
     return Prepared(model, tokenizer, train, sets[1], Collator(padding, start), window)
+
+
+def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, AnswerLogits]:
+    """Return the model with its factors, as quick as this machine can have it, and what computes its answers' logits.
+
+    Raises:
+        ConfigError: as `training.adapters.with_lora`.
+    """
+    from training.adapters import with_lora
+    from training.allocator import keep_freed_memory
+    from training.answers import AnswerLogits
+    from training.attention import use_causal_attention
+    from training.lora_sum import quicken
+
+    logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
+    model = with_lora(prepared.model, settings)
+    quicken(model)
+    if use_causal_attention(prepared.model):
+        keep_freed_memory()
+    return model, logits
 
 
 def is_first_process() -> bool:

@@ -20,6 +20,7 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
+from training.generated import Generations
 from training.settings import TrainingSettings
 
 PASSED_ON = (
@@ -37,8 +38,8 @@ def arguments(settings: TrainingSettings) -> TrainingArguments:
         eval_strategy="steps" if steered else "no",
         save_strategy="steps",
         load_best_model_at_end=steered,
-        metric_for_best_model="eval_loss" if steered else None,
-        greater_is_better=False,
+        metric_for_best_model=settings.metric_for_best_model if steered else None,
+        greater_is_better=settings.metric_for_best_model != "eval_loss",
         restore_callback_states_from_checkpoint=True,
         remove_unused_columns=False,
         label_names=["labels"],
@@ -58,6 +59,7 @@ class AnswerTrainer(Trainer):
         model: a PEFT model.
         logits: made of the model inside it.
         shown: shows what happens.
+        generations: answers validation rows at every evaluation; None: nothing is measured but the loss.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class AnswerTrainer(Trainer):
         train: Sequence[Example],
         evaluation: Sequence[Example] | None,
         shown: TrainerCallback,
+        generations: Generations | None = None,
     ) -> None:
         # Evaluated by length: no batch is padded far, and the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
@@ -84,6 +87,8 @@ class AnswerTrainer(Trainer):
         )
         self.remove_callback(PrinterCallback)
         self._logits, self._smoothing = logits, settings.label_smoothing_factor
+        # A model whose weights are spread over the processes cannot be asked by one of them alone.
+        self._generations = None if self.is_fsdp_enabled or self.is_deepspeed_enabled else generations
         # Gradients of accumulated batches then weigh every answer token alike.
         self.model_accepts_loss_kwargs = True
         self._tokens, self._seconds = 0, 0.0
@@ -131,7 +136,10 @@ class AnswerTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
-        """The mean loss over all answer tokens of a file; examples that fill up the last batch of a launch count once."""
+        """The mean loss over all answer tokens of a file, and figures of answers to some of its prompts.
+
+        Examples that fill up the last batch of a launch count once.
+        """
         self.model.eval()
         total, count, examples = 0.0, 0.0, 0
         for batch in dataloader:
@@ -144,7 +152,22 @@ class AnswerTrainer(Trainer):
             total, count = total + float(gathered[:, 0].sum()), count + float(gathered[:, 1].sum())
             examples += len(gathered)
         metrics = {f"{metric_key_prefix}_loss": total / count}
+        metrics |= {f"{metric_key_prefix}_{name}": value for name, value in self._answered().items()}
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=examples)
+
+    def _answered(self) -> dict[str, float]:
+        """The figures of answers, each process answering its share of the prompts."""
+        if self._generations is None:
+            return {}
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        own = self._generations.texts(slice(rank, None, world))
+        if world == 1:
+            return self._generations.figures(own)
+        from accelerate.utils import gather_object
+
+        shares = gather_object([own])
+        whole = [shares[n % world][n // world] for n in range(sum(map(len, shares)))]
+        return self._generations.figures(whole)
 
     def take_up(self, checkpoint: Path) -> None:
         """Take the state of a finished run from its last checkpoint, and the weights from its best."""

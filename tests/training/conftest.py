@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,6 @@ from backbones.tiny_models import save_model
 from training_parts import toy_rows, write
 
 from training.settings import TrainingSettings
-
-
-@pytest.fixture(scope="session", autouse=True)
-def no_datasets_package() -> Iterator[None]:
-    """``tests`` is on the import path, and transformers would take ``tests/datasets`` for the package of that name."""
-    import transformers.trainer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transformers.trainer, "is_datasets_available", lambda: False)
-        yield
 
 
 @pytest.fixture(scope="session")

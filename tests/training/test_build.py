@@ -19,7 +19,8 @@ from ld_agent.errors import DataFileError, InputError
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
 from ld_agent.shipped import shipped_path
-from training.build import Parts, extractor_rows, held_out, summarizer_rows
+from training.ablations import ABLATIONS, Parts
+from training.build import extractor_rows, held_out, summarizer_rows
 from training.naming import named_dialogue
 from training.replayed import build_generator
 from training.rows import read_rows, write_rows
@@ -236,6 +237,34 @@ def test_parts_of_the_prompt_are_switched_off_one_by_one(
     found = {name for name, sign in (("memory", "<memory>"), ("About you", "About you:"), ("know about", "What you know about"))
              if sign in text}  # fmt: skip
     assert found == present
+
+
+def test_one_replay_gives_the_files_that_a_replay_each_would_give(scripted: Config, tmp_path: Path):
+    episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
+    rows = build_generator(episodes, scripted, Parts(), tmp_path / "all.jsonl", variants=ABLATIONS, width=4) or []
+    for name, parts in ABLATIONS.items():
+        own = [{key: value for key, value in row.items() if key != "parts"} for row in rows if row["parts"] == name]
+        assert own == generator_rows(scripted, tmp_path / f"{name}.jsonl", parts)
+    assert len({json.dumps(row["messages"]) for row in rows}) > 4 * len(rows) / 5
+
+
+def test_ablations_come_as_a_file_each(tmp_path: Path):
+    out, evaluation = tmp_path / "rows.jsonl", tmp_path / "eval.jsonl"
+    settings = (
+        "backbone.kind=scripted",
+        "backbone.script={extractor: I like the sea., summarizer: They talked about boats., generator: x}",
+    )
+    done = build("generator", "--from", PERSONAS, "--out", out, "--eval-out", evaluation, "--eval-share", "0.5",
+                 "--ablations", *settings)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = {
+        f"{stem}{name}.jsonl" for stem in ("rows", "eval") for name in ("", ".context", ".memory", ".user", ".agent")
+    }
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert len({len(read_rows(tmp_path / name)) for name in names if name.startswith("rows")}) == 1
+    assert len({(tmp_path / name).read_text() for name in names if name.startswith("rows")}) == 5
+    done = build("generator", "--from", PERSONAS, "--out", tmp_path / "rows.user.jsonl", "--no-memory", "--ablations")
+    assert (done.returncode, "--no-" in done.stderr) == (2, True)
 
 
 def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):

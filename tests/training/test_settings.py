@@ -22,7 +22,8 @@ EXTRACTOR = ROOT / "configs" / "training" / "extractor.yaml"
 
 
 def test_the_promised_settings_are_there():
-    assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "chatglm3-6b", "blenderbot-400m"}
+    assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "chatglm3-6b", "blenderbot-400m",
+                                                    "qwen3-4b", "qwen3-8b", "llama-3.1-8b"}  # fmt: skip
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -146,3 +147,23 @@ def test_two_processes_tune_as_one_with_twice_the_batch(settings: Callable[..., 
         curves.append([[float(line.split(",")[column]) for column in (2, 3)] for line in lines])
     assert len(curves[0]) == 3
     assert curves[0] == [pytest.approx(row, rel=1e-3) for row in curves[1]]
+
+
+def test_four_bits_need_what_is_not_here(settings: Callable[..., TrainingSettings]):
+    from training.train import tune
+
+    given = settings(load_in_4bit=True)
+    with pytest.raises(ConfigError, match=r"load_in_4bit=true needs (bitsandbytes|a GPU).*load_in_4bit=false"):
+        tune(given, "extractor")
+    assert not Path(given.output_dir).exists()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
+def test_launch_settings_are_accelerates_and_their_commands_are_right(path: Path):
+    from accelerate.commands.config.config_args import ClusterConfig
+
+    assert ClusterConfig.from_yaml_file(str(path)).num_processes == 2
+    told = " ".join(line.removeprefix("#").strip(" \\") for line in path.read_text().splitlines() if line[:1] == "#")
+    words = told.partition("accelerate launch ")[2].split()
+    assert words[words.index("--config_file") + 1] == str(path.relative_to(ROOT))
+    load_settings(ROOT / words[words.index("-c") + 1], [word for word in words if "=" in word])

@@ -1,0 +1,214 @@
+"""``ld-agent bench training``: our recipe against the plain one and TRL's, on one base, with the same rows, batch and LoRA.
+
+Every recipe has a process of its own, so that its peak of memory is its own, and they train in turns, so that whatever
+else the machine does slows all of them alike. The rows are prompts of the generator made of the shipped samples. Knows no
+tensors; the recipes are `training.recipes`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import timedelta
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from ld_agent.cli.show import errors
+from ld_agent.config import Config
+from ld_agent.datasets import load_episodes
+from ld_agent.errors import ConfigError, ModelError
+from ld_agent.evaluation.bench import START, machine
+from ld_agent.modules.generator import Situation, render
+from ld_agent.shipped import shipped_path
+from ld_agent.types import Recalled, Record, Utterance
+
+BATCH, LORA_R, LORA_ALPHA, LEARNING_RATE = 8, 8, 16, 5e-4
+HELD_OUT = 24
+A_TURN = 2
+"""Steps that a recipe takes before the next one's turn."""
+SOURCES = ("three_sessions.jsonl", "three_speakers.jsonl", "msc_session_3.txt", "conversation_chronicles.jsonl")
+DTYPES: Mapping[str, str] = {"ours": "auto", "plain": "float32", "trl": "auto"}
+MISSING = "not measured: pip install 'ld_agent[bench]'"
+
+
+def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
+    """Tune the configured base by every recipe and compare.
+
+    Args:
+        steps: optimizer steps of each recipe, of 8 rows.
+
+    Returns:
+        ``speedup_vs_plain`` and ``speedup_vs_trl`` (tokens a second of ours over theirs, padding not counted),
+        ``memory_ratio_vs_plain`` (peaks of the whole processes), ``loss_difference_vs_plain`` (nats a token on rows held
+        out, ours less the plain recipe's, with its standard error), and the figures behind them by recipe. Without TRL
+        its figures are null.
+
+    Raises:
+        ConfigError: the training code is not beside the package.
+        ModelError: a recipe failed.
+    """
+    root = Path(__file__).parents[2]
+    if not (root / "training" / "recipes.py").exists():
+        raise ConfigError("the recipes are no part of the installed package; run `bench training` in a checkout")
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        texts = list(rows(BATCH * steps + HELD_OUT))
+        train, held_out = Path(folder) / "train.jsonl", Path(folder) / "held_out.jsonl"
+        train.write_text("\n".join(texts[:-HELD_OUT]), encoding="utf-8")
+        held_out.write_text("\n".join(texts[-HELD_OUT:]), encoding="utf-8")
+        running: dict[str, Recipe] = {}
+        for name, dtype in DTYPES.items():
+            settings = {
+                "model": config.backbone.model,
+                "sha256": config.backbone.sha256,
+                "trust_remote_code": config.backbone.trust_remote_code,
+                "use_cpu": config.backbone.device == "cpu",
+                "dtype": dtype,
+                "train_file": str(train),
+                "eval_file": str(held_out),
+                "output_dir": folder,
+                "lora_r": LORA_R,
+                "lora_alpha": LORA_ALPHA,
+                "per_device_train_batch_size": BATCH,
+                "learning_rate": LEARNING_RATE,
+                "max_steps": steps,
+                "eval_steps": steps,
+                "save_steps": steps,
+                "logging_steps": steps,
+            }
+            errors.print(f"loading: {name}", markup=False)
+            recipe = stack.enter_context(Recipe(name, settings, root))
+            if not recipe.missing:
+                running[name] = recipe
+        for done in range(0, steps, A_TURN):
+            for name, recipe in running.items():
+                recipe.take(min(A_TURN, steps - done))
+                errors.print(
+                    f"{name}: {min(done + A_TURN, steps)} of {steps} steps, {recipe.seconds:.1f} s", markup=False
+                )
+        return _compared({name: recipe.figures() for name, recipe in running.items()}, steps)
+
+
+def _compared(found: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, Any]:
+    ours, plain, other = found["ours"], found["plain"], found.get("trl")
+    differences = [a - b for a, b in zip(ours["losses"], plain["losses"], strict=True)]
+    return {
+        "speedup_vs_plain": round(plain["seconds"] / ours["seconds"], 2),
+        "speedup_vs_trl": round(other["seconds"] / ours["seconds"], 2) if other else None,
+        "memory_ratio_vs_plain": round(ours["peak_bytes"] / plain["peak_bytes"], 3),
+        "loss_difference_vs_plain": round(statistics.mean(differences), 4),
+        "loss_difference_standard_error": round(statistics.stdev(differences) / math.sqrt(len(differences)), 4),
+        "steps": steps,
+        "rows_a_step": BATCH,
+        "tokens": ours["tokens"],
+        **{
+            name: {
+                "tokens_per_second": round(of["tokens"] / of["seconds"], 1),
+                "peak_megabytes": round(of["peak_bytes"] / 1e6),
+                "loss_before": round(statistics.mean(of["losses_before"]), 4),
+                "loss_after": round(statistics.mean(of["losses"]), 4),
+                "base": of["base"],
+            }
+            for name, of in found.items()
+        },
+        **({} if other else {"trl": MISSING}),
+        "machine": machine(),
+    }
+
+
+class Recipe:
+    """One recipe in a process of its own, which trains as many steps as it is told. A context manager.
+
+    Attributes:
+        missing: the package without which it cannot run; "": none.
+        seconds: that its steps have taken so far.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any], root: Path) -> None:
+        self._name, self.missing, self.seconds = name, "", 0.0
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "training.recipes", name, json.dumps(settings)],
+            cwd=root,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if errors.is_terminal else subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1"},
+        )
+
+    def __enter__(self) -> Recipe:
+        try:
+            self._last = self._answer()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.missing = str(self._last.get("missing", ""))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def take(self, steps: int) -> None:
+        """Train some steps."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{steps}\n")
+        self._process.stdin.flush()
+        self._last = self._answer()
+        self.seconds += self._last["seconds"]
+
+    def figures(self) -> dict[str, Any]:
+        """What the recipe says of itself once its last step is done."""
+        return self._last | {"seconds": self.seconds}
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {}
+        if not answer or "failed" in answer:
+            reason = answer.get("failed") or "it ended without a word"
+            raise ModelError(f"the recipe {self._name} failed ({reason}); see what it printed, or run it again")
+        return answer
+
+
+def rows(count: int) -> Iterator[str]:
+    """Make lines of a training file: replies in the shipped samples, each asked for by the generator's own prompt after
+    some of the running session, with some memories and traits or none. The same rows every time.
+    """
+    rng = random.Random(0)
+    said = [
+        turn.text for name in SOURCES for e in load_episodes(shipped_path(f"data/samples/{name}")) for turn in e.turns
+    ]
+    places = list(range(1, len(said)))
+    rng.shuffle(places)
+    for place in islice(cycle(places), count):
+        messages = render(_situation(said, place, rng))
+        target = {"role": "assistant", "content": said[place]}
+        yield json.dumps({"messages": [*({"role": m.role, "content": m.content} for m in messages), target]})
+
+
+def _situation(said: Sequence[str], place: int, rng: random.Random) -> Situation:
+    start = max(0, place - 1 - rng.randrange(6))
+    spoken = [
+        Utterance(f"u{n}", ("Maya", "Sam")[(place - n) % 2 == 0], said[n], START + timedelta(seconds=n), 1)
+        for n in range(start, place)
+    ]
+    memories = tuple(
+        Recalled(
+            Record(f"e{n}", "events", " ".join(rng.sample(said, 1)), START - timedelta(days=9 * n + 1), 1), 0, 0, 1, 1
+        )
+        for n in range(rng.randrange(3))
+    )
+    traits = {name: tuple(rng.sample(said, rng.randrange(1, 4))) for name in ("Sam", "Maya") if rng.random() < 0.6}
+    return Situation("Sam", spoken[-1], tuple(spoken[:-1]), memories, traits, ("Maya",))

@@ -1,0 +1,62 @@
+"""Comparing adapters on rows: the figures are those of training, and what cannot be compared is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training_parts import toy_rows, write
+
+from training.compare import main
+from training.settings import TrainingSettings
+from training.train import tune
+
+Make = Callable[..., TrainingSettings]
+
+
+def compare(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Any, str]:
+    monkeypatch.setattr(sys, "argv", ["compare", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    output = capsys.readouterr()
+    return (json.loads(output.out) if ended.value.code == 0 else ended.value.code), output.err
+
+
+def test_the_perplexity_is_that_of_training_and_the_difference_has_an_interval(
+    settings: Make, tmp_path: Path, tiny_llama: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+):
+    tune(settings(max_steps=20), "generator")
+    with (tmp_path / "out" / "log.csv").open() as file:
+        best = min(float(row["eval_loss"]) for row in csv.DictReader(file) if row["eval_loss"])
+    rows = write(tmp_path / "rows.jsonl", [row | {"session": 2 + n % 2} for n, row in enumerate(toy_rows(7))])
+    systems = [f"bare={rows}", f"tuned={rows}@{tmp_path / 'out'}"]
+    result, _ = compare(capsys, monkeypatch, *systems, "--model", str(tiny_llama), "--json")
+    bare, tuned = result["systems"]
+    assert tuned["perplexity"] == pytest.approx(math.exp(best), rel=0.02)
+    assert tuned["perplexity_difference"] == pytest.approx(tuned["perplexity"] - bare["perplexity"])
+    assert tuned["perplexity_interval"][0] <= tuned["perplexity_difference"] <= tuned["perplexity_interval"][1] < 0
+    assert set(tuned["by_session"]) == {"2", "3"}
+    result, _ = compare(capsys, monkeypatch, *systems, "--model", str(tiny_llama), "--json", "--generate")
+    assert result["systems"][1]["perplexity"] == tuned["perplexity"]
+    assert {"bleu_2", "bleu_3", "rouge_l", "rouge_l_interval"} <= set(result["systems"][1])
+
+
+def test_rows_of_other_replies_and_unreadable_systems_are_refused(
+    tmp_path: Path, tiny_llama: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+):
+    rows, others = write(tmp_path / "a.jsonl", toy_rows(6)), write(tmp_path / "b.jsonl", toy_rows(7))
+    for arguments, told in (
+        ([f"a={rows}", f"b={others}"], "different replies"),
+        ([str(rows)], "NAME=ROWS"),
+        ([f"a={tmp_path / 'nowhere.jsonl'}"], "nowhere.jsonl"),
+    ):
+        code, error = compare(capsys, monkeypatch, *arguments, "--model", str(tiny_llama))
+        assert code in (1, 2)
+        assert told in error
+        assert error.count("\n") == 1

@@ -1,0 +1,90 @@
+"""A module's own figures while it is tuned: who answers, what is measured, and that the best is kept by it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ld_agent.backbones.base import Request
+from ld_agent.backbones.local import LocalBackbone
+from ld_agent.errors import ConfigError
+from training.attention import NAME
+from training.generated import FIGURES, Generations, check_metric, figures
+from training.rows import read_rows
+from training.settings import TrainingSettings
+from training.train import adapted, prepare, tune
+
+Make = Callable[..., TrainingSettings]
+
+
+def log_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "log.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_figures_are_of_traits_and_not_of_raw_answers():
+    targets = ["I have two dogs.", "NO_TRAIT", "I sail. I like tea.", "NO_TRAIT"]
+    answers = ["Traits: I have two dogs", "NO_TRAIT", "no trait", "I like sailing on the sea."]
+    found = figures("extractor", answers, targets)
+    assert found["accuracy"] == 0.5
+    assert found["rouge_l"] == pytest.approx((1 + 1 + 0 + 0) / 4, abs=0.01)
+    assert set(found) == set(FIGURES["extractor"])
+
+
+@pytest.mark.parametrize("module", list(FIGURES))
+def test_right_answers_have_full_marks(module: str):
+    texts = ["I have two old dogs and a very small cat.", "They talked about boats all night long."]
+    assert set(figures(module, texts, texts).values()) == {1.0}
+    assert figures(module, ["", ""], texts)["rouge_l"] == 0
+
+
+@pytest.mark.parametrize("base", ["tiny_llama", "tiny_bart"])
+def test_the_answers_are_those_of_the_backbone(base: str, settings: Make, request: pytest.FixtureRequest):
+    folder: Path = request.getfixturevalue(base)
+    given = settings(model=str(folder))
+    rows = read_rows(str(given.eval_file))
+    prepared = prepare(given, rows, rows)
+    adapted(prepared, given)
+    assert (prepared.model.config._attn_implementation == NAME) == (base == "tiny_llama")
+    asked = Generations("generator", prepared.model, prepared.tokenizer, rows, prepared.evaluation or [], 5, 2)
+    texts = asked.texts()
+    limit = max(len(example.answer) for example in prepared.evaluation or [])
+    backbone = LocalBackbone(str(folder), dtype="float32", device="cpu")
+    chosen = [rows[n * len(rows) // 5] for n in range(5)]
+    wanted = backbone.generate([Request(tuple(row.prompt), "generator", limit) for row in chosen])
+    assert texts == [completion.text for completion in wanted]
+    assert [asked.texts(slice(rank, None, 2)) for rank in (0, 1)] == [texts[::2], texts[1::2]]
+    assert (prepared.model.config._attn_implementation == NAME) == (base == "tiny_llama")
+
+
+def test_they_are_logged_shown_and_in_the_card(settings: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    tune(settings(max_steps=4), "extractor")
+    log = log_of(tmp_path / "out")
+    assert [row["step"] for row in log if row["eval_accuracy"] and row["eval_rouge_l"]] == ["2", "4"]
+    assert "eval_accuracy" in capsys.readouterr().err
+    picture = (tmp_path / "out" / "curves.svg").read_text()
+    assert all(word in picture for word in ("validation", "rouge_l", "<polyline"))
+    assert "validation accuracy of answers" in (tmp_path / "out" / "README.md").read_text()
+    tune(settings(max_steps=4, eval_generations=0, output_dir=str(tmp_path / "none")), "extractor")
+    assert "eval_accuracy" not in log_of(tmp_path / "none")[0]
+
+
+def test_the_best_by_a_figure_is_kept(settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The loss falls all the time; the figure is best in the middle."""
+    found = iter([0.1, 0.7, 0.4])
+    monkeypatch.setattr(Generations, "figures", lambda self, texts: {"rouge_l": next(found)})
+    tune(settings(max_steps=6, metric_for_best_model="eval_rouge_l"), "generator")
+    losses = [float(row["eval_loss"]) for row in log_of(tmp_path / "out") if row["eval_loss"]]
+    assert min(losses) == losses[-1]
+    assert "at step 4 " in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_figure_that_is_not_measured_is_refused(settings: Make):
+    check_metric(settings(metric_for_best_model="eval_rouge_2"), "summarizer")
+    with pytest.raises(ConfigError, match=r"eval_rouge_2 is not measured for the extractor; .*eval_accuracy"):
+        check_metric(settings(metric_for_best_model="eval_rouge_2"), "extractor")
+    with pytest.raises(ConfigError, match="eval_generations above 0"):
+        check_metric(settings(metric_for_best_model="eval_rouge_2", eval_generations=0), "summarizer")

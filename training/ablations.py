@@ -1,0 +1,65 @@
+"""The parts of a generator's prompt, and the ablation over them (LD-Agent, section 3.3 and table 2). Knows no files.
+
+The table's columns are single: each has the context of the running session and one part more, the last one all parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ld_agent.modules.generator import Situation
+from ld_agent.types import Reply, Utterance
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a generator's prompt is made of beside the running session.
+
+    Attributes:
+        memory: events are summarised and recalled.
+        user_personas: traits of the others.
+        agent_personas: traits of the agent.
+        annotated: the traits are those that annotators found, not the extractor's.
+    """
+
+    memory: bool = True
+    user_personas: bool = True
+    agent_personas: bool = True
+    annotated: bool = False
+
+
+FULL = "full"
+ABLATIONS: Mapping[str, Parts] = {
+    "context": Parts(memory=False, user_personas=False, agent_personas=False),
+    "memory": Parts(user_personas=False, agent_personas=False),
+    "user": Parts(memory=False, agent_personas=False),
+    "agent": Parts(memory=False, user_personas=False),
+    FULL: Parts(),
+}
+
+
+def situation_of(reply: Reply, said: Sequence[Utterance], agent: str) -> Situation:
+    """What a reply was made from.
+
+    Args:
+        said: everything that was said in its conversation, oldest first.
+    """
+    heard = reply.heard
+    session = [u for u in said if u.session == heard.session]
+    context = tuple(session[: session.index(heard)])
+    people = tuple(dict.fromkeys(u.speaker for u in (*context, heard) if u.speaker != agent))
+    return Situation(agent, heard, context, reply.recalled, reply.traits, people)
+
+
+def reduced(situation: Situation, parts: Parts) -> Situation:
+    """A situation with these parts alone: as if the others had been switched off from the conversation's beginning.
+
+    They do not depend on each other: recall knows no traits, and the traits of one person none of another's.
+    """
+    traits = {
+        name: own
+        for name, own in situation.traits.items()
+        if (parts.agent_personas if name == situation.agent else parts.user_personas)
+    }
+    return replace(situation, recalled=situation.recalled if parts.memory else (), traits=traits)

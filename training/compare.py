@@ -1,0 +1,182 @@
+"""Compares adapters on held-out rows, for ablations whose prompts differ:
+
+    python -m training.compare zero-shot=rows.context.jsonl context=rows.context.jsonl@runs/context full=rows.jsonl@runs/full
+
+Every system answers the same recorded replies, each from its own prompts: perplexity of the recorded reply, and with
+``--generate`` BLEU and ROUGE-L of its own. Each system against the first by paired bootstrap over episodes. Knows no
+agent: the rows are prompts already.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ld_agent.backbones.base import Request
+from ld_agent.config import load_config
+from ld_agent.errors import ConfigError, InputError
+from training.command import run_command
+from training.rows import Row, read_rows
+
+if TYPE_CHECKING:
+    from ld_agent.backbones.local import LocalBackbone
+    from ld_agent.evaluation.metrics import Measure
+
+CHUNK = 32
+NEW_TOKENS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """One column: a name, the rows with its prompts, and its adapter; None: the bare base."""
+
+    name: str
+    rows: tuple[Row, ...]
+    episodes: tuple[str, ...]
+    sessions: tuple[int, ...]
+    adapter: str | None
+
+
+def read_system(text: str, limit: int | None = None) -> System:
+    """Read ``NAME=ROWS[@ADAPTER]``.
+
+    Raises:
+        ConfigError: it is not written like that.
+        InputError, DataFileError: as `read_rows`.
+    """
+    name, assigned, rest = text.partition("=")
+    file, _, adapter = rest.partition("@")
+    if not assigned or not name or not file:
+        raise ConfigError(f"{text!r} names no system; write NAME=ROWS or NAME=ROWS@ADAPTER")
+    rows = read_rows(file)[:limit]
+    with Path(file).open(encoding="utf-8") as lines:
+        values = [json.loads(line) for line in lines if line.strip()][:limit]
+    return System(
+        name,
+        tuple(rows),
+        tuple(str(value.get("episode", number)) for number, value in enumerate(values)),
+        tuple(int(value.get("session", 0)) for value in values),
+        adapter or None,
+    )
+
+
+def measures(backbone: LocalBackbone, system: System, new_tokens: int, penalty: float) -> dict[str, Measure]:
+    """Perplexity of the recorded replies, and with ``new_tokens`` BLEU-2, BLEU-3 and ROUGE-L of the system's own."""
+    from ld_agent.evaluation.metrics import bleu, perplexity, rouge
+    from ld_agent.evaluation.runner import progress
+
+    requests = [
+        Request(row.prompt, "generator", max(new_tokens, 1), adapter=system.adapter, repetition_penalty=penalty)
+        for row in system.rows
+    ]
+    targets = [row.target for row in system.rows]
+    order = sorted(range(len(requests)), key=lambda n: sum(len(m.content) for m in requests[n].messages))
+    nats, tokens, said = [0.0] * len(order), [0] * len(order), [""] * len(order)
+    with progress(len(order), 0, system.name) as advance:
+        for start in range(0, len(order), CHUNK):
+            chunk = order[start : start + CHUNK]
+            own = [requests[n] for n in chunk]
+            for n, likelihood in zip(chunk, backbone.likelihoods(own, [targets[n] for n in chunk]), strict=True):
+                nats[n], tokens[n] = likelihood.nats, likelihood.tokens
+            if new_tokens:
+                for n, completion in zip(chunk, backbone.generate(own), strict=True):
+                    said[n] = completion.text.strip()
+            advance(len(chunk))
+    found = {"perplexity": perplexity(nats, tokens)}
+    if new_tokens:
+        references = [[target] for target in targets]
+        found |= bleu(said, references, (2, 3)) | rouge(said, references, ["rouge_l"])
+    return found
+
+
+def compared(systems: Sequence[System], found: Sequence[dict[str, Measure]]) -> list[dict[str, Any]]:
+    """One object a system: its figures, by session too, and its differences from the first with their intervals."""
+    from ld_agent.evaluation.bootstrap import compare
+
+    result = []
+    for system, own in zip(systems, found, strict=True):
+        values: dict[str, Any] = {"system": system.name, "rows": len(system.rows), "adapter": system.adapter}
+        for name, measure in own.items():
+            values[name] = measure.overall
+            if system is not systems[0] and (test := compare(found[0][name], measure, system.episodes)) is not None:
+                values[f"{name}_difference"] = test.difference
+                values[f"{name}_interval"], values[f"{name}_p"] = list(test.interval), test.p
+        values["by_session"] = {
+            str(number): {name: m.where([s == number for s in system.sessions]).overall for name, m in own.items()}
+            for number in sorted(set(system.sessions))
+        }
+        result.append(values)
+    return result
+
+
+def compare_adapters(
+    systems: Annotated[list[str], typer.Argument(metavar="NAME=ROWS[@ADAPTER]...", help="The first is compared with.")],
+    model: Annotated[str | None, typer.Option(help="The base. Default: the shipped default's.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N rows of each file.")] = None,
+    generate: Annotated[bool, typer.Option("--generate", help="Also let each system reply: BLEU and ROUGE-L.")] = False,
+    penalty: Annotated[float, typer.Option(help="Repetition penalty of the replies.")] = 1.1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Compare adapters on held-out rows, each system with prompts of its own.
+
+    Example:
+
+      python -m training.compare context=rows.context.jsonl@runs/context full=rows.jsonl@runs/full
+    """
+    columns = [read_system(text, limit) for text in systems]
+    first = columns[0]
+    for system in columns[1:]:
+        if [r.target for r in system.rows] != [r.target for r in first.rows] or system.episodes != first.episodes:
+            raise InputError(
+                f"{system.name} and {first.name} have rows of different replies; build both with training.build --ablations"
+            )
+
+    from ld_agent.backbones.local import LocalBackbone
+
+    settings = load_config().backbone
+    backbone = LocalBackbone(
+        model or settings.model,
+        context_window=settings.context_window if model is None else None,
+        adapters={system.adapter: system.adapter for system in columns if system.adapter is not None},
+    )
+    try:
+        found = [measures(backbone, system, NEW_TOKENS if generate else 0, penalty) for system in columns]
+    finally:
+        backbone.close()
+    result = compared(columns, found)
+    if as_json:
+        typer.echo(json.dumps({"base": model or settings.model, "systems": result}, ensure_ascii=False))
+        return
+    _show(result)
+
+
+def _show(result: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from ld_agent.cli.show import console
+
+    names = [name for name in ("perplexity", "bleu_2", "bleu_3", "rouge_l") if name in result[0]]
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for heading in ("system", *names, "perplexity against the first (95 %)"):
+        table.add_column(heading)
+    for values in result:
+        interval = values.get("perplexity_interval")
+        difference = (
+            f"{values['perplexity_difference']:+.2f} [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
+        )
+        table.add_row(values["system"], *(f"{values[name]:.4g}" for name in names), difference)
+    console.print(table)
+
+
+def main() -> None:
+    """The command."""
+    run_command(compare_adapters, "training.compare")
+
+
+if __name__ == "__main__":
+    main()

@@ -15,12 +15,13 @@ from weakref import WeakValueDictionary
 
 from ld_agent.backbones.base import Backbone
 from ld_agent.config import Config, load_config
-from ld_agent.conversation import Conversation, recall_steps
+from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Parts, Query, build_views, check_views
+from ld_agent.memory.views import Parts, Query, check_views
+from ld_agent.memory.views.together import Together
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import run
@@ -150,16 +151,19 @@ class Agent:
         return conversation
 
     def recall(self, stored: StoredConversation, text: str, at: datetime | str | None = None) -> list[Recalled]:
-        """Recall from a stored conversation without opening it: nothing pending is finished, no model is loaded."""
-        views = build_views(self.config.memory.views, self.parts(stored.key))
-        query = self.query(checked_text(text), self.clock() if at is None else utc(at))
-        return run(recall_steps(views, query), self.models.complete)
+        """Recall from a stored conversation without opening it: nothing pending is finished.
 
-    def parts(self, key: int) -> Parts:
+        No model is loaded, unless the recall of a view asks one.
+        """
+        memory = Together(self.config.memory.views, self.parts(stored.key, stored.agent))
+        query = self.query(checked_text(text), self.clock() if at is None else utc(at))
+        return list(run(memory.recall(query, within_budget=False), self.models.complete).recalled)
+
+    def parts(self, key: int, agent_name: str) -> Parts:
         """What the views of one conversation are made from."""
-        return Parts(
-            self.store, key, self.encoder, self.topics, Summarizer(self.models, self.encoder), self.config.memory
-        )
+        summarizer = Summarizer(self.models, self.encoder)
+        settings = self.config.memory
+        return Parts(self.store, key, self.encoder, self.topics, summarizer, settings, self.models, agent_name)
 
     def query(self, text: str, at: datetime) -> Query:
         """A text as something to recall by: its vector and topics."""

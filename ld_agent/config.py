@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ld_agent.errors import ConfigError
 from ld_agent.shipped import shipped_path
@@ -103,9 +103,71 @@ class ExtractorSection(ModuleSection):
 
 
 class ModulesSection(Section):
+    """The three modules of LD-Agent, and ``memory``: what the other mechanisms ask a model for (to rewrite a memory, to
+    judge what is worth keeping, to choose among what was found). Its ``backbone`` may be another than the replies'.
+    """
+
     summarizer: ModuleSection = ModuleSection(max_new_tokens=64)
     extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
     generator: ModuleSection = ModuleSection(max_new_tokens=64, repetition_penalty=1.1)
+    memory: ModuleSection = ModuleSection(max_new_tokens=256, repetition_penalty=1.1)
+
+
+class RecursiveSection(Section):
+    """Recursive summarization (LLM-Rsum).
+
+    Attributes:
+        sentences: most sentences of a memory.
+        most_lost: share of the old memory's sentences that a rewrite may drop; one that drops more is refused.
+        examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply; null: none.
+    """
+
+    sentences: AtLeastOne = 20
+    most_lost: Share = 0.5
+    examples: str | None = None
+
+
+class ConditionalSection(Section):
+    """Conditional memory (ECM).
+
+    Attributes:
+        k: most records of one recall.
+        decision: ``with_reply`` decides in the call that makes the reply; ``apart`` in the call that makes the record.
+        selection: keep only what is worth remembering; false keeps every utterance (Table 6, no selection).
+        context, knowledge: the two parts of a record; one of them may be left out (Table 6).
+        rounds: how often a recall is reflected on; 0: never.
+    """
+
+    k: Count = 3
+    decision: Literal["with_reply", "apart"] = "with_reply"
+    selection: bool = True
+    context: bool = True
+    knowledge: bool = True
+    rounds: Count = 1
+
+    @model_validator(mode="after")
+    def _something_is_kept(self) -> Self:
+        if not (self.context or self.knowledge):
+            raise ValueError("context and knowledge are both false, so that a record would be empty; set one to true")
+        return self
+
+
+class SummarySection(Section):
+    """Session summaries by themselves (ECM's summary-based memory). ``k``: most of them in a prompt."""
+
+    k: Count = 1
+
+
+class MemoryBankSection(Section):
+    """MemoryBank's forgetting, R = exp(-Δt / S).
+
+    Attributes:
+        strength: S of a new memory in seconds; every recall adds as much.
+        forgotten_below: R under which a memory is not recalled any more; 0 forgets nothing.
+    """
+
+    strength: Positive = 86400.0
+    forgotten_below: Share = 0.01
 
 
 class MemorySection(Section):
@@ -114,16 +176,23 @@ class MemorySection(Section):
     ``query_turns``: how many of the running session's last utterances, the one to answer included, are the query.
 
     ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
+
+    ``budget``: most tokens of memories in a prompt where several views give some; null: as many as fit the window.
     """
 
     views: tuple[str, ...] = ("events",)
-    scorer: str = "paper"
+    scorer: str = "hybrid"
     k: Count = 3
     tau: Positive | None = 1e7
     gamma: Cosine = 0.125
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
     close_on_exit: bool = True
+    budget: AtLeastOne | None = 512
+    recursive: RecursiveSection = RecursiveSection()
+    conditional: ConditionalSection = ConditionalSection()
+    summary: SummarySection = SummarySection()
+    memorybank: MemoryBankSection = MemoryBankSection()
 
 
 class PersonasSection(Section):

@@ -8,9 +8,9 @@ Nothing here knows SQL, prompts or tensors, or how a model is loaded.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,27 @@ from ld_agent.backbones.base import Completion
 from ld_agent.errors import BackboneError, ConversationBusyError, InputError, StoreError
 from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.memory.views import Query, View, build_views
+from ld_agent.memory.views.combine import side_by_side
+from ld_agent.memory.views.together import Remembered, Together
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.generator import Generator, ReplyStream, Situation, reply_text
+from ld_agent.modules.generator import Generator, ReplyStream, Situation, decision, reply_text
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.steps import Steps, metered, run
+from ld_agent.stopwatch import Stopwatch
 from ld_agent.storage.columns import EPOCH
-from ld_agent.types import Recalled, Record, Reply, Tokens, Trait, Utterance, checked_name, checked_text, iso, utc
+from ld_agent.types import (
+    Recalled,
+    Record,
+    Reply,
+    Session,
+    Tokens,
+    Trait,
+    Utterance,
+    checked_name,
+    checked_text,
+    iso,
+    utc,
+)
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
@@ -54,7 +68,7 @@ class Conversation:
         with self._store.db.transaction():  # two processes that open it at one time give it one seed
             self._bank = PersonaBank(self._store, self.key, encoder, config.personas)
             self._bank.seed(self.agent_name, config.agent.persona, EPOCH)
-        self._views = build_views(config.memory.views, agent.parts(self.key))
+        self._memory = Together(config.memory.views, agent.parts(self.key, self.agent_name))
         self._caller = threading.Lock()
         self.last_reply: Reply | None = None
 
@@ -117,7 +131,7 @@ class Conversation:
         """
         with self._entered():
             query = self.agent.query(checked_text(text), self.agent.clock() if at is None else utc(at))
-            return run(recall_steps(self._views, query), self.agent.models.complete)
+            return list(run(self._memory.recall(query), self.agent.models.complete).recalled)
 
     def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
         """What is known about a speaker; with ``history`` also what was superseded.
@@ -162,7 +176,7 @@ class Conversation:
         with self._entered():
             if at is not None and self._cache.exceeded(utc(at)):
                 self._cache.end()
-            run(self._digest(), self.agent.models.complete)
+            run(self._memory.digest(), self.agent.models.complete)
             run(self._learn(but=self._waiting()), self.agent.models.complete)
 
     def delete(self) -> None:
@@ -200,10 +214,11 @@ class Conversation:
 
             everyone = dict.fromkeys([self.agent_name, *(u.speaker for u in self._cache.utterances)])
             people = tuple(name for name in everyone if name != self.agent_name)
-            notes, unread, pieces, interrupted = list[str](), list[str](), list[str](), False
-            recalled, traits = list[Recalled](), dict[str, tuple[str, ...]]()
+            notes, unread, pieces, interrupted = self._memory.ignored(), list[str](), list[str](), False
+            found, traits, verdicts = Remembered(), dict[str, tuple[str, ...]](), dict[str, bool]()
+            decides = self._memory.decides
 
-            stream = ReplyStream(self.agent_name, people, on_text) if on_text is not None else None
+            stream = ReplyStream(self.agent_name, people, on_text, decides=decides) if on_text is not None else None
 
             def collect(piece: str) -> None:
                 pieces.append(piece)
@@ -211,32 +226,36 @@ class Conversation:
                     stream(piece)
 
             try:
-                notes += yield from metered(self._digest(), seen)
+                notes += yield from metered(self._memory.digest(), seen)
                 watch.lap("summarize")
                 unread = yield from metered(self._learn(but=heard), seen)
                 watch.lap("extract")
                 recent = self._cache.utterances[-self.agent.config.memory.query_turns :]
                 query = self.agent.query("\n".join(u.text for u in recent), heard.at)
                 watch.lap("encode")
-                recalled = yield from metered(recall_steps(self._views, query), seen)
+                found = yield from metered(self._memory.recall(query), seen)
+                notes += found.notes
                 watch.lap("recall")
                 traits = dict(self._bank.select(tuple(everyone), query.vector, heard.at))
                 context = tuple(u for u in self._cache.utterances if u.id != heard.id)
-                prompted = self._generator.prompt_for(
-                    Situation(self.agent_name, heard, context, tuple(recalled), traits, people=people)
-                )
+                guidance = self._memory.guidance(found.recalled)
+                situation = Situation(self.agent_name, heard, context, found.recalled, traits, people=people)
+                situation = replace(situation, steps=guidance.steps, examples=guidance.examples, decides=decides)
+                prompted = self._generator.prompt_for(replace(situation, labelled=self._memory.combined))
                 notes += prompted.notes
                 watch.lap("prompt")
-                streaming = on_text is not None or interruptible
-                [completion] = yield [self._generator.request(prompted.messages, collect if streaming else None)]
+                shown = collect if on_text is not None or interruptible else None
+                [completion] = yield [self._generator.request(prompted.messages, shown, decides=decides)]
                 answer = completion.text if completion.finish == "stop" else whole_sentences(completion.text)
                 seen.append(completion)
+                if decides and (verdict := decision(completion.text)) is not None:
+                    verdicts[heard.id] = verdict
             except KeyboardInterrupt:
                 if not interruptible:
                     raise
                 answer, interrupted = "".join(pieces), True
                 notes.append(INTERRUPTED)
-            said = reply_text(answer, self.agent_name, people)
+            said = reply_text(answer, self.agent_name, people, decides=decides)
             if not said and not interrupted:
                 said = SPEECHLESS
                 notes.append("the model gave an empty reply; a stock phrase stands in its place")
@@ -244,17 +263,20 @@ class Conversation:
 
             kept = self._say(said if recorded is None else recorded, reply_time) if said or recorded else None
             watch.lap("store")
-            if not unread:  # what the extractor just failed at waits for the next turn
-                try:
-                    unread = yield from metered(self._learn(), seen)
-                except KeyboardInterrupt:
-                    if not interruptible:
-                        raise
+            learning = [] if unread else [self._learn()]  # what the extractor just failed at waits for the next turn
+            if self._memory.observes and not interrupted:
+                running = Session(heard.session, self._cache.utterances)
+                learning.append(self._memory.observe(running, verdicts))
+            try:
+                for left in (yield from metered(side_by_side(learning), seen)):
+                    unread += left
+            except KeyboardInterrupt:
+                if not interruptible:
+                    raise
             watch.lap("extract")
             tokens = Tokens(sum(c.prompt_tokens for c in seen), sum(c.completion_tokens for c in seen))
-            self.last_reply = Reply(
-                said, kept, heard, tuple(recalled), traits, (*notes, *unread), watch.milliseconds, tokens
-            )
+            reply = Reply(said, kept, heard, found.recalled, traits, (*notes, *unread), watch.milliseconds, tokens)
+            self.last_reply = replace(reply, explanations=found.explanations)
             return self.last_reply
 
     def ending(self, at: datetime | str | None = None) -> Steps[list[Record]]:
@@ -272,7 +294,7 @@ class Conversation:
                 self._refresh()
                 if self._cache.utterances and self._cache.utterances[-1].session == running[-1].session:
                     self._cache.end()
-            yield from self._digest()
+            yield from self._memory.digest()
             return [r for r in self._store.records(self.key) if r.session == running[-1].session]
 
     # ---- the parts of a turn
@@ -317,20 +339,8 @@ class Conversation:
             raise InputError(f"conversation {self.id!r} has no utterance that waits for a reply; use respond(text)")
         return waiting
 
-    def _digest(self) -> Steps[list[str]]:
-        """Let every view take in the closed sessions it has not seen; returns notes on what could not be done."""
-        notes: list[str] = []
-        for view in self._views:
-            sessions = self._store.undigested(self.key, view.name)
-            if sessions:
-                try:
-                    yield from view.digest(sessions)
-                except BackboneError as exc:
-                    notes.append(f"a finished session waits to be summarised: {exc}")
-        return notes
-
     def _learn(self, but: Utterance | None = None) -> Steps[list[str]]:
-        """Extract the traits of every utterance not read yet and merge them into the banks; returns notes as `_digest`.
+        """Extract the traits of every utterance not read yet and merge them into the banks; returns notes as `Together.digest`.
 
         Args:
             but: the utterance to be answered, which is read together with the reply: a prompt knows the traits of what
@@ -374,24 +384,3 @@ class Conversation:
             raise
         finally:
             self._caller.release()
-
-
-def recall_steps(views: Sequence[View], query: Query) -> Steps[list[Recalled]]:
-    """What all views recall, best first."""
-    found: list[Recalled] = []
-    for view in views:
-        found += yield from view.recall(query)
-    return sorted(found, key=lambda recalled: -recalled.score)
-
-
-class Stopwatch:
-    """Milliseconds by step; laps of one name add up."""
-
-    def __init__(self) -> None:
-        self.milliseconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.milliseconds[name] = round(self.milliseconds.get(name, 0.0) + 1000 * (now - self._last), 3)
-        self._last = now

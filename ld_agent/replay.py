@@ -52,6 +52,7 @@ class PlayedTurn:
             "recalled": [recalled_json(r) for r in reply.recalled],
             "traits": {name: list(traits) for name, traits in reply.traits.items()},
             "notes": list(reply.notes),
+            **({"explanations": dict(reply.explanations)} if reply.explanations else {}),
             "timings_ms": dict(reply.timings_ms),
             "tokens": {"prompt": reply.tokens.prompt, "completion": reply.tokens.completion},
         }
@@ -69,6 +70,7 @@ def recalled_json(recalled: Recalled) -> dict[str, Any]:
         "decay": recalled.decay,
         "score": recalled.score,
         "overlap": list(recalled.overlap),
+        **({"terms": dict(recalled.terms)} if recalled.terms else {}),
     }
 
 

@@ -135,6 +135,7 @@ class Recalled:
         decay: λ_t, in (0, 1].
         score: s_overall, what the ranking used.
         overlap: the topics that query and record share, sorted.
+        terms: what else the scorer looked at, by name (the scorer ``hybrid``: s_sent, s_word, s_pass, s_date).
     """
 
     record: Record
@@ -143,6 +144,7 @@ class Recalled:
     decay: float
     score: float
     overlap: tuple[str, ...] = ()
+    terms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +189,7 @@ class Reply:
         traits: the traits that entered the prompt, by speaker.
         notes: things the caller should know (context that did not fit, an interrupted reply).
         timings_ms: milliseconds by step.
+        explanations: by view, what its recall has to tell beyond the numbers (rounds, keywords, selections).
     """
 
     text: str
@@ -197,3 +200,4 @@ class Reply:
     notes: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     tokens: Tokens = Tokens()
+    explanations: Mapping[str, Any] = field(default_factory=dict)

@@ -35,6 +35,23 @@ def confessed(request: Request) -> str:
     return said.group() if said else "NO_TRAIT"
 
 
+def remembered(request: Request) -> str:
+    """What memory mechanisms ask for, made of the prompt's last lines: a memory by speaker, or a situation and a note."""
+    asked = request.messages[-1].content
+    said = re.findall(r"^(\w[\w ]*): (.+)$", asked.partition("</utterance>")[0], re.MULTILINE)
+    if "Write the new memory" in asked:
+        known = re.findall(r"^- (.+)$", asked, re.MULTILINE)
+        lines = [*known, *(f"{who} said {text}" for who, text in said)]
+        return "\n".join(f"- {line}" for line in dict.fromkeys(lines))
+    if "these lines about the message" in asked:
+        who, text = said[-1]
+        return f"Remember: yes\nRelated: none\nSituation: {who} told about the day.\nNote: {who} said {text}"
+    if '"Enough:"' in asked:
+        return "Enough: 1"
+    told = [line.lstrip("- ") for line in asked.split("\n") if ": " in line and "<" not in line]
+    return told[0] if told else "1"
+
+
 class Clock:
     """Shows a time, and a minute more each time it is read."""
 
@@ -56,7 +73,9 @@ class Scene:
 
     def agent(self, script: dict[str, Any] | None = None, **settings: Any) -> Agent:
         """An agent whose modules answer by ``script`` (an exception is raised), the others by themselves."""
-        answers = {"generator": echo, "summarizer": retold, "extractor": confessed} | (script or {})
+        answers = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered} | (
+            script or {}
+        )
         backbone = ScriptedBackbone({module: _answer(value) for module, value in answers.items()})
         agent = Agent(
             self._config(**settings), backbone=backbone, clock=self.clock, encoder=self._encoder, topics=self._topics

@@ -119,7 +119,7 @@ def _child(task: Task, scene: Any, acknowledged: IO[bytes]) -> int:
 
     sqlite3.connect = traced  # type: ignore[assignment]
     try:
-        with scene.agent(**{"store.path": task["store"]}) as agent:
+        with scene.agent(**({"store.path": task["store"]} | task.get("settings", {}))) as agent:
             talk = agent.conversation(task["conversation"])
             if task.get("delete"):
                 talk.delete()

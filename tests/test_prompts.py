@@ -16,6 +16,55 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "extractor_direct": {"text": "I have a dog."},
     "extractor_chain_of_thought": {"text": "I have a dog."},
     "extractor_brief": {"text": "I have a dog."},
+    "memochat_memos": {"lines": [("Maya", "Hello!")]},
+    "memochat_topics": {"text": "Hello!", "notes": ["dogs: Maya has two."]},
+    "memorybank_summary": {"notes": [("2024-05-01", "Maya said hello.")]},
+    "memorybank_portrait": {"person": "Maya", "known": "She is cheerful.", "lines": [("Sam", "Hello!")]},
+    "judge_rating": {
+        "personas": [("Maya", ("I have a dog.",))],
+        "lines": [("Maya", "Hello!")],
+        "reply": "Good day.",
+        "aspect": "coherence",
+        "meaning": "does it follow?",
+    },
+    "judge_pairwise": {
+        "personas": [("Maya", ("I have a dog.",))],
+        "lines": [("Maya", "Hello!")],
+        "first": "Good day.",
+        "second": "Good night.",
+    },
+    "judge_score": {"reference": "Your dog is old.", "reply": "He is old."},
+    "judge_compare": {
+        "question": "How old is he?",
+        "reference": "He is ten.",
+        "candidates": [("A", "Nine."), ("B", "Ten.")],
+        "letters": "A or B",
+    },
+    "ecm_continue": {"lines": [("Maya", "Hello!")]},
+    "ecm_knowledge": {"fact": "I have a dog."},
+    "ecm_similar": {"request": "How do I sail?"},
+    "ecm_feedback": {"pairs": [("How do I sail?", "With wind.")]},
+    "ecm_answer": {"request": "How do I sail?", "advice": "Be brief."},
+    "ecm_background": {"request": "How do I sail?"},
+    "recursive_rewrite": {
+        "memory": [("Maya", ("I have a dog.",))],
+        "lines": [("Maya", "Hello!")],
+        "people": "Maya and Sam",
+        "sentences": 20,
+    },
+    "recursive_reply": {},
+    "recursive_example": {"number": 1, "memory": ["Maya sails."], "dialogue": [("Maya", "Hello!")], "reply": "Hi!"},
+    "conditional_reply": {},
+    "conditional_record": {
+        "agent": "Sam",
+        "decide": True,
+        "context": True,
+        "knowledge": True,
+        "lines": [("Maya", "Hello!")],
+        "speaker": "Maya",
+        "text": "I have a dog.",
+    },
+    "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
     "generator": {
         "agent": "Sam",
         "people": "Maya",
@@ -56,7 +105,8 @@ def test_a_missing_variable_is_named(name: str, variable: str):
 def test_the_messages_called_constant_are_constant(name: str):
     loaded = prompt(name)
     text = "".join(m.content for m in loaded.render(**VARIABLES[name])[: loaded.constant_messages])
-    assert loaded.constant_messages < len(loaded.render(**VARIABLES[name])) or name == "generator"
+    joined = ("generator", "recursive_reply", "conditional_reply")  # parts of one system message
+    assert loaded.constant_messages < len(loaded.render(**VARIABLES[name])) or name in joined
     assert not any(value in text for value in _strings(VARIABLES[name]) if value != "I have a dog.")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ld_agent.cli import bench, memory
+from ld_agent.cli import bench, ecm, evaluate, judge, memory, tables
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -23,6 +23,11 @@ app = typer.Typer(
 )
 app.add_typer(memory.app, name="memory")
 app.add_typer(bench.app, name="bench")
+app.add_typer(evaluate.app, name="eval")
+app.add_typer(ecm.app, name="ecm")
+app.add_typer(judge.app, name="judge")
+app.command("tables")(tables.tables)
+evaluate.app.command("memory")(tables.memory)
 
 ConfigOption = Annotated[
     str | None,

@@ -42,6 +42,56 @@ def turn(overrides: Overrides = None, config: ConfigOption = None, as_json: Json
     _show(bench_turn(load_config(config, overrides or [])), as_json)
 
 
+@app.command()
+def training(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    steps: Annotated[
+        int, typer.Option(min=2, help="Optimizer steps of each recipe; 50 to compare what they learn.")
+    ] = 8,
+    as_json: JsonOption = False,
+) -> None:
+    """Tune the base for some steps by our recipe, by PEFT and Trainer alone and by TRL: tokens a second, memory, loss.
+
+    Example:
+
+      ld-agent bench training --json
+    """
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.bench_training import bench_training
+
+    _show(bench_training(load_config(config, overrides or []), steps), as_json)
+
+
+@app.command()
+def views(
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATA] [KEY=VALUE]...", help="A file of conversations, and config overrides."),
+    ] = None,
+    config: ConfigOption = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Play only the first N conversations.")] = None,
+    chosen: Annotated[
+        list[str] | None, typer.Option("--view", help="Only this mechanism, or several joined by +; may be repeated.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play the same conversations with each memory mechanism: calls, tokens, seconds and stored bytes a turn.
+
+    Example:
+
+      ld-agent bench views msc/session_3/valid.txt --limit 20 --view recursive --view conditional+summary
+    """
+    from pathlib import Path
+
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.bench_views import bench_views
+
+    given = list(arguments or [])
+    source = Path(given.pop(0)) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
+    _show(bench_views(load_config(config, given), source, limit, chosen or ()), as_json)
+
+
 def _show(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")

@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from importlib.util import find_spec
+from typing import Any
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.cli.show import console, plain, recalled_table, records_table, traits_table
-from ld_agent.config import Config
+from ld_agent.cli.versions import versions_text
+from ld_agent.config import Config, MemorySection
 from ld_agent.errors import BackboneError, InputError
+from ld_agent.memory.scoring import FORMULAS
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views.recursive import RecursiveView
 from ld_agent.modules.base import MODULES
 from ld_agent.modules.generator import ago
 
@@ -181,7 +185,12 @@ def _command(name: str, argument: str, conversation: Conversation) -> None:
 
 
 def _memory(conversation: Conversation, argument: str) -> None:
-    console.print(records_table(conversation.records))
+    records = conversation.records
+    listed = [record for record in records if record.view != RecursiveView.name]
+    if listed or not records:
+        console.print(records_table(listed))
+    if len(listed) < len(records):
+        console.print(versions_text(records))
 
 
 def _persona(conversation: Conversation, argument: str) -> None:
@@ -198,13 +207,45 @@ def _why(conversation: Conversation, argument: str) -> None:
         console.print("nothing was recalled yet; say something first", style="dim")
         return
     memory = conversation.agent.config.memory
-    tau = "no decay" if memory.tau is None else f"τ = {memory.tau:g} s"
-    console.print(
-        plain(f"overall = λ (s_sem + s_top), s_sem > γ = {memory.gamma:g}, {tau}, k = {memory.k}", "dim"),
-    )
-    console.print(recalled_table(reply.recalled))
+    for view in memory.views:
+        told = f"{view}: " if len(memory.views) > 1 else ""
+        console.print(plain(told + _numbers(view, memory), "dim"))
+        console.print(recalled_table([r for r in reply.recalled if r.record.view == view]))
+        for line in _explained(reply.explanations.get(view, {})):
+            console.print(plain(line, "dim"), soft_wrap=True)
     for name, traits in reply.traits.items():
         console.print(plain(f"{name}: {' '.join(traits)}", "dim"))
+
+
+def _numbers(view: str, memory: MemorySection) -> str:
+    """What the numbers of a view's recall are, in a line."""
+    tau = "no decay" if memory.tau is None else f"τ = {memory.tau:g} s"
+    gamma = f"s_sem > γ = {memory.gamma:g}"
+    own = memory.conditional
+    reflected = f"reflected on at most {own.rounds} times" if own.rounds != 1 else "reflected on once"
+    return {
+        "events": f"overall = {FORMULAS[memory.scorer]}, {gamma}, {tau}, k = {memory.k}",
+        "recursive": "the newest version, always",
+        "conditional": f"overall = s_sem, k = {own.k}, {reflected}",
+        "none": "no long-term memory",
+        "full": "everything that was said, as far as it fits",
+    }.get(view, f"overall is what {view} ranks by")
+
+
+def _explained(explanation: Mapping[str, Any]) -> Iterator[str]:
+    """The rounds of a reflection, a line each; other explanations as they are."""
+    for number, entry in enumerate(explanation.get("rounds", ()), 1):
+        found = ", ".join(entry["candidates"])
+        outcome = {
+            "enough": f"enough, chose {', '.join(entry.get('selected', ())) or 'none'}",
+            "missing": f"looked again with: {', '.join(entry.get('keywords', ()))}",
+            "unusable": "the model's answer says neither; kept as found",
+            "failed": f"the model failed; kept as found ({entry.get('problem', '')})",
+        }[entry["outcome"]]
+        yield f"round {number}: found {found}; {outcome}"
+    for name, value in explanation.items():
+        if name != "rounds":
+            yield f"{name}: {', '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}"
 
 
 def _end(conversation: Conversation, argument: str) -> None:

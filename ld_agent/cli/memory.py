@@ -1,4 +1,4 @@
-"""``ld-agent memory``: look into a memory file, search it, move it, forget a conversation, change the encoder."""
+"""``ld-agent memory``: look into a memory file, search it, move it, forget, fill what views lack, change the encoder."""
 
 from __future__ import annotations
 
@@ -61,6 +61,29 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
         cells = (", ".join(v) if isinstance(v, list) else str(v) for k, v in row.items() if k != "agent")
         table.add_row(*(plain(cell) for cell in cells))
     console.print(table if rows else "no conversations yet")
+
+
+@app.command()
+def versions(
+    store: StoreOption,
+    conversation: Annotated[str, typer.Option("--conversation", help="One conversation's id.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show every version of a memory that is rewritten (view recursive): what each session changed.
+
+    Example:
+
+      ld-agent memory versions --store me.db --conversation maya
+    """
+    from ld_agent.cli.show import console
+    from ld_agent.cli.versions import versions_json, versions_text
+
+    opened = _existing(store)
+    records = opened.records(_conversation(opened, conversation).key)
+    if as_json:
+        _print_json(versions_json(records))
+        return
+    console.print(versions_text(records) or "no version yet; view recursive makes one after each session")
 
 
 @app.command()
@@ -178,6 +201,61 @@ def delete(
         _confirm(f"Forget everything about conversation {conversation!r}?")
     opened.delete_conversation(found.key)
     say(f"deleted {conversation} from {store}")
+
+
+@app.command()
+def rebuild(
+    store: StoreOption,
+    overrides: Overrides = None,
+    conversation: ConversationOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Let the configured views take in the stored sessions that they lack; broken off, it goes on where it stopped.
+
+    Example:
+
+      ld-agent memory rebuild --store me.db -c recursive
+    """
+    from rich.progress import Progress
+
+    from ld_agent.agent import Agent
+    from ld_agent.cli.show import errors, say
+    from ld_agent.config import load_config
+    from ld_agent.errors import BackboneError
+    from ld_agent.memory.rebuild import missing
+    from ld_agent.memory.rebuild import rebuild as rebuild_views
+
+    _existing(store).close()
+    settings = load_config(config, overrides or [])
+    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
+    agent = Agent(settings)
+    try:
+        chosen = [_conversation(agent.store, conversation)] if conversation else agent.store.conversations()
+        lacking = {c.id: missing(agent, c) for c in chosen}
+        total = sum(sum(views.values()) for views in lacking.values())
+        count, problems = 0, list[str]()
+        with Progress(console=errors, disable=not errors.is_terminal) as progress:
+            task = progress.add_task("taking sessions in", total=total)
+
+            def taken(view: str, sessions: int) -> None:
+                nonlocal count
+                count += sessions
+                progress.update(task, completed=count, description=f"taking sessions in: {view}")
+
+            try:
+                for one in chosen:
+                    if sum(lacking[one.id].values()):
+                        problems += rebuild_views(agent, one, taken)
+            except KeyboardInterrupt:
+                say(f"interrupted after {count} of {total} sessions; the same command goes on from here")
+                raise
+    finally:
+        agent.close(end_sessions=False)
+    for problem in problems:
+        say(problem)
+    say(f"took in {count} of {total} missing sessions for {', '.join(settings.memory.views)}")
+    if problems:
+        raise BackboneError(f"{total - count} sessions still wait; run the same command again")
 
 
 @app.command()

@@ -42,7 +42,7 @@ def day(value: Record | Trait) -> str:
 
 
 class RecalledTable:
-    """The numbers of equations (1)–(3) behind a recall, overall = λ (s_sem + s_top), as wide as the terminal is."""
+    """The numbers behind a recall, those of equations (1)–(3) and the scorer's own, as wide as the terminal is."""
 
     def __init__(self, recalled: Sequence[Recalled]) -> None:
         self._recalled = recalled
@@ -54,19 +54,22 @@ class RecalledTable:
             yield self._table()
         else:
             for r in self._recalled:
-                numbers = f"s_sem {r.s_sem:.3f}  s_top {r.s_top:.3f}  λ {r.decay:.3f}  overall {r.score:.3f}"
+                further = "".join(f"{name} {value:.3f}  " for name, value in r.terms.items())
+                numbers = f"s_sem {r.s_sem:.3f}  s_top {r.s_top:.3f}  {further}λ {r.decay:.3f}  overall {r.score:.3f}"
                 shared = f"  shared: {', '.join(r.overlap)}" if r.overlap else ""
                 yield plain(f"{r.record.id}  {day(r.record)}  {numbers}{shared}", "dim")
                 yield Padding(plain(r.record.text), (0, 0, 0, 4))
 
     def _table(self) -> Table:
         table = Table(box=None, padding=(0, 1), header_style="dim", pad_edge=False)
-        for heading in ("id", "from", "s_sem", "s_top", "λ", "overall"):
+        further = list(dict.fromkeys(name for r in self._recalled for name in r.terms))
+        for heading in ("id", "from", "s_sem", "s_top", *further, "λ", "overall"):
             table.add_column(heading, justify="left" if heading in ("id", "from") else "right", no_wrap=True)
         table.add_column("shared topics")
         table.add_column("memory", ratio=1)
         for r in self._recalled:
-            numbers = (f"{r.s_sem:.3f}", f"{r.s_top:.3f}", f"{r.decay:.3f}", f"{r.score:.3f}")
+            terms = (f"{r.terms[name]:.3f}" if name in r.terms else "–" for name in further)
+            numbers = (f"{r.s_sem:.3f}", f"{r.s_top:.3f}", *terms, f"{r.decay:.3f}", f"{r.score:.3f}")
             topics = plain(", ".join(r.overlap) or "–", "" if r.overlap else "dim")
             table.add_row(plain(r.record.id), day(r.record), *numbers, topics, plain(r.record.text))
         return table

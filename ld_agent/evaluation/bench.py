@@ -32,6 +32,8 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.long_term import LongTermIndex
+from ld_agent.memory.passages import NO_VECTORS, PackedVectors, Passages
+from ld_agent.memory.scoring import LOOKS_AT_PASSAGES
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.generator import Situation, render
 from ld_agent.shipped import shipped_path
@@ -42,6 +44,9 @@ SIZES = (1_000, 10_000, 100_000)
 VOCABULARY = 20_000
 TOPICS_A_RECORD = 12
 QUERIES = 200
+PASSAGES = (22, 7)  # turns and sentences of a record
+WORDS_A_TURN = 10
+DIFFERENT_PASSAGES = 500
 EVENTS = 10_000
 TURNS = 60
 PROMPTS = 8
@@ -75,15 +80,18 @@ def bench_recall(config: Config) -> dict[str, Any]:
 
 def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    index = LongTermIndex(dimension)
-    for key, (vector, at, own) in enumerate(_records(rng, dimension, size), 1):
-        index.add(key, vector, at, own)
     memory = config.memory
+    looked_at = _passages(rng, dimension) if memory.scorer in LOOKS_AT_PASSAGES else None
+    packed = looked_at[0].vectors if looked_at else NO_VECTORS
+    index = LongTermIndex(dimension, lambda keys: dict.fromkeys(keys, packed))
+    for key, (vector, at, own) in enumerate(_records(rng, dimension, size), 1):
+        index.add(key, vector, at, own, looked_at[key % len(looked_at)] if looked_at else None)
     queries = list(_records(rng, dimension, QUERIES + 5))
     at = START.timestamp() + size * 3600.0
 
     def search(query: tuple[Any, float, tuple[str, ...]]) -> None:
-        index.search(query[0], query[2][:4], at, k=memory.k, gamma=-1.0, tau=memory.tau, scorer_name=memory.scorer)
+        text, scorer = " ".join(query[2][:6]), memory.scorer
+        index.search(query[0], query[2][:4], at, k=memory.k, gamma=-1.0, tau=memory.tau, scorer_name=scorer, text=text)
 
     for query in queries[:5]:
         search(query)
@@ -93,6 +101,21 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
         "search_ms_p95": times["p95"],
         "bytes_an_event": round(index.nbytes / size),
     }
+
+
+def _passages(rng: np.random.Generator, dimension: int) -> list[Passages]:
+    """What stands beside records, drawn at random: as many turns and sentences as in LoCoMo, words by Zipf's law."""
+
+    def words() -> tuple[str, ...]:
+        return tuple(f"topic{min(int(w), VOCABULARY)}" for w in rng.zipf(1.3, WORDS_A_TURN))
+
+    made = []
+    for _ in range(DIFFERENT_PASSAGES):
+        turns, sentences = tuple(words() for _ in range(PASSAGES[0])), tuple(words() for _ in range(PASSAGES[1]))
+        vectors = rng.standard_normal((sum(PASSAGES), dimension)).astype(np.float32)
+        packed = PackedVectors.of(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        made.append(Passages(("Ann", "Ben") * (PASSAGES[0] // 2), turns, sentences, packed))
+    return made
 
 
 def _records(rng: np.random.Generator, dimension: int, count: int) -> Iterator[tuple[Any, float, tuple[str, ...]]]:

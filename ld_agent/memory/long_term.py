@@ -1,32 +1,47 @@
-"""The long-term index: the numbers of one conversation's records in memory, searched exactly.
+"""The long-term index: the numbers of one conversation's records in memory.
 
-Holds vectors, times and topics, no text: what is found is a primary key, and its text is read from the store. A record
-costs 4 bytes a dimension and about 100 more.
+Holds vectors, times, topics and, for scorers that look at them, word statistics; no text: what is found is a primary key,
+and its text is read from the store. A record costs 4 bytes a dimension and about 100 more, with word statistics some 6 for
+each word that it says. The scorer ``paper`` searches exactly. ``hybrid`` ranks all records by what is held here and looks at
+the passages of the best `CANDIDATES`, which it fetches.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.memory.scoring import Terms, best, scorer, time_decay, topic_overlap
+from ld_agent.memory.dates import nearness
+from ld_agent.memory.hybrid import COVER, OWN, Question, best_passages, question
+from ld_agent.memory.lexical import Lexicon
+from ld_agent.memory.passages import NO_VECTORS, PackedVectors, Passages
+from ld_agent.memory.scoring import LOOKS_AT_PASSAGES, Terms, best, hybrid_score, scorer, time_decay, topic_overlap
 
 GROWTH = 1.125
+CANDIDATES = 32
+COMMON = 0.05
+"""Share of the records above which a word is too common to choose candidates by."""
+KEPT_VECTORS = 1024
+"""Records whose passages' vectors stay in memory, about 11 kB each for a session of 22 turns."""
+Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found record: its primary key and the numbers of equations (1)–(3)."""
+    """One found record: its primary key, the numbers of equations (1)–(3), and by name those of its scorer alone."""
 
     key: int
     s_sem: float
     s_top: float
     decay: float
     score: float
+    more: Mapping[str, float] = field(default_factory=dict)
 
 
 class LongTermIndex:
@@ -34,9 +49,15 @@ class LongTermIndex:
 
     Args:
         dimension: of the encoder's vectors.
+        fetch: gives the vectors of records' passages by primary key; a record without any may be left out.
     """
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, fetch: Fetch = lambda keys: {}) -> None:
+        self._fetch = fetch
+        self._passages: OrderedDict[int, PackedVectors] = OrderedDict()
+        self._lexicon = Lexicon()
+        self._speakers: dict[str, int] = {}
+        self._speaks: array[int] = array("H")  # who says each window
         self._n = 0
         self._vectors = np.empty((0, dimension), np.float32)
         self._at = np.empty(0, np.float64)
@@ -54,13 +75,20 @@ class LongTermIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the columns and the topic lists, spare room included."""
+        """Bytes held by the columns, the lists and the passages kept, spare room included."""
         columns = (self._vectors, self._at, self._topic_counts, self._keys)
-        return sum(c.nbytes for c in columns) + sum(
-            len(t) + 150 + rows.itemsize * len(rows) for t, rows in self._rows_with.items()
-        )
+        topics = sum(len(t) + 150 + rows.itemsize * len(rows) for t, rows in self._rows_with.items())
+        passages = sum(own.steps.nbytes for own in self._passages.values())
+        return sum(c.nbytes for c in columns) + topics + self._lexicon.nbytes + passages
 
-    def add(self, key: int, vector: NDArray[np.float32], at: float, topics: Sequence[str]) -> None:
+    def add(
+        self,
+        key: int,
+        vector: NDArray[np.float32],
+        at: float,
+        topics: Sequence[str],
+        passages: Passages | None = None,
+    ) -> None:
         """Append one record.
 
         Args:
@@ -68,6 +96,8 @@ class LongTermIndex:
             vector: (dimension,) float32, unit length.
             at: seconds since the epoch.
             topics: the record's topic set V_k, without repetitions.
+            passages: for scorers that look at them; only their word statistics are kept here. Either all records of an
+                index have them or none.
         """
         if self._n == len(self._keys):
             self._reserve(max(64, int(self._n * GROWTH) + 1))
@@ -76,6 +106,9 @@ class LongTermIndex:
         self._topic_counts[row] = len(topics)
         for topic in topics:
             self._rows_with.setdefault(topic, array("I")).append(row)
+        if passages is not None:
+            self._lexicon.add(passages.counts, passages.windows)
+            self._speaks.extend(self._speakers.setdefault(name, len(self._speakers)) for name in passages.speakers)
         self._n += 1
 
     def _reserve(self, capacity: int) -> None:
@@ -100,13 +133,15 @@ class LongTermIndex:
         gamma: float,
         tau: float | None,
         scorer_name: str = "paper",
+        text: str = "",
     ) -> list[Hit]:
-        """The k best records by equations (1)–(3), best first, among those not younger than ``at``.
+        """The k best records by equations (1)–(3) or another scorer, best first, among those not younger than ``at``.
 
         Args:
             vector: (dimension,) unit vector of the query.
             topics: the query's topic set V_q, without repetitions.
             at: time of the query, seconds since the epoch.
+            text: the query itself, for scorers that look at more than its vector and topics.
         """
         n = self._n
         if n == 0 or k <= 0:
@@ -114,15 +149,98 @@ class LongTermIndex:
         age = at - self._at[:n]
         s_sem = np.vecdot(self._vectors[:n], vector)  # row by row: equal vectors get equal numbers, wherever they stand
         np.clip(s_sem, -1.0, 1.0, out=s_sem)
-        shared = np.zeros(n, np.int32)
-        for topic in topics:
-            rows = self._rows_with.get(topic)
-            if rows is not None:
-                shared[np.frombuffer(rows, np.uint32)] += 1
-        s_top = topic_overlap(shared, len(topics), self._topic_counts[:n])
         decay = time_decay(np.maximum(age, 0.0), tau)
+        if scorer_name in LOOKS_AT_PASSAGES:
+            asked = question(text, datetime.fromtimestamp(at, UTC), self._speakers)
+            return self._hybrid(vector, topics, asked, age >= 0, s_sem, decay, k, gamma)
+        s_top = self._overlap(topics)
         score = scorer(scorer_name)(Terms(s_sem, s_top, decay))
         found = best(score, (s_sem > gamma) & (age >= 0), self._at[:n], k)
         return [
             Hit(int(self._keys[r]), float(s_sem[r]), float(s_top[r]), float(decay[r]), float(score[r])) for r in found
         ]
+
+    def _overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
+        """Equation (1) for some rows, or for all."""
+        sizes = self._topic_counts[: self._n] if rows is None else self._topic_counts[rows]
+        shared = np.zeros(len(sizes), np.int32)
+        for topic in topics:
+            listed = self._rows_with.get(topic)
+            if listed is None:
+                continue
+            having = np.frombuffer(listed, np.uint32)
+            if rows is None:
+                shared[having] += 1
+            else:
+                found = np.searchsorted(having, rows.astype(np.uint32))
+                shared += having[np.minimum(found, len(having) - 1)] == rows
+        return topic_overlap(shared, len(topics), sizes)
+
+    def _hybrid(
+        self,
+        vector: NDArray[np.float32],
+        topics: Sequence[str],
+        asked: Question,
+        known: NDArray[np.bool_],
+        s_sem: NDArray[np.float32],
+        decay: NDArray[np.float64],
+        k: int,
+        gamma: float,
+    ) -> list[Hit]:
+        """Rank all known records by the terms that are held here, common words passed over where there are many records,
+        then the best of them by all terms.
+
+        Equation (3) holds with the greatest cosine of the record's summary or any passage in place of s_sem.
+        """
+        n = self._n
+        at, keys = self._at[:n], self._keys[:n]
+        candidates = max(CANDIDATES, 2 * k)
+        known_words = len(self._lexicon) == n  # no word is known of records that came without passages
+        first = {"s_date": nearness(asked.periods, at)}
+        if known_words:
+            first["s_word"] = self._lexicon.match(asked.words, most=1.0 if n <= candidates else COMMON)
+        rows = best(hybrid_score(Terms(s_sem, np.zeros(n), decay, first)), known, at, candidates)
+        s_word = self._lexicon.match(asked.words, rows) if known_words else np.zeros(len(rows))
+        s_sent, s_pass, nearest = self._passages_of(rows, vector, asked)
+        s_sem, s_top, decay = s_sem[rows], self._overlap(topics, rows), decay[rows]
+        more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_date": first["s_date"][rows]}
+        score = hybrid_score(Terms(s_sem, s_top, decay, more))
+        near = np.maximum(s_sem, nearest) > gamma
+        return [
+            Hit(
+                int(keys[rows[i]]),
+                float(s_sem[i]),
+                float(s_top[i]),
+                float(decay[i]),
+                float(score[i]),
+                {name: float(values[i]) for name, values in more.items()},
+            )
+            for i in best(score, near, at[rows], k)
+        ]
+
+    def _passages_of(
+        self, rows: NDArray[np.intp], vector: NDArray[np.float32], asked: Question
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """(m,) s_sent, s_pass and the greatest cosine of the passages of records; see `best_passages`."""
+        vectors = self._kept([int(key) for key in self._keys[rows]])
+        if len(self._lexicon) < self._n:
+            return best_passages(vectors, np.zeros(len(rows), np.intp), vector, np.zeros(0))
+        first, sizes = self._lexicon.windows(rows)
+        further = COVER * self._lexicon.cover((word for word in asked.words if word not in asked.names), rows)
+        if asked.about:
+            speaks = np.frombuffer(self._speaks, np.uint16)
+            who = np.concatenate([speaks[f : f + size] for f, size in zip(first, sizes, strict=True)])
+            further += OWN * (who == self._speakers[asked.about])
+        return best_passages(vectors, sizes, vector, further)
+
+    def _kept(self, keys: Sequence[int]) -> list[PackedVectors]:
+        """The vectors of records' passages, fetched where they are not in memory."""
+        missing = [key for key in keys if key not in self._passages]
+        fetched = self._fetch(missing) if missing else {}
+        found = [self._passages[key] if key in self._passages else fetched.get(key, NO_VECTORS) for key in keys]
+        for key, own in zip(keys, found, strict=True):
+            self._passages[key] = own
+            self._passages.move_to_end(key)
+        while len(self._passages) > KEPT_VECTORS:
+            self._passages.popitem(last=False)
+        return found

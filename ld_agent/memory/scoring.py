@@ -1,4 +1,5 @@
-"""Equations (1)–(3) of LD-Agent as pure functions over arrays: n records at once, no store, no text, no clock.
+"""Equations (1)–(3) of LD-Agent as pure functions over arrays: n records at once, no store, no text, no clock. And the
+scorers by name: ``paper`` is equation (2) as it stands, ``hybrid`` is ours.
 
 Symbols: V_q, V_k topic sets of query and record; t age of the record in seconds; τ time constant in seconds;
 s_sem cosine of the embeddings; s_top topic overlap; λ_t time decay; γ semantic threshold; k records wanted.
@@ -6,13 +7,14 @@ s_sem cosine of the embeddings; s_top topic overlap; λ_t time decay; γ semanti
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.errors import ConfigError
+from ld_agent.memory.hybrid import formula, weighted
 
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
@@ -53,11 +55,12 @@ def time_decay(age: Floats, tau: float | None) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a scorer may use, each (n,): s_sem, s_top and λ."""
+    """What a scorer may use, each (n,): s_sem, s_top and λ, and by name what only some scorers look at."""
 
     s_sem: Floats
     s_top: Floats
     decay: Floats
+    more: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def paper_score(terms: Terms) -> NDArray[np.float64]:
@@ -66,7 +69,16 @@ def paper_score(terms: Terms) -> NDArray[np.float64]:
     return score
 
 
-SCORERS: dict[str, Callable[[Terms], NDArray[np.float64]]] = {"paper": paper_score}
+def hybrid_score(terms: Terms) -> NDArray[np.float64]:
+    """s_sem and the further terms, weighted, and w_λ λ, (n,); see `ld_agent.memory.hybrid`."""
+    return weighted({"s_sem": terms.s_sem, **terms.more}, terms.decay)
+
+
+SCORERS: dict[str, Callable[[Terms], NDArray[np.float64]]] = {"paper": paper_score, "hybrid": hybrid_score}
+FORMULAS = {"paper": "λ (s_sem + s_top)", "hybrid": formula()}
+"""Each scorer's sum, as it is shown beside the numbers."""
+LOOKS_AT_PASSAGES = frozenset({"hybrid"})
+"""The scorers that need what was said behind each record, and not its summary alone."""
 
 
 def scorer(name: str) -> Callable[[Terms], NDArray[np.float64]]:

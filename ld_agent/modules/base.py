@@ -10,7 +10,7 @@ from ld_agent.backbones.base import Backbone, Completion, Message, Request
 from ld_agent.config import Config, ModuleSection
 from ld_agent.errors import BackboneError
 
-MODULES = ("summarizer", "extractor", "generator")
+MODULES = ("summarizer", "extractor", "generator", "memory")
 
 
 class Models:

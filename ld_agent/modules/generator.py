@@ -19,6 +19,27 @@ from ld_agent.types import Recalled, Utterance
 
 T = TypeVar("T")
 OPENING = "(The conversation begins.)"
+DECISION_TOKENS = 12
+DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
+"""Where the decision begins: on a line of its own, or behind a sentence."""
+COMING = re.compile(
+    r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:"
+    r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]*$",
+    re.IGNORECASE,
+)
+"""An end that may yet become a decision's beginning."""
+KINDS = {
+    "events": "a session in brief",
+    "recursive": "what is known so far",
+    "conditional": "a note",
+    "history": "what was said",
+    "summary": "a session in brief",
+    "bm25": "what was said",
+    "dense": "what was said",
+    "memorybank": "a summary",
+    "memochat": "a topic",
+}
+"""What the memories of a view are called in a prompt that has memories of several."""
 SHORTEST_HEARD = 64  # characters; a window that has no room for them has none for the instructions either
 
 
@@ -33,6 +54,10 @@ class Situation:
         recalled: m, best first.
         traits: P_u and P_a: traits by speaker, the agent's under its own name.
         people: everyone else who takes part.
+        steps: how to use what was recalled, in the words of the memory mechanisms that want it said.
+        examples: earlier replies as models, left out first where the window is small.
+        labelled: say of each memory which mechanism it comes from.
+        decides: the answer also says whether ``heard`` is worth remembering; see `decision`.
     """
 
     agent: str
@@ -41,6 +66,10 @@ class Situation:
     recalled: tuple[Recalled, ...] = ()
     traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     people: tuple[str, ...] = ()
+    steps: str = ""
+    examples: tuple[str, ...] = ()
+    labelled: bool = False
+    decides: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +89,15 @@ class Generator:
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
 
-        Left out first are the oldest lines of the context, then the least of the memories, then the traits that have been
-        known longest, then the middle of the utterance.
+        Left out first are the examples, then the oldest lines of the context, then the least of the memories, then the
+        traits that have been known longest, then the middle of the utterance.
         """
         notes: list[str] = []
+        if situation.examples and not self._fits(situation):
+            shown, start = situation.examples[::-1], situation
+            kept_examples = _longest_tail(shown, lambda tail: self._fits(replace(start, examples=tail[::-1])))
+            _note(notes, len(shown) - len(kept_examples), "examples")
+            situation = replace(situation, examples=kept_examples[::-1])
         if not self._fits(situation):
             context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
             _note(notes, len(situation.context) - len(context), "earlier utterances of this session")
@@ -88,8 +122,12 @@ class Generator:
             situation = shortened
         return Prompted(render(situation), tuple(notes))
 
-    def request(self, messages: tuple[Message, ...], on_text: Callable[[str], None] | None = None) -> Request:
-        return self._models.request("generator", messages, on_text=on_text)
+    def request(
+        self, messages: tuple[Message, ...], on_text: Callable[[str], None] | None = None, *, decides: bool = False
+    ) -> Request:
+        """The request of a reply; one that ``decides`` has room for the decision behind it."""
+        request = self._models.request("generator", messages, on_text=on_text)
+        return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
     def generate(self, prompts: Sequence[tuple[Message, ...]]) -> list[Completion]:
         """Answer rendered prompts in one batch.
@@ -100,7 +138,7 @@ class Generator:
         return self._models.complete([self.request(messages) for messages in prompts])
 
     def _fits(self, situation: Situation) -> bool:
-        budget = self._models.prompt_budget("generator")
+        budget = self._models.prompt_budget("generator") - (DECISION_TOKENS if situation.decides else 0)
         characters = len(situation.heard.text) + sum(len(u.text) for u in situation.context)
         if characters > 16 * budget:  # no tokenizer packs so much; spares counting what cannot fit
             return False
@@ -133,9 +171,10 @@ def render(situation: Situation) -> tuple[Message, ...]:
         people=named(people),
         agent_traits=situation.traits.get(situation.agent, ()),
         others_traits=others,
-        memories=[(ago(r.record.at, situation.heard.at), r.record.text) for r in situation.recalled],
+        memories=[(_origin(r, situation), r.record.text) for r in situation.recalled],
     )
-    messages = list(system)
+    added = [text for text in (*situation.examples, situation.steps) if text]
+    messages = [*system[:-1], Message(system[-1].role, "\n\n".join([system[-1].content, *added]))]
     for said in (*situation.context, situation.heard):
         own = said.speaker == situation.agent
         text = as_line(said.text) if own or len(people) == 1 else f"{as_line(said.speaker)}: {as_line(said.text)}"
@@ -149,8 +188,26 @@ def render(situation: Situation) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def reply_text(answer: str, agent: str, speakers: Sequence[str]) -> str:
-    """The reply in a model's answer: without the agent's own name before it, and not going on as another speaker."""
+def _origin(recalled: Recalled, situation: Situation) -> str:
+    """How long ago something was and, where several mechanisms remember, what kind of memory it is."""
+    when = ago(recalled.record.at, situation.heard.at)
+    return f"{when}, {KINDS.get(recalled.record.view, recalled.record.view)}" if situation.labelled else when
+
+
+def decision(answer: str) -> bool | None:
+    """Whether an answer says that the utterance is worth remembering; None: it does not say."""
+    found = list(DECISION.finditer(answer))
+    verdict = re.match(r"\W*(yes|no)\b", answer[found[-1].end() :], re.IGNORECASE) if found else None
+    return None if verdict is None else verdict.group(1).casefold() == "yes"
+
+
+def reply_text(answer: str, agent: str, speakers: Sequence[str], *, decides: bool = False) -> str:
+    """The reply in a model's answer: without the agent's own name before it, and not going on as another speaker.
+
+    ``decides``: nor with the decision behind it.
+    """
+    if decides:
+        answer = DECISION.split(answer)[0]
     text = re.sub(
         rf"^\W*(?:{re.escape(agent)}|reply|response)\W{{0,2}}\s*:[\s*]*", "", answer.strip(), flags=re.IGNORECASE
     )
@@ -169,10 +226,13 @@ class ReplyStream:
 
     Args:
         show: called with each piece to show.
+        decides: a decision stands behind the reply, and is not shown.
     """
 
-    def __init__(self, agent: str, speakers: Sequence[str], show: Callable[[str], None]) -> None:
-        self._agent, self._speakers, self._show = agent, speakers, show
+    def __init__(
+        self, agent: str, speakers: Sequence[str], show: Callable[[str], None], *, decides: bool = False
+    ) -> None:
+        self._agent, self._speakers, self._show, self._decides = agent, speakers, show, decides
         self._labels = [f"{name}:".casefold() for name in (agent, *speakers, "reply", "response")]
         self._text, self._shown = "", ""
 
@@ -182,7 +242,11 @@ class ReplyStream:
         line = self._text[self._text.rfind("\n") + 1 :]
         begun = line.lstrip(' \t*"').casefold()
         held = len(line) + 1 if any(label.startswith(begun) for label in self._labels) else 0
-        kept = reply_text(self._text[: max(len(self._text) - held, 0)], self._agent, self._speakers)
+        if self._decides and (coming := COMING.search(self._text)):
+            held = max(held, len(self._text) - coming.start())
+        kept = reply_text(
+            self._text[: max(len(self._text) - held, 0)], self._agent, self._speakers, decides=self._decides
+        )
         if len(kept) > len(self._shown) and kept.startswith(self._shown):
             self._show(kept[len(self._shown) :])
             self._shown = kept

@@ -2,9 +2,9 @@
 SQLite. Importing an export and exporting again gives the same bytes.
 
 Line 1 is ``{"format": "ld_agent.memory", "version": 1}``. Then, conversation by conversation in the order of their ids,
-one ``conversation`` line and its ``session``, ``digested`` (a view has taken a session in), ``utterance``, ``record`` and
-``trait`` lines in the order of their making; ``kind`` names each. Times are ISO 8601 in UTC. Vectors are made again from
-the texts when the store is next used.
+one ``conversation`` line and its ``session``, ``digested`` (a view has taken a session in), ``utterance``, ``observed`` (a
+view has taken an utterance in), ``record`` and ``trait`` lines in the order of their making; ``kind`` names each. Times are
+ISO 8601 in UTC. Vectors are made again from the texts when the store is next used.
 """
 
 from __future__ import annotations
@@ -27,10 +27,18 @@ COLUMNS = {
     "session": ("number", "closed"),
     "digested": ("view", "session"),
     "utterance": ("id", "session", "speaker", "text", "at", "extracted"),
+    "observed": ("view", "utterance"),
     "record": ("id", "view", "session", "text", "at", "topics", "sources", "fallback", "details"),
     "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by"),
 }
-ORDER = {"session": "number", "digested": "view, session", "utterance": "pk", "record": "pk", "trait": "pk"}
+ORDER = {
+    "session": "number",
+    "digested": "view, session",
+    "utterance": "pk",
+    "observed": "view, utterance",
+    "record": "pk",
+    "trait": "pk",
+}
 COUNTERS = ("utterances", "records", "traits")
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 JSON_COLUMNS = frozenset({"topics", "sources", "details"})

@@ -75,4 +75,21 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX trait_speaker ON trait (conversation, speaker, pk);
     """,
+    # 2: views that take utterances in one by one
+    """
+    CREATE TABLE observed (                     -- a view has taken an utterance in, whether or not it kept something
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        view TEXT NOT NULL,
+        utterance TEXT NOT NULL,
+        PRIMARY KEY (conversation, view, utterance)
+    ) WITHOUT ROWID;
+    """,
+    # 3: what was said behind each record, turn by turn, for scorers that look at it; derived, made anew where missing
+    """
+    CREATE TABLE passage (
+        record INTEGER PRIMARY KEY REFERENCES record ON DELETE CASCADE,
+        words TEXT NOT NULL,                    -- JSON: speakers, stems of the turns, stems of the text's sentences
+        vectors BLOB NOT NULL                   -- a float32 scale each, then a signed byte a dimension
+    );
+    """,
 )

@@ -245,7 +245,7 @@ class Store:
             if not self.db.execute("INSERT OR IGNORE INTO digested VALUES (?, ?, ?)", (key, view, session)):
                 return []
             for make, vector in records:
-                record = make(self._next_id(key, "records", "m"))
+                record = make(self.new_record_id(key))
                 self.insert_record(key, record, vector)
                 stored.append(record)
         return stored
@@ -259,6 +259,9 @@ class Store:
                 json_text(record.sources), record.fallback, json_text(dict(record.details)), self._blob(vector),
             ),
         )  # fmt: skip
+
+    def new_record_id(self, key: int) -> str:
+        return self._next_id(key, "records", "m")
 
     def index_rows(self, key: int, view: str, after: int) -> Iterator[IndexRow]:
         """Rows for the long-term index with primary keys above ``after``, in growing order."""
@@ -365,6 +368,7 @@ class Store:
         with self.db.transaction():
             self.db.execute("DELETE FROM meta WHERE key = 'encoder'")
             self.db.execute("UPDATE record SET vector = NULL")
+            self.db.execute("DELETE FROM passage")
             self.db.execute("UPDATE trait SET vector = NULL")
             self.check_encoder(name, dimension)
 
@@ -382,10 +386,14 @@ class Store:
                 f"config, or set encoder.model={known['name']}"
             )
 
-    def _blob(self, vector: Vector | None) -> bytes | None:
-        """A vector as bytes; refused where another process has changed the store's encoder meanwhile."""
-        if vector is None:
-            return None
+    def require_same_encoder(self) -> None:
+        """Refuse to go on where another process has changed the store's encoder meanwhile (`EncoderMismatchError`)."""
         if self._encoder is not None:
             self._require_encoder(self._encoder)
+
+    def _blob(self, vector: Vector | None) -> bytes | None:
+        """A vector as bytes, of the store's encoder."""
+        if vector is None:
+            return None
+        self.require_same_encoder()
         return vector_bytes(vector)

@@ -45,8 +45,8 @@ def remember(store: Store, encoder: SentenceEncoder, topics: TopicExtractor, con
         backbone = ScriptedBackbone({"summarizer": [summary for _, _, summary in sessions]})
         models = Models(config(), backbone)
         key = store.open_conversation("alice", "Sam").key
-        settings = MemorySection(**{"gamma": -1.0, **settings})
-        view = EventView(Parts(store, key, encoder, topics, Summarizer(models, encoder), settings))
+        settings = MemorySection(**{"gamma": -1.0, "scorer": "paper", **settings})
+        view = EventView(Parts(store, key, encoder, topics, Summarizer(models, encoder), settings, models, "Sam"))
         for days, text, _ in sessions:
             at = START + days * DAY
             store.append(key, "Maya", text, at - timedelta(minutes=5), 3600.0, lambda: START)

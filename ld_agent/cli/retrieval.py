@@ -1,0 +1,190 @@
+"""``ld-agent eval retrieval``, ``annotate`` and ``marks``: how often recall finds what answers a question, by a corpus's
+evidence or by what people mark. Prints; counts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from ld_agent.config import Config
+
+Records = Literal["summaries", "pipeline", "utterances"]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
+ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
+ScorerOption = Annotated[str | None, typer.Option("--scorer", help="Instead of memory.scorer: paper or hybrid.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
+StoreOption = Annotated[Path, typer.Option("--store", help="The memory file.")]
+Marks = Annotated[Path, typer.Argument(metavar="MARKS", help="The JSON-lines file of marks.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``ld-agent eval``."""
+    app.command()(retrieval)
+    app.command()(annotate)
+    app.command()(marks)
+
+
+def retrieval(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A LoCoMo file with questions and evidence.")],
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    scorer: ScorerOption = None,
+    records: Annotated[
+        Records, typer.Option("--records", help="What a session is known by: summaries, pipeline or utterances.")
+    ] = "summaries",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N conversations.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Ask every question of a corpus and count how often the session that answers it is recalled.
+
+    No language model is asked, unless --records pipeline lets the configured one summarise the sessions.
+
+    Examples:
+
+      ld-agent eval retrieval locomo10.json
+
+      ld-agent eval retrieval locomo10.json --scorer paper memory.tau=null --json
+    """
+    from ld_agent.cli.show import errors
+    from ld_agent.evaluation.retrieval import load_cases, measure
+
+    settings = _settings(config, overrides, scorer)
+    cases = load_cases(data, limit)
+    with errors.status("loading the models …") as status:
+        result = measure(settings, cases, records, lambda name: status.update(f"asking about {name} …"))
+    if as_json:
+        _print_json(result)
+    else:
+        _show_figures(result)
+
+
+def annotate(
+    marks: Marks,
+    store: StoreOption,
+    conversation: Annotated[str, typer.Option("--conversation", help="Whose memory is looked at.")],
+    overrides: Overrides = None,
+    at: Annotated[str | None, typer.Option("--at", help="As of this time (ISO 8601 with zone). Default: now.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Mark which memories are relevant to queries; both are typed, or come from a pipe.
+
+    A query is followed by the numbers of the memories that matter to it; an empty line marks none. An empty query ends.
+
+    Example:
+
+      ld-agent eval annotate marks.jsonl --store me.db --conversation maya
+    """
+    from ld_agent.cli.show import console, day, plain, say
+    from ld_agent.errors import InputError
+    from ld_agent.evaluation.annotation import add_mark, candidates, new_mark
+    from ld_agent.types import utc
+
+    agent = _agent(store, _settings(config, overrides, None))
+    count = 0
+    try:
+        when = agent.clock() if at is None else utc(at)
+        while query := _line("query> ").strip():
+            shown = candidates(agent, conversation, query, when)
+            if not shown:
+                say("nothing is remembered that could be relevant")
+                continue
+            for number, record in enumerate(shown, 1):
+                console.print(plain(f"{number:3}  {day(record)}  {record.text}"))
+            while True:
+                try:
+                    mark = new_mark(conversation, query, when, shown, _line("relevant> "))
+                    break
+                except InputError as exc:
+                    say(str(exc))
+                    if not sys.stdin.isatty():
+                        raise
+            add_mark(marks, mark)
+            count += 1
+    finally:
+        agent.close(end_sessions=False)
+    say(f"{count} quer{'y' if count == 1 else 'ies'} marked in {marks}; score them with `ld-agent eval marks {marks}`")
+
+
+def marks(
+    marks: Marks,
+    store: StoreOption,
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    as_json: Json = False,
+) -> None:
+    """Compare every scorer with what people marked: accuracy and recall.
+
+    Example:
+
+      ld-agent eval marks marks.jsonl --store me.db --json
+    """
+    from rich.table import Table
+
+    from ld_agent.cli.show import console
+    from ld_agent.evaluation.annotation import agreement, load_marks
+
+    loaded = load_marks(marks)
+    agent = _agent(store, _settings(config, overrides, None))
+    try:
+        result = agreement(agent, loaded)
+    finally:
+        agent.close(end_sessions=False)
+    if as_json:
+        _print_json(result)
+        return
+    console.print(f"{result['queries']} queries, {result['records']} records looked at, k = {result['k']}")
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for heading in ("scorer", "accuracy", "recall", "precision"):
+        table.add_column(heading, justify="left" if heading == "scorer" else "right")
+    for name, figures in result["scorers"].items():
+        table.add_row(name, *("–" if value is None else f"{value:.3f}" for value in figures.values()))
+    console.print(table)
+
+
+def _settings(config: str | None, overrides: list[str] | None, scorer: str | None) -> Config:
+    from ld_agent.config import load_config
+
+    return load_config(config, [*(overrides or []), *([f"memory.scorer={scorer}"] if scorer else [])])
+
+
+def _agent(store: Path, settings: Config) -> Any:
+    from ld_agent.agent import Agent
+    from ld_agent.errors import StoreError
+
+    if not store.is_file():
+        raise StoreError(f"no memory file {store}; give the --store of an earlier chat or run")
+    path = settings.store.model_copy(update={"path": str(store)})
+    return Agent(settings.model_copy(update={"store": path}))
+
+
+def _line(prompt: str) -> str:
+    if sys.stdin.isatty():
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+    return sys.stdin.readline()
+
+
+def _show_figures(result: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from ld_agent.cli.show import console
+
+    tau = "no decay" if result["tau"] is None else f"τ = {result['tau']:g} s"
+    title = f"scorer {result['scorer']}, records: {result['records']}, {tau}, {result['ms_per_query']} ms a query"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
+    shown = ("questions", "recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr")
+    for heading in ("", *shown):
+        table.add_column(heading, justify="right" if heading else "left")
+    for name, figures in [("all", result), *result["by_category"].items()]:
+        table.add_row(name, *(str(v) if isinstance(v := figures[key], int) else f"{v:.3f}" for key in shown))
+    console.print(table)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")

@@ -1,0 +1,223 @@
+"""How often recall finds the session that answers a question (``ld-agent eval retrieval``).
+
+Each conversation of a LoCoMo file is stored, taken in and asked by the product's own parts: store, event view, index and
+scorer. A hit is a session that holds the evidence. No language model is asked, except to summarise where the records are
+``pipeline``. Questions without evidence and adversarial ones, whose answer was never said, are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ld_agent.agent import Agent
+from ld_agent.config import Config
+from ld_agent.datasets import Episode, load_episodes
+from ld_agent.datasets.records import Record as JsonRecord
+from ld_agent.datasets.records import json_document
+from ld_agent.errors import InputError
+from ld_agent.memory.views.events import EventView
+from ld_agent.modules.summarizer import Summary
+from ld_agent.steps import run
+from ld_agent.types import Recalled, Session, Utterance, checked_text
+
+Records = Literal["summaries", "pipeline", "utterances"]
+RECORDS: tuple[str, ...] = get_args(Records)
+ADVERSARIAL = 5
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
+DEPTHS = (1, 3, 5)
+NOWHERE = 10**9
+ASKED_AFTER = timedelta(days=1)
+"""When the questions are asked, after the last utterance."""
+_EVIDENCE = re.compile(r"D:?(\d+):\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question and the numbers of the sessions that answer it."""
+
+    text: str
+    sessions: frozenset[int]
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One conversation with what is asked about it.
+
+    Attributes:
+        sessions: numbered as the corpus numbers them.
+        summaries: the corpus's own, by session; "" where it has none.
+    """
+
+    id: str
+    agent: str
+    sessions: tuple[Session, ...]
+    summaries: Mapping[int, str]
+    questions: tuple[Asked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one question found: the sessions in the order of their best record, and the milliseconds it took."""
+
+    asked: Asked
+    ranking: tuple[int, ...]
+    milliseconds: float
+
+
+def load_cases(path: Path, limit: int | None = None) -> list[Case]:
+    """Read a LoCoMo file.
+
+    Args:
+        limit: only the first conversations.
+
+    Raises:
+        DataFileError: a broken record; names the file.
+        InputError: no such file, or one without a single question that has evidence.
+    """
+    episodes = load_episodes(path, "locomo", limit=limit)
+    samples = [
+        JsonRecord({"sample": s}, path, None, f"[{i}]").record("sample") for i, s in enumerate(json_document(path))
+    ]
+    cases = [_case(episode, sample) for episode, sample in zip(episodes, samples, strict=False)]
+    if not any(case.questions for case in cases):
+        raise InputError(
+            f"{path} holds no question with evidence; give a LoCoMo file whose conversations have `qa` with `evidence`"
+        )
+    return cases
+
+
+def _case(episode: Episode, sample: JsonRecord) -> Case:
+    by_session: dict[int, list[Utterance]] = {}
+    for number, turn in enumerate(episode.turns, 1):
+        session = turn.session or 1
+        said = Utterance(f"u{number}", turn.speaker, checked_text(turn.text), turn.at, session)
+        by_session.setdefault(session, []).append(said)
+    told = sample.record("session_summary").values if "session_summary" in sample else {}
+    summaries = {n: str(told.get(f"session_{n}_summary") or "") for n in by_session}
+    questions = []
+    for question in sample.records("qa") if "qa" in sample else []:
+        evidence = " ".join(map(str, question.items("evidence"))) if "evidence" in question else ""
+        found = frozenset(int(number) for number in _EVIDENCE.findall(evidence)) & by_session.keys()
+        category = question.integer("category") if "category" in question else 0
+        if found and category != ADVERSARIAL:
+            questions.append(
+                Asked(question.text("question"), frozenset(found), CATEGORIES.get(category, str(category)))
+            )
+    sessions = tuple(Session(n, tuple(said)) for n, said in sorted(by_session.items()))
+    return Case(episode.id, episode.agent, sessions, summaries, tuple(questions))
+
+
+def measure(
+    config: Config, cases: Sequence[Case], records: Records = "summaries", progress: Callable[[str], None] | None = None
+) -> dict[str, Any]:
+    """Recall every question from the memory of its conversation and count the hits.
+
+    Args:
+        records: what a session is known by: its ``summaries`` in the corpus, those that the ``pipeline`` makes, or each
+            of its ``utterances`` by itself.
+        progress: called with the conversation at work.
+
+    Returns:
+        fractions in [0, 1]: "recall_any@n" of the questions with an answering session among the first n, "recall_all@5"
+        with all of them there, "mrr", "ms_per_query", the median beyond encoding; the same "by_category".
+
+    Raises:
+        InputError: ``records`` is none of these, or there are no summaries to know a session by.
+    """
+    if records not in RECORDS:
+        raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
+    outcomes: list[Outcome] = []
+    with asking(config, cases) as agent:
+        for case in cases:
+            if progress is not None:
+                progress(case.id)
+            outcomes += ask(agent, case, *remembered(agent, case, records))
+    categories = sorted({outcome.asked.category for outcome in outcomes})
+    return {
+        "scorer": config.memory.scorer,
+        "records": records,
+        "tau": config.memory.tau,
+        "gamma": config.memory.gamma,
+        "conversations": len(cases),
+        **figures(outcomes),
+        "by_category": {name: figures([o for o in outcomes if o.asked.category == name]) for name in categories},
+    }
+
+
+def asking(config: Config, cases: Sequence[Case]) -> Agent:
+    """An agent whose memory nobody else sees, and who recalls everything that is there."""
+    everything = max(sum(len(session.utterances) for session in case.sessions) for case in cases)
+    memory = config.memory.model_copy(update={"k": everything})
+    store = config.store.model_copy(update={"path": ":memory:"})
+    return Agent(config.model_copy(update={"memory": memory, "store": store}))
+
+
+def ask(agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]) -> Iterator[Outcome]:
+    """Ask the questions about a conversation the day after its end; see `remembered`."""
+    at = case.sessions[-1].utterances[-1].at + ASKED_AFTER
+    queries = [agent.query(question.text, at) for question in case.questions]
+    if queries:
+        run(view.recall(queries[0]), agent.models.complete)  # the index is read in here, not in a question's time
+    for question, query in zip(case.questions, queries, strict=True):
+        start = time.perf_counter()
+        recalled = run(view.recall(query), agent.models.complete)
+        milliseconds = 1000 * (time.perf_counter() - start)
+        yield Outcome(question, _ranking(recalled, numbers), milliseconds)
+
+
+def remembered(agent: Agent, case: Case, records: Records) -> tuple[EventView, dict[int, int]]:
+    """Store a conversation; its event view, and the corpus's session numbers by the stored ones."""
+    store = agent.store
+    key = store.open_conversation(case.id, case.agent).key
+    view = EventView(agent.parts(key, case.agent))
+    numbers: dict[int, int] = {}
+    for session in case.sessions:
+        for said in session.utterances:
+            stored = store.append(key, said.speaker, said.text, said.at, float("inf"), _no_clock)
+        numbers[stored.session] = session.number
+        store.close_session(key)
+    sessions = store.undigested(key, view.name)
+    if records == "pipeline":
+        run(view.digest(sessions), agent.models.complete)
+    elif records == "utterances":
+        parts = [replace(session, utterances=(said,)) for session in sessions for said in session.utterances]
+        view.take_in(parts, [Summary(part.utterances[0].text) for part in parts])
+    else:
+        summaries = [case.summaries[numbers[session.number]] for session in sessions]
+        if not all(summary.strip() for summary in summaries):
+            raise InputError(
+                f"conversation {case.id} has a session without a summary; use --records pipeline or --records utterances"
+            )
+        view.take_in(sessions, [Summary(summary) for summary in summaries])
+    return view, numbers
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Count the hits; see `measure`."""
+    if not outcomes:
+        return {"questions": 0}
+    n = len(outcomes)
+    places = [[o.ranking.index(s) if s in o.ranking else NOWHERE for s in o.asked.sessions] for o in outcomes]
+    return {
+        "questions": n,
+        **{f"recall_any@{depth}": round(sum(min(p) < depth for p in places) / n, 4) for depth in DEPTHS},
+        "recall_all@5": round(sum(max(p) < 5 for p in places) / n, 4),
+        "mrr": round(sum(1 / (min(p) + 1) for p in places if min(p) < NOWHERE) / n, 4),
+        "ms_per_query": round(statistics.median(o.milliseconds for o in outcomes), 3),
+    }
+
+
+def _ranking(recalled: Sequence[Recalled], numbers: Mapping[int, int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers[r.record.session] for r in recalled))
+
+
+def _no_clock() -> datetime:
+    raise AssertionError("every utterance of a corpus has its time")

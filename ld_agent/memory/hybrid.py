@@ -1,0 +1,124 @@
+"""The scorer ``hybrid``: several kinds of evidence that a record answers a question, added up with fixed weights.
+
+    s_overall = W · (s_sem, s_sent, s_word, s_pass, s_date) + w_λ λ_t
+
+s_sem is the paper's. s_sent is the cosine of the summary's best sentence, s_word BM25 over what was said and its summary,
+s_pass the best two-turn passage (meaning, rare words, who speaks) and s_date the nearness to the dates that are named.
+Every term has its own scale and does not depend on the other records' terms. The weights were fitted by logistic
+regression on conversations of LoCoMo, each kept out in turn. Time is added, not multiplied: it decides between records
+that match alike, and never erases an old one.
+
+Pure functions and one question; knows no store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ld_agent.memory.dates import Period, periods
+from ld_agent.memory.lexical import stems
+from ld_agent.memory.passages import PackedVectors
+
+Floats = NDArray[np.floating]
+Counts = NDArray[np.integer]
+
+WEIGHTS: Mapping[str, float] = {"s_sem": 1.0, "s_sent": 5.0, "s_word": 1.2, "s_pass": 6.0, "s_date": 4.5}
+TIME = 0.1
+"""w_λ"""
+COVER, OWN = 0.2, 0.1
+"""s_pass = max over windows of cos + COVER · cover + OWN [the speaker asked about]; cover as in `Lexicon.cover`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the hybrid scorer looks at beside the vector.
+
+    Attributes:
+        words: stems of the text.
+        about: the one speaker that the text names; "": none or several.
+        names: stems of the speakers' names, which tell passages apart by ``about`` and not as words.
+        periods: what the text says of time.
+    """
+
+    words: tuple[str, ...]
+    about: str
+    names: frozenset[str]
+    periods: tuple[Period, ...]
+
+
+def question(text: str, at: datetime, speakers: Iterable[str]) -> Question:
+    """Read a text as a question about what some speakers said.
+
+    Args:
+        at: when it is asked; "last May" is reckoned from there.
+    """
+    speakers = sorted(set(speakers))
+    named = [name for name in speakers if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
+    return Question(
+        words=tuple(stems(text)),
+        about=named[0] if len(named) == 1 else "",
+        names=frozenset(word for name in speakers for word in stems(name)),
+        periods=tuple(periods(text, at)),
+    )
+
+
+def best_passages(
+    vectors: Sequence[PackedVectors],
+    windows: Counts,
+    vector: NDArray[np.float32],
+    further: Floats,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """The best sentence and the best window of each of m records.
+
+    Args:
+        vectors: (m,) of each record, windows first, sentences then.
+        windows: (m,) how many are windows.
+        vector: (dimension,) unit vector of the question.
+        further: (w,) what the windows of all records earn beside their cosine, record after record.
+
+    Returns:
+        (m,) s_sent, 0 without sentences; (m,) s_pass, 0 without windows; (m,) the greatest cosine, -1 without either.
+    """
+    s_sent, s_pass, nearest = np.zeros(len(vectors)), np.zeros(len(vectors)), np.full(len(vectors), -1.0)
+    there = [packed for packed in vectors if len(packed)]
+    if not there:
+        return s_sent, s_pass, nearest
+    steps = np.concatenate([packed.steps for packed in there]).astype(np.float32)
+    cosines = np.clip((steps @ vector) * np.concatenate([packed.scale for packed in there]), -1.0, 1.0)
+    start = earned = 0
+    for record, packed in enumerate(vectors):
+        if not len(packed):
+            earned += windows[record]
+            continue
+        own, turns = cosines[start : start + len(packed)], int(windows[record])
+        nearest[record] = own.max()
+        if turns:
+            s_pass[record] = (own[:turns] + further[earned : earned + turns]).max()
+        if turns < len(packed):
+            s_sent[record] = own[turns:].max()
+        start, earned = start + len(packed), earned + turns
+    return s_sent, s_pass, nearest
+
+
+def weighted(terms: Mapping[str, Floats], decay: Floats) -> NDArray[np.float64]:
+    """W · terms + w_λ λ, (n,); a term that is not given counts as 0.
+
+    Args:
+        terms: by name, each (n,).
+        decay: (n,) λ_t.
+    """
+    score = TIME * np.asarray(decay, np.float64)
+    for name, values in terms.items():
+        score = score + WEIGHTS[name] * values
+    return score
+
+
+def formula() -> str:
+    """The score as ``/why`` explains it."""
+    return " + ".join(f"{weight:g} {name}" for name, weight in WEIGHTS.items()) + f" + {TIME:g} λ"

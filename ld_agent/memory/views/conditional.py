@@ -1,0 +1,194 @@
+"""Conditional memory (ECM): what is worth remembering of each utterance, kept as its situation and what was learned.
+
+One call replies and decides; where the answer is yes, one more makes the record. A model that gives no decision is asked
+in the record's call, so that an utterance costs two calls at most. Recall is dense, with self-reflection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.memory.views.base import Guidance, Parts, Query
+from ld_agent.memory.views.reflection import reflect
+from ld_agent.memory.views.stored import StoredRecords
+from ld_agent.prompts import prompt
+from ld_agent.steps import Steps
+from ld_agent.storage.observed import observe, session_utterances, unobserved
+from ld_agent.types import Recalled, Record, Session, Utterance
+
+LABELS = {"remember": "remember", "decision": "remember", "related": "related", "situation": "situation",
+          "context": "situation", "summary": "situation", "note": "note", "knowledge": "note"}  # fmt: skip
+_LABEL = re.compile(rf"(?:^|\n|(?<=[.!?])\s)[\s<*#\-_\[]*({'|'.join(LABELS)})[\s>*_\]]*:", re.IGNORECASE)
+_EMPTY = re.compile(r"\W*(?:none|nan|n/a|nothing|no note)?\W*", re.IGNORECASE)
+INSTANT = timedelta(microseconds=1)  # the store's finest difference of two times
+LONGEST = 600  # characters of one part of a record
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of one utterance; ``fallback``: the model gave nothing of use, and the utterance stands for itself."""
+
+    situation: str
+    note: str
+    fallback: bool = False
+
+    @property
+    def text(self) -> str:
+        return " ".join(part for part in (self.situation, self.note) if part)
+
+
+class ConditionalView:
+    """The conditional records of one conversation. What the agent itself says is never a record."""
+
+    name = "conditional"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._settings = parts.settings.conditional
+        self._records = StoredRecords(parts, self.name)
+        self._verdicts: dict[str, bool] = {}
+        self._explanation: dict[str, Any] = {}
+
+    @property
+    def decides(self) -> bool:
+        return self._settings.selection and self._settings.decision == "with_reply"
+
+    def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
+        """The two-part answer (Table 17), where the reply's call decides."""
+        return Guidance(prompt("conditional_reply").render()[0].content if self.decides else "")
+
+    @property
+    def explanation(self) -> Mapping[str, Any]:
+        return self._explanation
+
+    def observe(self, session: Session, verdicts: Mapping[str, bool]) -> Steps[None]:
+        """Make the records of what was said in the running session; all of them in one batch.
+
+        Raises:
+            BackboneError: the model failed to answer; what was not taken in waits for the next turn.
+        """
+        self._verdicts.update(verdicts)
+        yield from self._take_in(self._waiting(session))
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        """Take in what is left of closed sessions: after a crash, or where the view was switched on later."""
+        yield from self._take_in([utterance for session in sessions for utterance in self._waiting(session)])
+        for session in sessions:
+            self._parts.store.digest(self._parts.key, self.name, session.number, [])
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        """The k nearest records, reflected on at most ``rounds`` times; score is the cosine."""
+        parts = self._parts
+        running = parts.store.open_utterances(parts.key)  # stands in the prompt as it was said
+        at = min(query.at, running[0].at - INSTANT) if running else query.at
+
+        def search(text: str) -> list[Recalled]:
+            vector = query.vector if text == query.text else parts.encoder.encode([text])[0]
+            return self._records.nearest(replace(query, text=text, vector=vector, at=at), self._settings.k, gamma=-1.0)
+
+        reflected = yield from reflect(parts.models, query.text, search, self._settings.rounds)
+        self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
+        return reflected.recalled
+
+    def _waiting(self, session: Session) -> list[Utterance]:
+        return unobserved(self._parts.store, self._parts.key, self.name, session.number, self._parts.agent)
+
+    def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
+        """One request an utterance, all at once; an utterance already found not worth it costs none."""
+        parts = self._parts
+        asked = []
+        for utterance in waiting:
+            verdict = self._verdict(utterance)
+            if verdict is False:
+                observe(parts.store, parts.key, self.name, utterance)
+                self._verdicts.pop(utterance.id, None)
+            else:
+                asked.append((utterance, verdict is None))
+        if not asked:
+            return
+        said = {n: session_utterances(parts.store, parts.key, n) for n in {u.session for u, _ in asked}}
+        answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
+        made = [self._kept(u, decide, answer) for (u, decide), answer in zip(asked, answers, strict=True)]
+        texts = [kept.text for kept in made if kept is not None]
+        vectors = iter(parts.encoder.encode(texts) if texts else ())
+        for (utterance, _), kept in zip(asked, made, strict=True):
+            record = None if kept is None else (_record(utterance, kept), next(vectors))
+            observe(parts.store, parts.key, self.name, utterance, record)
+            self._verdicts.pop(utterance.id, None)
+
+    def _verdict(self, utterance: Utterance) -> bool | None:
+        return self._verdicts.get(utterance.id) if self._settings.selection else True
+
+    def _request(self, said: Sequence[Utterance], utterance: Utterance, decide: bool) -> Request:
+        models = self._parts.models
+        position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
+        before = list(said[:position])
+        budget = models.prompt_budget("memory")
+        while before and models.count_tokens("memory", self._messages(before, utterance, decide)) > budget:
+            before = before[(len(before) + 1) // 2 :]
+        return models.request("memory", self._messages(before, utterance, decide))
+
+    def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
+        return prompt("conditional_record").render(
+            agent=self._parts.agent,
+            decide=decide,
+            context=self._settings.context,
+            knowledge=self._settings.knowledge,
+            lines=[(u.speaker, u.text) for u in (*before, utterance)],
+            speaker=utterance.speaker,
+            text=utterance.text,
+        )
+
+    def _kept(self, utterance: Utterance, decide: bool, answer: Completion) -> Kept | None:
+        """The record in an answer; None: it says that there is nothing worth one."""
+        parts = labelled(answer.text)
+        if decide and (yes_or_no(parts.get("remember", "")) is False or yes_or_no(answer.text) is False):
+            return None
+        situation = _part(parts, "situation") if self._settings.context else ""
+        note = _part(parts, "note") if self._settings.knowledge else ""
+        if not situation and not note:
+            said = f'{utterance.speaker} said: "{" ".join(utterance.text.split())[:LONGEST]}"'
+            return Kept("", said, fallback=True)
+        return Kept(situation, note)
+
+
+def labelled(answer: str) -> dict[str, str]:
+    """The parts of an answer by what they are; the first of a kind counts."""
+    marks = list(_LABEL.finditer(answer))
+    ends = [mark.start() for mark in marks[1:]] + [len(answer)]
+    parts: dict[str, str] = {}
+    for mark, end in zip(marks, ends, strict=False):  # an answer without marks has an end all the same
+        parts.setdefault(LABELS[mark.group(1).casefold()], answer[mark.end() : end].strip())
+    return parts
+
+
+def yes_or_no(text: str) -> bool | None:
+    """What a text begins with; None: neither."""
+    found = re.match(r"\W*(yes|no)\b", text, re.IGNORECASE)
+    return None if found is None else found.group(1).casefold() == "yes"
+
+
+def _part(parts: Mapping[str, str], name: str) -> str:
+    text = " ".join(parts.get(name, "").split()).strip("*<> ")[:LONGEST]
+    return "" if _EMPTY.fullmatch(text) else text
+
+
+def _record(utterance: Utterance, kept: Kept) -> Callable[[str], Record]:
+    def make(record_id: str) -> Record:
+        return Record(
+            id=record_id,
+            view=ConditionalView.name,
+            text=kept.text,
+            at=utterance.at,
+            session=utterance.session,
+            sources=(utterance.id,),
+            fallback=kept.fallback,
+            details={"situation": kept.situation, "note": kept.note},
+        )
+
+    return make

@@ -1,0 +1,55 @@
+"""ECM's history-based memory: the dialogue itself, unprocessed, in pieces of one exchange each. Asks no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.views.stored import StoredRecords, dialogue
+from ld_agent.steps import Steps
+from ld_agent.types import Recalled, Record, Session, Utterance
+
+
+class HistoryView:
+    """Two utterances that follow each other, with their speakers, are a record (section 3.1); the k nearest to the query
+    by cosine are recalled, if above γ (K = 3 in the paper). A session's last utterance may stand alone.
+    """
+
+    name = "history"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._records = StoredRecords(parts, self.name)
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        yield from ()
+        parts = self._parts
+        for session in sessions:
+            pieces = list(exchanges(session))
+            vectors = parts.encoder.encode([dialogue(piece) for piece in pieces])
+            drafts = [(_draft(piece), vector) for piece, vector in zip(pieces, vectors, strict=True)]
+            parts.store.digest(parts.key, self.name, session.number, drafts)
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        yield from ()
+        return self._records.nearest(query, self._parts.settings.k, self._parts.settings.gamma)
+
+
+def exchanges(session: Session) -> Iterator[tuple[Utterance, ...]]:
+    """A session in pieces of two utterances."""
+    for start in range(0, len(session.utterances), 2):
+        yield session.utterances[start : start + 2]
+
+
+def _draft(piece: tuple[Utterance, ...]) -> Callable[[str], Record]:
+    def make(record_id: str) -> Record:
+        return Record(
+            id=record_id,
+            view=HistoryView.name,
+            text=dialogue(piece),
+            at=piece[-1].at,
+            session=piece[-1].session,
+            sources=tuple(u.id for u in piece),
+        )
+
+    return make

@@ -1,0 +1,168 @@
+"""MemoChat: memos by topic, written by the model when a session is over; at recall the model picks the topics.
+
+One call a session (more where it exceeds the model's window) and one a recall. A session of which the model makes no memos
+is kept as two of its lines; where it does not say which topics it picks, the nearest ones are taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.errors import BackboneError
+from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled
+from ld_agent.modules.summarizer import is_summary, pack
+from ld_agent.prompts import prompt
+from ld_agent.steps import Steps
+from ld_agent.types import Recalled, Record, Session, Utterance
+
+MEMO = re.compile(r"^\W*(\d{1,4})(?:\s*(?:-|–|to)\s*(\d{1,4}))?\s*\|([^|\n]+)\|([^|\n]+)", re.MULTILINE)
+NUMBERS = re.compile(
+    r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|,|#|;|&|and\b)+\d{1,4})*)[^\w\n]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line of nothing but numbers; one that goes on with words repeats the list."""
+LONGEST_TOPIC = 80  # characters
+LINES_OF_A_MEMO = 10  # of its dialogue, that stand in a prompt
+LINES_OF_A_FALLBACK, WORDS_OF_A_LINE = 2, 40
+UNTITLED = "talk"
+TOKENS_OF_A_PICK = 24  # some numbers; what rambles on after them is not waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """One topic of a session: what it is called, what was said about it, and where."""
+
+    topic: str
+    summary: str
+    utterances: tuple[Utterance, ...]
+    fallback: bool = False
+
+    @property
+    def text(self) -> str:
+        """Topic and summary with the dialogue they were made from: all three serve as evidence for a reply."""
+        head = f"{self.topic}: {self.summary}"
+        return head if self.fallback else f"{head}\n{dialogue(self.utterances[:LINES_OF_A_MEMO])}"
+
+
+class MemoChatView:
+    """One record a memo; at most k of the picked ones are recalled, the nearest to the query first.
+
+    Attributes:
+        explanation: how the last recall came about: the topics that were to choose from, and who chose.
+    """
+
+    name = "memochat"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._records = StoredRecords(parts, self.name)
+        self.explanation: Mapping[str, Any] = {}
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        parts = self._parts
+        runs = [pack(session.utterances, self._fits) for session in sessions]
+        answers = iter((yield [self._request(_memo_prompt(run)) for own in runs for run in own]))
+        for session, own in zip(sessions, runs, strict=True):
+            memos = [memo for run in own for memo in memos_of(next(answers), run)]
+            vectors = parts.encoder.encode([memo.text for memo in memos])
+            drafts = [(_draft(memo), vector) for memo, vector in zip(memos, vectors, strict=True)]
+            parts.store.digest(parts.key, self.name, session.number, drafts)
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        self._records.catch_up()
+        k, self.explanation = self._parts.settings.k, {}
+        s_sem = self._records.cosines(query)
+        nearest = [int(row) for row in np.argsort(-s_sem, kind="stable") if self._records.known(query)[row]]
+        if k == 0 or not nearest:
+            return []
+        options, messages = self._options(query, nearest)
+        try:
+            [answer] = yield [replace(self._request(messages), max_new_tokens=TOKENS_OF_A_PICK)]
+            picked = picked_numbers(answer.text, len(options))
+        except BackboneError:  # the reply may still succeed, with what is nearest
+            picked = None
+        self.explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
+        if picked is None:
+            return self._records.nearest(query, k, self._parts.settings.gamma)
+        chosen = list(islice((row for row in nearest if row in {options[n - 1] for n in picked}), k))
+        return [recalled(r, float(s_sem[row])) for r, row in zip(self._records.fetch(chosen), chosen, strict=True)]
+
+    def _options(self, query: Query, nearest: Sequence[int]) -> tuple[list[int], tuple[Message, ...]]:
+        """The topics to pick from, oldest first, as many of the nearest as fit the window, and the prompt that lists them."""
+        count = len(nearest)
+        while True:
+            options = sorted(nearest[:count])
+            notes = [record.text.partition("\n")[0] for record in self._records.fetch(options)]
+            messages = prompt("memochat_topics").render(text=query.text, notes=notes)
+            if count == 1 or self._in_window(messages):
+                return options, messages
+            count = max(count // 2, 1)
+
+    def _fits(self, run: Sequence[Utterance]) -> bool:
+        return self._in_window(_memo_prompt(run))
+
+    def _in_window(self, messages: tuple[Message, ...]) -> bool:
+        models = self._parts.models
+        return models.count_tokens("memory", messages) <= models.prompt_budget("memory")
+
+    def _request(self, messages: tuple[Message, ...]) -> Request:
+        return self._parts.models.request("memory", messages)
+
+
+def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
+    """The memos in a model's answer: lines "1-4 | topic | summary" whose summary is about these utterances.
+
+    Returns:
+        at least one; where the answer holds none, two of the longest utterances stand for all, marked as a fallback.
+    """
+    text = answer.text if answer.finish == "stop" else answer.text.rpartition("\n")[0]
+    memos = []
+    for first, last, topic, summary in MEMO.findall(text):
+        own = tuple(run[int(first) - 1 : int(last or first)]) if int(first) else ()
+        title, told = " ".join(topic.split()).strip("\"'*` "), " ".join(summary.split()).strip("\"'*` ")
+        if own and title and len(title) <= LONGEST_TOPIC and is_summary(told, run):
+            memos.append(Memo(title, told, own))
+    return memos or [Memo(UNTITLED, _longest_lines(run), tuple(run), fallback=True)]
+
+
+def picked_numbers(answer: str, most: int) -> set[int] | None:
+    """The topics that an answer picks, numbered from 1; {}: none of them helps; None: it does not say."""
+    said = NUMBERS.match(answer.strip())
+    if said is None:
+        return None
+    numbers = {int(number) for number in re.findall(r"\d+", said.group(1))}
+    valid = {number for number in numbers if 1 <= number <= most}
+    return valid if valid or numbers == {0} else None
+
+
+def _memo_prompt(run: Sequence[Utterance]) -> tuple[Message, ...]:
+    return prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run])
+
+
+def _longest_lines(run: Sequence[Utterance]) -> str:
+    longest = sorted(sorted(range(len(run)), key=lambda i: (-len(run[i].text), i))[:LINES_OF_A_FALLBACK])
+    return " ".join(f"{run[i].speaker}: {' '.join(run[i].text.split()[:WORDS_OF_A_LINE])}" for i in longest)
+
+
+def _draft(memo: Memo) -> Callable[[str], Record]:
+    def make(record_id: str) -> Record:
+        return Record(
+            id=record_id,
+            view=MemoChatView.name,
+            text=memo.text,
+            at=memo.utterances[-1].at,
+            session=memo.utterances[-1].session,
+            sources=tuple(u.id for u in memo.utterances),
+            fallback=memo.fallback,
+            details={"topic": memo.topic, "summary": memo.summary},
+        )
+
+    return make

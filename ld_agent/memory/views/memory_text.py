@@ -1,0 +1,115 @@
+"""A memory as facts by speaker: read out of a model's answer, counted, compared and written down. Pure; knows no model."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from ld_agent.modules.wording import EAST_ASIAN, stems_of, words_of
+
+Facts = dict[str, list[str]]
+"""Sentences by speaker, oldest first; under "" those that are of nobody in particular."""
+
+_MARK = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“(]?[^\W\d_a-z])|(?<=[。！？])\s*")
+FEWEST_WORDS = 2
+NOTHING = frozenset(("none", "nothing", "n/a", "unknown", "no information"))
+
+
+def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
+    """Read facts out of an answer: lines under a speaker's name, or sentences that begin with it.
+
+    Exact repetitions are dropped, and so is what holds no two words.
+    """
+    names = {name.casefold(): name for name in speakers if name}
+    facts: Facts = {}
+    current = ""
+    seen: set[tuple[str, ...]] = set()
+    for line in answer.replace("**", "").splitlines():
+        line = _MARK.sub("", line).strip()
+        if "<" in line and re.search(r"</?(?:memory|conversation)>", line):
+            continue
+        head, colon, rest = line.partition(":")
+        label = head.strip(" *_#\"'[]").casefold()
+        if colon and label in names:
+            current, line = names[label], rest.strip()
+        for sentence in _SENTENCE_END.split(line):
+            sentence = " ".join(_MARK.sub("", sentence).split())
+            key = tuple(words_of(sentence))
+            if len(key) < FEWEST_WORDS or sentence.casefold().strip(" .") in NOTHING or key in seen:
+                continue
+            if not current and sentence.endswith(":"):  # "Here is the new memory:"
+                continue
+            seen.add(key)
+            facts.setdefault(current or _subject(sentence, names), []).append(sentence)
+    return facts
+
+
+def _subject(sentence: str, names: dict[str, str]) -> str:
+    lowered = sentence.casefold()
+    return next((name for key, name in names.items() if re.match(rf"{re.escape(key)}(?!\w)", lowered)), "")
+
+
+def capped(facts: Facts, most: int) -> Facts:
+    """Keep at most that many sentences in all: whoever has most loses the oldest."""
+    kept = {speaker: list(own) for speaker, own in facts.items() if own}
+    for _ in range(sum(map(len, kept.values())) - most):
+        longest = max(kept, key=lambda speaker: len(kept[speaker]))
+        kept[longest].pop(0)
+    return {speaker: own for speaker, own in kept.items() if own}
+
+
+def lost(old: Facts, new: Facts) -> float:
+    """The share of the old sentences, in [0, 1], of whose content words the new memory holds less than half."""
+    before = [meaning(sentence) for own in old.values() for sentence in own]
+    before = [words for words in before if words]
+    if not before:
+        return 0.0
+    after = meaning(memory_text(new))
+    return sum(len(words & after) * 2 < len(words) for words in before) / len(before)
+
+
+def meaning(text: str) -> set[str]:
+    """What stands for the content of a text: stems of its words; the characters of East Asian scripts."""
+    return set(EAST_ASIAN.findall(text)) | stems_of(EAST_ASIAN.sub(" ", text))
+
+
+def grounded(facts: Facts, source: str) -> Facts:
+    """The facts that share a content word, other than the speakers' names, with what they are made from."""
+    names = meaning(" ".join(facts))
+    told = meaning(source) - names
+    kept = {speaker: [s for s in own if meaning(s) & told] for speaker, own in facts.items()}
+    return {speaker: own for speaker, own in kept.items() if own}
+
+
+def repetitive(text: str) -> bool:
+    """Whether a text says one phrase over and over."""
+    words = words_of(text)
+    triples = Counter(zip(words, words[1:], words[2:], strict=False))
+    return bool(triples) and triples.most_common(1)[0][1] > max(4, len(words) // 6)
+
+
+def memory_text(facts: Facts) -> str:
+    """The facts as text, a line a speaker."""
+    return "\n".join(
+        f"{speaker}: {' '.join(map(_closed, own))}" if speaker else " ".join(map(_closed, own))
+        for speaker, own in facts.items()
+        if own
+    )
+
+
+def _closed(sentence: str) -> str:
+    return sentence if sentence[-1] in '.!?。！？"”' else sentence + "."
+
+
+def difference(old: Facts, new: Facts) -> list[tuple[str, str, str]]:
+    """What changed between two versions: (mark, speaker, sentence) with mark "-", "+" or " ", in reading order."""
+    changes: list[tuple[str, str, str]] = []
+    for speaker in dict.fromkeys([*old, *new]):
+        before, after = old.get(speaker, []), new.get(speaker, [])
+        for entry in difflib.ndiff(before, after):
+            if entry[0] in "-+ ":
+                changes.append((entry[0], speaker, entry[2:]))
+    return changes

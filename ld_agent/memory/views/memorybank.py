@@ -1,0 +1,288 @@
+"""MemoryBank: dated summaries of sessions and days, one of everything, a portrait of each person, and forgetting.
+
+Calls of the model: a session's summary and a portrait of each person in it go out together, then the summary of a day that
+had other sessions before, then the one of everything. Nothing here reads a clock: ages are counted up to the query's time.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.views.combine import side_by_side
+from ld_agent.memory.views.stored import StoredRecords, recalled
+from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
+from ld_agent.modules.wording import stems_of, words_of
+from ld_agent.prompts import prompt
+from ld_agent.steps import Steps
+from ld_agent.storage.recollection import note_recall, recalls_before
+from ld_agent.types import Recalled, Record, Session
+
+SESSION, DAY, WHOLE, PORTRAIT = "session", "day", "whole", "portrait"
+FEWEST_WORDS = 3
+NOTES_OF_A_FALLBACK = 3
+ALWAYS = 1.0  # the score of what is in every prompt: no cosine exceeds it
+EARLIER = "earlier"
+PROMPT_PART = re.compile(r"</?(?:conversation|summaries|traits)>|^\W*\d{4}-\d\d-\d\d:", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A record to be made after a session: what kind it is, of whom or of which day, and its text."""
+
+    kind: str
+    of: str
+    text: str
+    fallback: bool = False
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Bank:
+    """What is remembered before a digest: the newest of each kind, and the sessions of each day.
+
+    Attributes:
+        days: by date, the summaries of the day's sessions, with the ids of the utterances that they came from.
+        daily: by date, the newest summary of the day as a whole.
+        portraits: by person.
+    """
+
+    days: dict[str, list[tuple[str, tuple[str, ...]]]] = field(default_factory=dict)
+    daily: dict[str, str] = field(default_factory=dict)
+    portraits: dict[str, str] = field(default_factory=dict)
+    whole: str = ""
+
+    def take(self, kind: str, of: str, text: str, sources: tuple[str, ...]) -> None:
+        if kind == SESSION:
+            self.days.setdefault(of, []).append((text, sources))
+        elif kind == DAY:
+            self.daily[of] = text
+        elif kind == PORTRAIT:
+            self.portraits[of] = text
+        else:
+            self.whole = text
+
+    def dated(self) -> list[tuple[str, str]]:
+        """One summary a day, oldest first."""
+        return [(day, self.daily.get(day, own[-1][0])) for day, own in sorted(self.days.items())]
+
+
+class MemoryBankView:
+    """The summary of everything and the portraits of those present are in every prompt; of the summaries of sessions and
+    days, the k nearest to the query that are not forgotten.
+
+    Attributes:
+        explanation: of the last recall, the records that were passed over as forgotten, with their retention.
+    """
+
+    name = "memorybank"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._records = StoredRecords(parts, self.name)
+        self.explanation: Mapping[str, Any] = {}
+
+    # ---- taking sessions in
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        parts, bank = self._parts, self._bank()
+        summaries: list[Summary]
+        portraits: list[list[Draft]]
+        works: list[Steps[Any]] = [parts.summarizer.steps(sessions), self._portraits(sessions, bank.portraits)]
+        summaries, portraits = yield from side_by_side(works)
+        drafts: dict[int, list[Draft]] = {}
+        last_of_day: dict[str, int] = {}
+        for session, summary, own in zip(sessions, summaries, portraits, strict=True):
+            day, sources = date_of(session.utterances[-1].at), tuple(u.id for u in session.utterances)
+            bank.take(SESSION, day, summary.text, sources)
+            drafts[session.number] = [Draft(SESSION, day, summary.text, summary.fallback, sources), *own]
+            last_of_day[day] = session.number
+        full_days = [day for day in last_of_day if len(bank.days[day]) > 1]
+        for draft in (yield from self._daily(full_days, bank)):
+            bank.take(DAY, draft.of, draft.text, draft.sources)
+            drafts[last_of_day[draft.of]].append(draft)
+        last = sessions[-1]
+        drafts[last.number].append((yield from self._whole(last, bank)))
+        for session in sessions:
+            own_drafts = drafts[session.number]
+            vectors = parts.encoder.encode([draft.text for draft in own_drafts])
+            made = [(_record(session, draft), vector) for draft, vector in zip(own_drafts, vectors, strict=True)]
+            parts.store.digest(parts.key, self.name, session.number, made)
+
+    def _bank(self) -> Bank:
+        bank = Bank()
+        self._records.catch_up()
+        for record in self._records.fetch(range(len(self._records.keys))):
+            bank.take(record.details["kind"], record.details["of"], record.text, record.sources)
+        return bank
+
+    def _portraits(self, sessions: Sequence[Session], known: Mapping[str, str]) -> Steps[list[list[Draft]]]:
+        """The portraits that each session changes; an answer of no use leaves the one that was known."""
+        portraits, changed = dict(known), list[list[Draft]]()
+        for session in sessions:
+            people = [name for name in session.speakers if name != self._parts.agent]
+            answers = yield [self._portrait_request(session, name, portraits.get(name, "")) for name in people]
+            said = " ".join([*people, *(u.text for u in session.utterances)])
+            own = []
+            for name, answer in zip(people, answers, strict=True):
+                text = usable_text(answer, said, session.speakers)
+                if text:
+                    portraits[name] = text
+                    sources = tuple(u.id for u in session.utterances if u.speaker == name)
+                    own.append(Draft(PORTRAIT, name, text, sources=sources))
+            changed.append(own)
+        return changed
+
+    def _portrait_request(self, session: Session, person: str, known: str) -> Request:
+        def messages(lines: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
+            return prompt("memorybank_portrait").render(person=person, known=known, lines=lines)
+
+        return self._request(self._fitted([(u.speaker, u.text) for u in session.utterances], messages))
+
+    def _daily(self, days: Sequence[str], bank: Bank) -> Steps[list[Draft]]:
+        """The summaries of days with several sessions."""
+        notes = [[(day, text) for text, _ in bank.days[day]] for day in days]
+        answers = (yield [self._summary_request(own) for own in notes]) if days else []
+        return [
+            self._summarized(DAY, day, own, answer, tuple(u for _, sources in bank.days[day] for u in sources))
+            for day, own, answer in zip(days, notes, answers, strict=True)
+        ]
+
+    def _whole(self, last: Session, bank: Bank) -> Steps[Draft]:
+        """The summary of everything; of a single day it is the day's, and asks no model.
+
+        Its sources are the utterances of the session that changed it: the rest came with the summaries before.
+        """
+        notes, sources = bank.dated(), tuple(u.id for u in last.utterances)
+        if len(notes) == 1:
+            return Draft(WHOLE, "", notes[0][1], sources=sources)
+        [answer] = yield [self._summary_request(notes, bank.whole)]
+        return self._summarized(WHOLE, "", notes, answer, sources)
+
+    def _summary_request(self, notes: Sequence[tuple[str, str]], before: str = "") -> Request:
+        """The request for a summary of dated notes; where they exceed the window, ``before`` stands for the oldest."""
+
+        def messages(shown: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
+            missing = [(EARLIER, before)] if before and len(shown) < len(notes) else []
+            return prompt("memorybank_summary").render(notes=[*missing, *shown])
+
+        return self._request(self._fitted(notes, messages))
+
+    def _summarized(
+        self, kind: str, of: str, notes: Sequence[tuple[str, str]], answer: Completion, sources: tuple[str, ...]
+    ) -> Draft:
+        text = usable_text(answer, " ".join(note for _, note in notes))
+        if text:
+            return Draft(kind, of, text, sources=sources)
+        return Draft(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources)
+
+    def _fitted(
+        self, items: Sequence[tuple[str, str]], messages: Callable[[Sequence[tuple[str, str]]], tuple[Message, ...]]
+    ) -> tuple[Message, ...]:
+        """The messages of the newest items that fit the window, one of them at least."""
+        models, start = self._parts.models, 0
+        budget = models.prompt_budget("memory")
+        while len(items) - start > 1 and models.count_tokens("memory", messages(items[start:])) > budget:
+            start += max((len(items) - start) // 4, 1)
+        return messages(items[start:])
+
+    def _request(self, messages: tuple[Message, ...]) -> Request:
+        return self._parts.models.request("memory", messages)
+
+    # ---- recalling
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        yield from ()
+        settings, self.explanation = self._parts.settings, {}
+        self._records.catch_up()
+        rows = [int(row) for row in np.flatnonzero(self._records.known(query))]
+        if settings.k == 0 or not rows:
+            return []
+        s_sem = self._records.cosines(query)
+        records = dict(zip(rows, self._records.fetch(rows), strict=True))
+        newest = {(r.details["kind"], r.details["of"]): row for row, r in records.items()}
+        running = {u.speaker for u in self._parts.store.open_utterances(self._parts.key)}
+        standing = [
+            recalled(records[row], float(s_sem[row]), score=ALWAYS)
+            for (kind, of), row in sorted(newest.items(), key=lambda item: item[0][0] != WHOLE)
+            if kind == WHOLE or (kind == PORTRAIT and (of in running or not running))
+        ]
+        pieces = [
+            row
+            for row, r in records.items()
+            if r.details["kind"] == SESSION or (r.details["kind"] == DAY and newest[DAY, r.details["of"]] == row)
+        ]
+        strength, bound = settings.memorybank.strength, settings.memorybank.forgotten_below
+        retained = {row: retention(records[row], query.at, strength) for row in pieces}
+        forgotten = [row for row, kept in retained.items() if kept < bound or kept == 0.0]
+        self.explanation = {"forgotten": {records[row].id: round(retained[row], 6) for row in forgotten}}
+        found: list[Recalled] = []
+        chosen: list[int] = []
+        told: set[str] = set()
+        for row in sorted(set(pieces) - set(forgotten), key=lambda row: (-s_sem[row], -row)):
+            if len(chosen) == settings.k or s_sem[row] <= settings.gamma:
+                break
+            if told.isdisjoint(records[row].sources):  # a day or its sessions, whichever is nearer
+                chosen.append(row)
+                told.update(records[row].sources)
+                found.append(recalled(records[row], float(s_sem[row]), decay=retained[row]))
+        if chosen:
+            keys = [self._records.keys[row] for row in chosen]
+            note_recall(self._parts.store, self._parts.key, keys, query.at)
+        return [*standing, *found]
+
+
+def retention(record: Record, at: datetime, strength: float) -> float:
+    """Ebbinghaus' curve R = exp(-Δt / S): Δt the seconds since the record was made or last recalled, S = s (1 + recalls).
+
+    Args:
+        at: the time of the query; recalls at that time and later do not count, so that asking again changes nothing.
+        strength: s in seconds.
+
+    Returns:
+        R in [0, 1].
+    """
+    recalls, last = recalls_before(record.details, at)
+    age = (at - max(record.at, last or record.at)).total_seconds()
+    return math.exp(-age / (strength * (1 + recalls)))
+
+
+def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -> str:
+    """What a model's answer says; "": nothing that is about its source, or the prompt over again.
+
+    Args:
+        speakers: of the dialogue that the prompt shows.
+    """
+    text = cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text))
+    if PROMPT_PART.search(text) or any(f"{speaker}:" in text for speaker in speakers):
+        return ""
+    return text if len(words_of(text)) >= FEWEST_WORDS and stems_of(text) & stems_of(source) else ""
+
+
+def date_of(at: datetime) -> str:
+    """The UTC day of a time: "2024-05-01"."""
+    return at.date().isoformat()
+
+
+def _record(session: Session, draft: Draft) -> Callable[[str], Record]:
+    def make(record_id: str) -> Record:
+        return Record(
+            id=record_id,
+            view=MemoryBankView.name,
+            text=draft.text,
+            at=session.utterances[-1].at,
+            session=session.number,
+            sources=draft.sources,
+            fallback=draft.fallback,
+            details={"kind": draft.kind, "of": draft.of},
+        )
+
+    return make

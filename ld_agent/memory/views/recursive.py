@@ -1,0 +1,204 @@
+"""Recursive summarization (LLM-Rsum): after each session the memory is written anew from itself and that session.
+
+    M_i = LLM(P_m(S_i, M_{i-1})),  M_0 none        r_t = LLM(P_r(C_t, M_N))
+
+Every version stays in the store, as one record a session. Knows no retrieval: the newest version is what is recalled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.errors import BackboneError
+from ld_agent.memory.views.base import Guidance, Parts, Query
+from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounded, lost, memory_text, repetitive
+from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.modules.summarizer import named, pack
+from ld_agent.prompts import prompt
+from ld_agent.steps import Steps
+from ld_agent.storage.observed import newest_record, session_utterances
+from ld_agent.types import Recalled, Record, Session, Utterance
+
+PATIENCE = 3
+"""How many sessions a refused rewrite waits for another try, before the old memory is carried over with what was said."""
+WARMER = 0.7
+"""Temperature of a second try: the same prompt would get the same answer."""
+CARRIED = 2
+"""Utterances that stand for a session whose rewrite never came."""
+SHORTEST = 64
+
+
+class RecursiveView:
+    """The memory M_N of one conversation and all its earlier versions.
+
+    Raises:
+        ConfigError: ``memory.recursive.examples`` names a file that cannot be used.
+    """
+
+    name = "recursive"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        settings = parts.settings.recursive
+        self._settings = settings
+        self._examples = reply_examples(settings.examples) if settings.examples else ()
+        self._refused: dict[int, int] = {}  # by session: the newest closed session when its rewrite was refused
+        self._tries: dict[int, int] = {}
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        """Rewrite the memory once for each session, in order, since each version is made from the one before.
+
+        A refused rewrite keeps the old memory; its session, and those after it, wait for the next session's end or the
+        next opening. After `PATIENCE` further sessions the old memory is carried over with what was said, marked as a
+        fallback; so is it at once where there is no old memory to stay.
+
+        Raises:
+            BackboneError: a rewrite was refused, or the model failed to answer.
+        """
+        parts = self._parts
+        behind = parts.store.undigested(parts.key, self.name)
+        if not sessions or not behind or behind[0].number != sessions[0].number:
+            return  # an earlier session comes first
+        newest = behind[-1].number
+        for session in sessions:
+            if self._refused.get(session.number) == newest:
+                return
+            old = newest_record(parts.store, parts.key, self.name)
+            known = facts_of(old[0]) if old else {}
+            facts, problem = yield from self._rewritten(session, known)
+            if problem:
+                self._refused[session.number] = newest
+                self._tries[session.number] = self._tries.get(session.number, 0) + 1
+                if known and newest - session.number < PATIENCE:
+                    raise BackboneError(
+                        f"the memory rewritten after session {session.number} was refused ({problem}); the old one stays "
+                        "and the session waits for another try"
+                    )
+                facts = self._carried(known, session)
+            self._keep(session, facts, old[0] if old else None, fallback=bool(problem))
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information."""
+        yield from ()
+        parts = self._parts
+        found = newest_record(parts.store, parts.key, self.name, query.at)
+        if found is None:
+            return []
+        record, vector = found
+        if vector is None:
+            vector = parts.encoder.encode([record.text])[0]
+        return [Recalled(record, float(vector @ query.vector), 0.0, 1.0, 1.0)]
+
+    def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
+        """The steps of P_r (Table 2), and the n-shot examples; nothing while there is no memory to use."""
+        if not any(r.record.view == self.name for r in recalled):
+            return Guidance()
+        return Guidance(prompt("recursive_reply").render()[0].content, self._examples)
+
+    def _rewritten(self, session: Session, known: Facts) -> Steps[tuple[Facts, str]]:
+        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece."""
+        facts = known
+        for part in self._pieces(session, known):
+            [answer] = yield [self._request(session, part, facts)]
+            fresh, problem = self._judged(answer, part, session, facts)
+            if problem:
+                return known, problem
+            facts = fresh
+        return facts, ""
+
+    def _judged(
+        self, answer: Completion, part: Sequence[Utterance], session: Session, known: Facts
+    ) -> tuple[Facts, str]:
+        text = answer.text if answer.finish == "stop" or "\n" not in answer.text else answer.text.rpartition("\n")[0]
+        source = " ".join([*(u.text for u in part), memory_text(known)])
+        facts = grounded(facts_from(text, [*known, *session.speakers]), source)
+        if not any(facts.values()):
+            return known, "it holds nothing of what was said"
+        if repetitive(memory_text(facts)):
+            return known, "it says one thing over and over"
+        share = lost(known, facts)
+        if share > self._settings.most_lost:
+            return (
+                known,
+                f"it drops {share:.0%} of what was known, memory.recursive.most_lost={self._settings.most_lost:g}",
+            )
+        return capped(facts, self._settings.sentences), ""
+
+    def _request(self, session: Session, part: Sequence[Utterance], known: Facts) -> Request:
+        request = self._parts.models.request("memory", self._messages(session, part, known), constant_messages=0)
+        tries = self._tries.get(session.number, 0)
+        if tries == 0:
+            return request
+        return replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tries)
+
+    def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
+        return prompt("recursive_rewrite").render(
+            sentences=self._settings.sentences,
+            memory=list(known.items()),
+            lines=[(u.speaker, u.text) for u in part],
+            people=named(session.speakers),
+        )
+
+    def _pieces(self, session: Session, known: Facts) -> list[list[Utterance]]:
+        """The fewest runs of a session's utterances whose prompts fit the window."""
+        models = self._parts.models
+        budget = models.prompt_budget("memory")
+
+        def fits(part: Sequence[Utterance]) -> bool:
+            return models.count_tokens("memory", self._messages(session, part, known)) <= budget
+
+        whole = list(session.utterances)
+        if fits(whole) or not fits([]):  # where not even the instructions fit, pieces are of no help
+            return [whole]
+        return pack([_shortened(u, fits) for u in whole], fits)
+
+    def _carried(self, known: Facts, session: Session) -> Facts:
+        """The old memory and the most typical utterances of a session that the model would not take in."""
+        said = [u for u in session.utterances if u.text.strip()]
+        vectors = self._parts.encoder.encode([u.text for u in said])
+        nearness = vectors @ vectors.mean(axis=0)
+        typical = sorted(sorted(range(len(said)), key=lambda n: (-float(nearness[n]), n))[:CARRIED])
+        facts = {speaker: list(own) for speaker, own in known.items()}
+        for number in typical:
+            utterance = said[number]
+            facts.setdefault(utterance.speaker, []).append(f'{utterance.speaker} said: "{utterance.text[:200]}"')
+        return capped(facts, self._settings.sentences)
+
+    def _keep(self, session: Session, facts: Facts, old: Record | None, *, fallback: bool) -> None:
+        parts = self._parts
+        text = memory_text(facts)
+        vector = parts.encoder.encode([text])[0]
+        details: Mapping[str, object] = {"facts": {k: list(v) for k, v in facts.items()}} | (
+            {"previous": old.id} if old else {}
+        )
+
+        def make(record_id: str) -> Record:
+            return Record(
+                id=record_id,
+                view=self.name,
+                text=text,
+                at=session.utterances[-1].at,
+                session=session.number,
+                sources=tuple(u.id for u in session_utterances(parts.store, parts.key, session.number)),
+                fallback=fallback,
+                details=details,
+            )
+
+        parts.store.digest(parts.key, self.name, session.number, [(make, vector)])
+
+
+def facts_of(record: Record) -> Facts:
+    """A version of the memory by speaker, as it was kept; a record of another make counts as one speaker's facts."""
+    facts = record.details.get("facts")
+    if not isinstance(facts, dict):
+        return {"": [record.text]}
+    return {str(speaker): [str(fact) for fact in own] for speaker, own in facts.items()}
+
+
+def _shortened(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> Utterance:
+    """An utterance whose beginning alone is kept where no prompt has room for the whole."""
+    while not fits([utterance]) and len(utterance.text) > SHORTEST:
+        utterance = replace(utterance, text=utterance.text[: len(utterance.text) // 2])
+    return utterance

@@ -1,0 +1,95 @@
+"""Self-reflection on what a search found (ECM, section 3.2): the model chooses among it, or names what is missing and the
+search is repeated with that. Serves any view whose search takes a query. Knows no store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ld_agent.errors import BackboneError
+from ld_agent.modules.base import Models
+from ld_agent.prompts import prompt
+from ld_agent.steps import Steps
+from ld_agent.types import Recalled
+
+_ANSWER = re.compile(r"\b(enough|missing)\b\W*?:\s*([^\n]*)", re.IGNORECASE)
+_NONE = re.compile(r"\W*(?:none|nothing|0)\b", re.IGNORECASE)
+MOST_KEYWORDS = 10
+LONGEST_KEYWORD = 60  # characters; longer is a sentence, and no keyword
+
+
+@dataclass(frozen=True, slots=True)
+class Reflected:
+    """What remained after reflection, best first, and how it came about: one entry a round, as plain values."""
+
+    recalled: list[Recalled]
+    rounds: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A model's answer. ``chosen``: positions from 0; None: it did not say that the candidates are enough."""
+
+    chosen: tuple[int, ...] | None = None
+    keywords: tuple[str, ...] = field(default=())
+
+
+def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], rounds: int) -> Steps[Reflected]:
+    """Search, and reflect on the outcome at most ``rounds`` times.
+
+    Nothing found, or an answer that says neither, ends it with the candidates as they are; so does a model that fails.
+    After the last round the outcome of the extended search stands.
+
+    Args:
+        text: the query.
+        search: from a query's text to the candidates, best first.
+    """
+    candidates = search(text)
+    told: list[dict[str, Any]] = []
+    words: list[str] = []
+    for _ in range(rounds):
+        if not candidates:
+            break
+        messages = prompt("conditional_reflect").render(candidates=[c.record.text for c in candidates], text=text)
+        try:
+            [answer] = yield [models.request("memory", messages)]
+        except BackboneError as exc:
+            told.append(_entry(candidates, "failed", problem=str(exc)))
+            break
+        judged = judgement(answer.text, len(candidates))
+        if judged.chosen is not None:
+            chosen = [candidates[n] for n in judged.chosen]
+            told.append(_entry(candidates, "enough", selected=[c.record.id for c in chosen]))
+            return Reflected(chosen, tuple(told))
+        fresh = [word for word in judged.keywords if word.casefold() not in {w.casefold() for w in words}]
+        if not fresh:
+            told.append(_entry(candidates, "unusable"))
+            break
+        told.append(_entry(candidates, "missing", keywords=fresh))
+        words += fresh
+        candidates = search(" ".join([text, *words]))
+    return Reflected(candidates, tuple(told))
+
+
+def judgement(answer: str, candidates: int) -> Judgement:
+    """Read an answer: "Enough: 1, 3" or "Missing: keyword, keyword"; the first of them counts."""
+    found = _ANSWER.search(answer)
+    if found is None:
+        return Judgement()
+    kind, rest = found.group(1).casefold(), found.group(2)
+    if kind == "missing":
+        words = [word.strip(" .;\"'*[]<>") for word in re.split(r"[,;、，]", rest)]
+        kept = [w for w in dict.fromkeys(words) if w and len(w) <= LONGEST_KEYWORD and not _NONE.fullmatch(w)]
+        return Judgement(keywords=tuple(kept[:MOST_KEYWORDS]))
+    numbers = [int(n) - 1 for n in re.findall(r"\d{1,4}", rest)]
+    valid = tuple(sorted({n for n in numbers if 0 <= n < candidates}))
+    if valid:
+        return Judgement(chosen=valid)
+    return Judgement(chosen=()) if _NONE.match(rest) else Judgement()
+
+
+def _entry(candidates: list[Recalled], outcome: str, **more: object) -> dict[str, Any]:
+    return {"candidates": [c.record.id for c in candidates], "outcome": outcome, **more}

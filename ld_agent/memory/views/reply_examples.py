@@ -1,0 +1,44 @@
+"""The (memory, dialogue, reply) examples of LLM-Rsum's n-shot variants, read from a JSON-lines file.
+
+A line is ``{"memory": "…", "dialogue": [["User", "…"], …], "reply": "…"}``; a memory of several lines keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ld_agent.errors import ConfigError
+from ld_agent.prompts import prompt
+
+
+def reply_examples(path: str) -> tuple[str, ...]:
+    """Read a file of examples and render each for the prompt.
+
+    Raises:
+        ConfigError: no such file, or a line that is no example; names file and line.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError(f"memory.recursive.examples={path} cannot be read ({exc}); give a JSON-lines file") from exc
+    rendered: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            memory, reply = row["memory"], row["reply"]
+            dialogue = [(speaker, text) for speaker, text in row["dialogue"]]
+            if not all(isinstance(value, str) for value in (memory, reply, *(v for pair in dialogue for v in pair))):
+                raise TypeError("a value is no text")
+        except (ValueError, KeyError, TypeError) as exc:
+            raise ConfigError(
+                f"memory.recursive.examples={path}, line {number}: no example ({exc!r}); write "
+                '{"memory": "…", "dialogue": [["User", "…"]], "reply": "…"}'
+            ) from exc
+        [message] = prompt("recursive_example").render(
+            number=len(rendered) + 1, memory=memory.splitlines(), dialogue=dialogue, reply=reply
+        )
+        rendered.append(message.content)
+    return tuple(rendered)

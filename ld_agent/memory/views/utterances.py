@@ -1,0 +1,109 @@
+"""Retrieval over single utterances of earlier sessions, by words (BM25) or by meaning (dense): LLM-Rsum's retrieval
+baselines, with the ``k`` best in the prompt. Asks no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ld_agent.memory.scoring import best
+from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.views.stored import UNENCODED, StoredRecords, dialogue, recalled
+from ld_agent.modules.wording import FUNCTION_WORDS, words_of
+from ld_agent.steps import Steps
+from ld_agent.types import Recalled, Record, Session, Utterance
+
+if TYPE_CHECKING:
+    from bm25s import BM25
+
+
+class DenseView:
+    """Every utterance is a record; the k nearest to the query by cosine are recalled, if above γ."""
+
+    name = "dense"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._records = StoredRecords(parts, self.name)
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        yield from ()
+        parts = self._parts
+        for session in sessions:
+            vectors = parts.encoder.encode([dialogue([u]) for u in session.utterances])
+            drafts = [(_draft(self.name, u), vector) for u, vector in zip(session.utterances, vectors, strict=True)]
+            parts.store.digest(parts.key, self.name, session.number, drafts)
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        yield from ()
+        return self._records.nearest(query, self._parts.settings.k, self._parts.settings.gamma)
+
+
+class Bm25View:
+    """Every utterance is a record; the k best by BM25 among those that share a word with the query are recalled.
+
+    Words are compared in lower case, those without meaning of their own left out; Chinese, Japanese and Korean are
+    compared character by character. The word statistics are those of all records, made anew when a session was added.
+    """
+
+    name = "bm25"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._records = StoredRecords(parts, self.name, encoded=False)
+        self._index: BM25 | None = None
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        yield from ()
+        parts = self._parts
+        for session in sessions:
+            drafts = [(_draft(self.name, u), UNENCODED) for u in session.utterances]
+            parts.store.digest(parts.key, self.name, session.number, drafts)
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        yield from ()
+        if self._records.catch_up():
+            self._index = _indexed(self._records)
+        index = self._index
+        wanted = [word for word in content_words(query.text) if index is not None and word in index.vocab_dict]
+        if index is None or not wanted:
+            return []
+        score = np.asarray(index.get_scores(wanted), np.float64)
+        eligible = (score > 0) & self._records.known(query)
+        rows = [int(row) for row in best(score, eligible, self._records.at, self._parts.settings.k)]
+        found = zip(self._records.fetch(rows), rows, strict=True)
+        return [recalled(record, 0.0, score=float(score[row])) for record, row in found]
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a text that carry meaning, in lower case and in order, repetitions included."""
+    return [word for word in words_of(text) if word not in FUNCTION_WORDS]
+
+
+def _indexed(records: StoredRecords) -> BM25 | None:
+    """BM25 in its most common form (Lucene's, k1 = 1.5, b = 0.75) over all records; None: they have no words."""
+    from bm25s import BM25
+
+    words = [content_words(record.text) for record in records.fetch(range(len(records.keys)))]
+    if not any(words):
+        return None
+    index = BM25(method="lucene", k1=1.5, b=0.75)
+    index.index(words, show_progress=False)
+    return index
+
+
+def _draft(view: str, utterance: Utterance) -> Callable[[str], Record]:
+    def make(record_id: str) -> Record:
+        return Record(
+            id=record_id,
+            view=view,
+            text=dialogue([utterance]),
+            at=utterance.at,
+            session=utterance.session,
+            sources=(utterance.id,),
+        )
+
+    return make

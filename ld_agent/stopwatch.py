@@ -1,0 +1,18 @@
+"""A stopwatch for the steps of one turn."""
+
+from __future__ import annotations
+
+import time
+
+
+class Stopwatch:
+    """Milliseconds by step; laps of one name add up."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.milliseconds[name] = round(self.milliseconds.get(name, 0.0) + 1000 * (now - self._last), 3)
+        self._last = now

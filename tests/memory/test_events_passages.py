@@ -1,0 +1,168 @@
+"""What stands beside each event for the hybrid scorer: made of what is stored, kept, made anew, and gone with its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config import MemorySection
+from ld_agent.errors import EncoderMismatchError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views import Parts, Query
+from ld_agent.memory.views.events import EventView
+from ld_agent.modules.base import Models
+from ld_agent.modules.summarizer import Summarizer, Summary
+from ld_agent.steps import run
+from ld_agent.storage.exchange import export_lines, import_file
+from ld_agent.storage.passages import store_passages, stored_vectors, stored_words
+from ld_agent.storage.sqlite import Store
+from ld_agent.types import Recalled
+
+START = datetime(2024, 5, 1, 12, tzinfo=UTC)
+TALKS = [
+    ["I adopted a beagle.", "What is his name?", "He is called Biscuit."],
+    ["I sold my violin to Ben.", "Did he pay well?", "Two hundred euros."],
+]
+SUMMARIES = ["Maya told Sam about a pet.", "Maya told Sam about a sale. Ben was there."]
+
+
+class Memory:
+    """One store and the event view over it."""
+
+    def __init__(self, path: Path, encoder: SentenceEncoder, topics: TopicExtractor, config: Callable) -> None:
+        self.store, self.encoder, self.topics = Store(path), encoder, topics
+        self.models = Models(config(), ScriptedBackbone({}))
+
+    def view(self, scorer: str = "hybrid", conversation: str = "alice", **settings) -> EventView:
+        key = self.store.open_conversation(conversation, "Sam").key
+        chosen = MemorySection(scorer=scorer, gamma=-1.0, **settings)
+        summarizer = Summarizer(self.models, self.encoder)
+        return EventView(Parts(self.store, key, self.encoder, self.topics, summarizer, chosen, self.models, "Sam"))
+
+    def talk(self, view: EventView, talks=TALKS, summaries=SUMMARIES) -> None:
+        key = view.parts.key
+        for day, texts in enumerate(talks):
+            for number, text in enumerate(texts):
+                at = START + timedelta(days=day, minutes=number)
+                self.store.append(key, "Maya" if number % 2 == 0 else "Sam", text, at, 3600.0, lambda: START)
+            self.store.close_session(key)
+        view.take_in(self.store.undigested(key, "events"), [Summary(text) for text in summaries])
+
+    def ask(self, view: EventView, text: str) -> list[Recalled]:
+        vector, [topics] = self.encoder.encode([text])[0], self.topics.extract([text])
+        return run(view.recall(Query(text, vector, topics, START + timedelta(days=100))), lambda requests: [])
+
+    def keys(self) -> list[int]:
+        return [row[0] for row in self.store.db.rows("SELECT pk FROM record ORDER BY pk")]
+
+
+@pytest.fixture
+def memory(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor, config) -> Iterator[Memory]:
+    made = Memory(tmp_path / "store.db", encoder, topics, config)
+    yield made
+    made.store.close()
+
+
+def test_a_remark_that_the_summary_leaves_out_is_found(memory: Memory):
+    view = memory.view()
+    memory.talk(view)
+    best = memory.ask(view, "How much did the instrument bring in euros?")[0]
+    assert best.record.session == 2
+    assert best.terms["s_pass"] > best.s_sem
+    assert memory.ask(view, "Who is Biscuit?")[0].record.session == 1
+
+
+def test_passages_are_kept_and_take_the_size_stated(memory: Memory):
+    view = memory.view()
+    memory.talk(view)
+    memory.ask(view, "Who is Biscuit?")
+    keys = memory.keys()
+    assert [len(blob) for blob in stored_vectors(memory.store, keys).values()] == [
+        388 * 4,
+        388 * 5,
+    ]  # 388 bytes a passage
+    assert stored_words(memory.store, keys)[keys[0]] == (
+        '[["Maya","Sam","Maya"],[["maya","adopt","beagl"],["sam","name"],["maya","call","biscuit"]],'
+        '[["maya","told","sam","pet"]]]'
+    )
+
+
+def test_an_old_store_is_filled_in_and_ranks_the_same(memory: Memory):
+    view = memory.view()
+    memory.talk(view)
+    fresh = memory.ask(view, "Who is Biscuit?")
+    memory.store.db.execute("DELETE FROM passage")
+    again = memory.ask(memory.view(), "Who is Biscuit?")
+    assert [(r.record.id, r.score, r.terms) for r in again] == [(r.record.id, r.score, r.terms) for r in fresh]
+    assert len(stored_vectors(memory.store, memory.keys())) == 2
+    reopened = memory.ask(memory.view(), "Who is Biscuit?")  # read from the store now
+    assert [(r.record.id, r.score, r.terms) for r in reopened] == [(r.record.id, r.score, r.terms) for r in fresh]
+
+
+def test_the_paper_scorer_makes_no_passages(memory: Memory):
+    view = memory.view("paper")
+    memory.talk(view)
+    assert memory.ask(view, "Who is Biscuit?")[0].terms == {}
+    assert stored_words(memory.store, memory.keys()) == {}
+
+
+def test_what_another_view_of_the_store_adds_is_taken_in(memory: Memory):
+    view = memory.view()
+    memory.talk(view, TALKS[:1], SUMMARIES[:1])
+    memory.ask(view, "Who is Biscuit?")
+    other = memory.view()
+    memory.talk(other, [[], TALKS[1]], SUMMARIES[1:])
+    assert memory.ask(view, "Who bought the violin?")[0].record.session == 2
+
+
+def test_deletion_takes_the_passages_along(memory: Memory):
+    view = memory.view()
+    memory.talk(view)
+    memory.ask(view, "Who is Biscuit?")
+    memory.store.delete_conversation(view.parts.key)
+    assert memory.store.db.rows("SELECT * FROM passage") == []
+    assert b"biscuit" not in Path(memory.store.path).read_bytes().lower()
+
+
+def test_export_and_import_make_them_anew(memory: Memory, tmp_path: Path):
+    view = memory.view()
+    memory.talk(view)
+    before = [(r.record.text, r.score) for r in memory.ask(view, "Who is Biscuit?")]
+    out = tmp_path / "out.jsonl"
+    out.write_text("\n".join(export_lines(memory.store, "alice")) + "\n")
+    assert "passage" not in out.read_text()
+    memory.store.delete_conversation(view.parts.key)
+    import_file(memory.store, out)
+    assert [(r.record.text, r.score) for r in memory.ask(memory.view(), "Who is Biscuit?")] == before
+
+
+def test_another_encoder_drops_them_and_no_stale_ones_are_taken(memory: Memory):
+    view = memory.view()
+    memory.store.check_encoder("one", 384)
+    memory.talk(view)
+    memory.ask(view, "Who is Biscuit?")
+    elsewhere = Store(memory.store.path)
+    elsewhere.change_encoder("other", 384)
+    elsewhere.close()
+    assert stored_words(memory.store, memory.keys()) == {}
+    with pytest.raises(EncoderMismatchError):
+        store_passages(memory.store, {memory.keys()[0]: ("[[],[],[]]", b"")})
+
+
+def test_a_record_deleted_meanwhile_gets_none(memory: Memory):
+    store_passages(memory.store, {7: ("[[],[],[]]", b"")})
+    assert stored_words(memory.store, [7]) == {}
+
+
+def test_a_record_without_its_utterances_has_the_sentences_of_its_text(memory: Memory):
+    view = memory.view()
+    memory.talk(view)
+    memory.store.db.execute("UPDATE record SET sources = '[]'")
+    [first, second] = memory.ask(view, "Who is Biscuit?")
+    assert first.terms["s_pass"] == second.terms["s_pass"] == 0.0
+    assert first.terms["s_sent"] > 0

@@ -1,0 +1,153 @@
+"""The hybrid scorer: its sum, its terms in the index, and that time never erases."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from ld_agent.memory.hybrid import OWN, TIME, WEIGHTS, best_passages, formula, question, weighted
+from ld_agent.memory.long_term import CANDIDATES, LongTermIndex
+from ld_agent.memory.passages import PackedVectors, Passages
+
+AT = datetime(2023, 10, 18, tzinfo=UTC)
+DIMENSION = 8
+
+
+def axis(number: int) -> np.ndarray:
+    return np.eye(DIMENSION, dtype=np.float32)[number % DIMENSION]
+
+
+def one(words: str, vector: np.ndarray, speaker: str = "Maya") -> Passages:
+    """Passages of one turn, no sentence."""
+    return Passages((speaker,), (tuple(words.split()),), (), PackedVectors.of(vector[None]))
+
+
+class Bank:
+    """An index with the passages it fetches."""
+
+    def __init__(self) -> None:
+        self.vectors: dict[int, PackedVectors] = {}
+        self.fetched: list[int] = []
+        self.index = LongTermIndex(DIMENSION, self._fetch)
+
+    def _fetch(self, keys):
+        self.fetched += keys
+        return {key: self.vectors[key] for key in keys if key in self.vectors}
+
+    def add(self, summary: np.ndarray, passages: Passages, at: float = 0.0) -> None:
+        key = len(self.index) + 1
+        self.vectors[key] = passages.vectors
+        self.index.add(key, summary, at, ("dog",), passages)
+
+    def search(self, text: str, vector: np.ndarray, **changed):
+        settings = {"k": 3, "gamma": 0.1, "tau": None} | changed
+        return self.index.search(vector, ("dog",), AT.timestamp(), scorer_name="hybrid", text=text, **settings)
+
+
+def test_the_sum_by_hand():
+    terms = {name: np.array([0.5, 0.0]) for name in WEIGHTS}
+    assert weighted(terms, np.array([1.0, 0.5])) == pytest.approx([sum(WEIGHTS.values()) / 2 + TIME, TIME / 2])
+    assert all(name in formula() for name in [*WEIGHTS, "λ"])
+
+
+def test_a_question_is_about_the_one_speaker_it_names():
+    assert question("What did Maya say on 7 May 2023?", AT, ["Maya", "Sam"]).about == "Maya"
+    assert len(question("What did Maya say on 7 May 2023?", AT, ["Maya", "Sam"]).periods) == 1
+    assert question("Did Maya tell Sam?", AT, ["Maya", "Sam"]).about == ""
+    assert question("Mayan temples", AT, ["Maya", "Sam"]).about == ""
+
+
+def test_the_best_window_and_sentence_by_hand():
+    vectors = PackedVectors.of(np.stack([axis(0), axis(1), axis(0)]))  # two windows, one sentence
+    s_sent, s_pass, nearest = best_passages([vectors], np.array([2]), axis(1), np.array([0.3, 0.2]))
+    assert (s_sent[0], s_pass[0], nearest[0]) == pytest.approx((0.0, 1.2, 1.0))
+
+
+def test_records_without_passages_have_no_terms():
+    found = best_passages(
+        [PackedVectors.of(axis(0)[None]), PackedVectors.of(np.zeros((0, 8)))], np.array([1, 2]), axis(0), np.zeros(3)
+    )
+    assert [term.tolist() for term in found] == [[0.0, 0.0], [1.0, 0.0], [1.0, -1.0]]
+
+
+def test_every_term_is_told_and_makes_the_score():
+    bank = Bank()
+    bank.add(axis(0), one("violin", axis(1)))
+    [hit] = bank.search("Who sold the violin?", axis(0))
+    assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_date"]
+    assert hit.more["s_word"] > 0
+    assert hit.s_top == 1.0
+    total = sum(WEIGHTS[name] * value for name, value in {"s_sem": hit.s_sem, **hit.more}.items())
+    assert hit.score == pytest.approx(total + TIME * hit.decay)
+
+
+@pytest.mark.parametrize("evidence", ["word", "passage", "speaker", "date"])
+def test_each_kind_of_evidence_decides(evidence: str):
+    bank = Bank()
+    right = {"words": "tea", "vector": axis(2), "speaker": "Sam", "at": 0.0}
+    asked, vector = "Who sold it to Maya on 7 May 2023?", axis(1)
+    if evidence == "word":
+        right["words"] = "sold"
+    elif evidence == "passage":
+        right["vector"] = axis(1)
+    elif evidence == "speaker":
+        right["speaker"] = "Maya"
+    else:
+        right["at"] = datetime(2023, 5, 9, tzinfo=UTC).timestamp()
+    bank.add(axis(1), one(right["words"], right["vector"], right["speaker"]), right["at"])
+    bank.add(axis(1), one("tea", axis(2), "Sam"), right["at"] if evidence != "date" else 0.0)
+    hits = bank.search(asked, vector)
+    assert [hit.key for hit in hits] == [1, 2]
+    assert hits[0].score - hits[1].score > 0.3
+
+
+def test_time_decides_between_equals_and_never_erases():
+    bank = Bank()
+    now = AT.timestamp()
+    for at in (now - 3e7, now - 1e6):
+        bank.add(axis(0), one("tea", axis(0)), at)
+    bank.add(axis(1), one("snow", axis(1)), now - 1.0)
+    hits = bank.search("tea", axis(0), tau=1e6, gamma=-1.0)
+    assert [hit.key for hit in hits] == [2, 1, 3]
+
+
+def test_gamma_is_of_whatever_is_nearest():
+    bank = Bank()
+    bank.add(axis(0), one("tea", axis(1)))
+    assert len(bank.search("tea", axis(1), gamma=0.5)) == 1  # the passage is near, the summary is not
+    assert bank.search("tea", axis(2), gamma=0.5) == []
+
+
+def test_what_is_younger_than_the_question_is_not_recalled():
+    bank = Bank()
+    bank.add(axis(0), one("tea", axis(0)), AT.timestamp() + 1)
+    assert bank.search("tea", axis(0)) == []
+
+
+def test_of_many_records_the_best_are_looked_at_and_fetched_once():
+    bank = Bank()
+    for number in range(3 * CANDIDATES):
+        bank.add(axis(number % 4), one(f"word{number}", axis(4 + number % 4)))
+    hits = bank.search("word50", axis(6))
+    assert hits[0].key == 51
+    assert len(bank.fetched) == CANDIDATES
+    bank.search("word50", axis(6))
+    assert len(bank.fetched) == CANDIDATES
+
+
+def test_records_that_came_without_passages_are_found_by_their_summary():
+    index = LongTermIndex(DIMENSION)
+    for number in range(3):
+        index.add(number + 1, axis(number), 0.0, ())
+    [hit] = index.search(axis(1), (), AT.timestamp(), k=1, gamma=0.1, tau=None, scorer_name="hybrid", text="dog")
+    assert (hit.key, hit.more["s_pass"]) == (2, 0.0)
+
+
+def test_own_speaker_is_worth_what_it_says():
+    bank = Bank()
+    bank.add(axis(0), one("tea", axis(0), "Maya"))
+    bank.add(axis(0), one("tea", axis(0), "Sam"))
+    first, second = bank.search("What of Maya?", axis(0))
+    assert first.more["s_pass"] - second.more["s_pass"] == pytest.approx(OWN)

@@ -1,0 +1,65 @@
+"""Stems, BM25 by hand, and the windows that say a word."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from ld_agent.memory.lexical import Lexicon, rarity, stems
+
+
+def lexicon(*records: list[str]) -> Lexicon:
+    """Records of windows, each a text of plain words."""
+    made = Lexicon()
+    for windows in records:
+        split = [window.split() for window in windows]
+        words = [word for window in split for word in window]
+        made.add({word: words.count(word) for word in words}, split)
+    return made
+
+
+def test_stems_join_forms_and_leave_out_what_means_nothing():
+    assert stems("She adopted Maya's dogs, and I'm painting them in 2023!") == ["adopt", "maya", "dog", "paint", "2023"]
+    assert stems("Don't you?") == []
+    assert stems("우리 개") == ["우", "리", "개"]
+
+
+def test_bm25_by_hand():
+    # two records of 2 and 4 words, mean 3; "dog" stands once in the first alone: rarity = ln(1 + 1.5/1.5) = ln 2;
+    #   2.2 / (1 + 1.2 (0.25 + 0.75 · 2/3)) = 2.2 / 1.9, over √(ln 2 + 1)
+    found = lexicon(["dog rome"], ["tea tea rome snow"]).match(["dog", "unheard"])
+    assert found == pytest.approx([math.log(2) * 2.2 / 1.9 / math.sqrt(math.log(2) + 1), 0.0])
+
+
+def test_a_rare_word_weighs_more_than_a_common_one():
+    made = lexicon(["dog tea"], ["dog snow"], ["dog rome"])
+    both = made.match(["dog", "snow"])
+    assert both[1] > 2 * both[0] > 0
+    assert rarity(3, 1) > rarity(3, 3) > 0 == rarity(3, 0)
+
+
+def test_some_rows_get_the_numbers_of_all():
+    made = lexicon(["dog tea"], ["snow"], ["dog rome"], ["tea"])
+    words = ["dog", "tea", "rome"]
+    rows = np.array([3, 0])
+    assert made.match(words, rows).tolist() == made.match(words)[rows].tolist()
+
+
+def test_common_words_can_be_passed_over():
+    made = lexicon(["dog tea"], ["dog snow"], ["dog rome"], ["dog ice"])
+    assert made.match(["dog"], most=0.5).tolist() == [0.0] * 4
+    assert made.match(["ice"], most=0.5)[3] > 0
+
+
+def test_cover_is_of_each_window():
+    made = lexicon(["dog", "dog tea"], [], ["snow", "ice", "tea"])
+    # 5 windows; dog in 2: ln(1 + 3.5/2.5), tea in 2: the same, 1 in √(2 ln 2.4 + 1)
+    word = math.log(2.4)
+    found = made.cover(["dog", "tea"], np.array([2, 1, 0]))
+    assert found == pytest.approx(np.array([0, 0, word, word, 2 * word]) / math.sqrt(2 * word + 1))
+
+
+def test_an_empty_lexicon_matches_nothing():
+    assert Lexicon().match(["dog"]).tolist() == []

@@ -1,0 +1,102 @@
+"""What the command line shows and does about views: versions, backfilling, and what each mechanism costs."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from agent_parts import DAY, START, Scene, remembered
+from cli_commands import CommandLine, scripted_config
+
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.cli import chat
+from ld_agent.config import Config
+from ld_agent.evaluation.bench_views import bench_views
+
+MEMORY = "Ann:\n- Ann keeps bees.\n- Ann has a garden."
+
+
+@pytest.fixture
+def ld_agent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+def a_store(scene: Scene, path: Path, sessions: int = 5) -> None:
+    """A store made with view history alone, in which Ann talked of bees."""
+    agent = scene.agent(**{"store.path": str(path), "memory.views": ["history"]})
+    talk = agent.conversation("ann")
+    for number in range(sessions):
+        talk.observe("I keep bees in my garden.", "Ann", START + number * DAY)
+    talk.end_session()
+    agent.close()
+
+
+def test_a_store_is_backfilled_and_its_versions_are_shown(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
+    store = tmp_path / "me.db"
+    a_store(scene, store)
+    config = scripted_config(tmp_path, memory=MEMORY)
+    views = "memory.views=[recursive,history]"
+    empty = ld_agent("memory", "versions", "--store", store, "--conversation", "ann")
+    assert (empty.code, "no version yet" in empty.out) == (0, True)
+    done = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
+    assert (done.code, done.out) == (0, "")
+    assert "took in 5 of 5 missing sessions for recursive, history" in done.err
+    again = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
+    assert "took in 0 of 0" in again.err
+    shown = ld_agent("memory", "versions", "--store", store, "--conversation", "ann")
+    assert "+ Ann: Ann keeps bees." in shown.out
+    assert "nothing changed" in shown.out
+    told = ld_agent("memory", "versions", "--store", store, "--conversation", "ann", "--json")
+    versions = json.loads(told.out)
+    assert [v["session"] for v in versions] == [1, 2, 3, 4, 5]
+    assert [c["text"] for c in versions[0]["changes"]] == ["Ann keeps bees.", "Ann has a garden."]
+    assert versions[1]["changes"] == []
+
+
+def test_a_rebuild_whose_model_fails_says_what_waits(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
+    store = tmp_path / "me.db"
+    a_store(scene, store, sessions=2)
+    config = scripted_config(tmp_path, memory=[MEMORY])
+    failed = ld_agent("memory", "rebuild", "--store", store, "-c", config, "memory.views=[recursive]")
+    assert failed.code == 1
+    assert "1 sessions still wait; run the same command again" in failed.err
+    assert "Traceback" not in failed.err
+
+
+def test_why_and_memory_tell_each_view_apart(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    from rich.console import Console
+
+    shown = io.StringIO()
+    monkeypatch.setattr(chat, "console", Console(file=shown, width=140, highlight=False))
+    views = {"memory.views": ["events", "recursive", "conditional"], "memory.gamma": -1.0}
+    talk = scene.agent({"memory": remembered}, **views).conversation("maya")
+    talk.respond("I keep bees in my garden.", "Maya", START)
+    talk.end_session()
+    talk.respond("What about the bees?", "Maya", START + DAY)
+    chat.COMMANDS["why"](talk, "")
+    chat.COMMANDS["memory"](talk, "")
+    text = shown.getvalue()
+    assert "events: overall = " in text
+    assert "recursive: the newest version, always" in text
+    assert "round 1: found" in text
+    assert "session 1, until" in text
+    assert "the memory now" in text
+
+
+def test_the_cost_of_each_mechanism_is_counted():
+    script = {"generator": "How nice.", "summarizer": "They talked.", "extractor": "NO_TRAIT", "memory": remembered}
+    chosen = ["none", "recursive", "conditional+history"]
+    result = bench_views(Config(), limit=1, chosen=chosen, backbone=ScriptedBackbone(script))
+    rows = {row["views"]: row for row in result["views"]}
+    assert list(rows) == ["none", "recursive", "conditional+history"]
+    assert rows["none"]["memory_calls"] == rows["none"]["stored_bytes"] == rows["none"]["recalled_share"] == 0
+    turns = rows["none"]["turns"]
+    sessions = rows["recursive"]["memory_calls"] * turns
+    assert 2 <= round(sessions) <= 5, "one call a session"
+    assert {row["reply_calls"] for row in rows.values()} == {1.0}
+    assert rows["recursive"]["recalled_share"] == 1.0
+    assert 0 < rows["conditional+history"]["memory_calls"] <= 2.0, "a record and a reflection a turn at most"
+    assert rows["conditional+history"]["stored_bytes"] > rows["recursive"]["stored_bytes"] > 0
+    assert all(row["prompt_tokens"] > 0 and row["seconds"] >= 0 for row in rows.values())

@@ -1,0 +1,235 @@
+"""Conditional memory against hand-worked traces: decide with the reply, record, recall with self-reflection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agent_parts import DAY, START, Scene, requests_of
+
+from ld_agent.agent import Agent, Conversation
+from ld_agent.errors import BackboneError, ConfigError
+from ld_agent.memory.views.conditional import labelled, yes_or_no
+from ld_agent.memory.views.reflection import judgement
+from ld_agent.modules.generator import ReplyStream, decision, reply_text
+
+YES, NO = "Reply: Lovely bees!\nRemember: yes", "Reply: Hello you!\nRemember: no"
+RECORD = "Related: none\nSituation: Maya tells of her garden.\nNote: Maya keeps bees in Lyon."
+BEES = "I keep bees in my garden in Lyon."
+LATER = START + 9 * DAY
+
+
+def made(scene: Scene, replies: Any, memory: Any = RECORD, **settings: Any) -> Agent:
+    script = {"generator": replies, "memory": memory, "extractor": "NO_TRAIT"}
+    return scene.agent(script, **{"memory.views": ["conditional"]} | settings)
+
+
+def calls(agent: Agent) -> list[str]:
+    modules = ("generator", "memory")
+    return [m for m in modules for _ in requests_of(agent, m)]
+
+
+def remembering(scene: Scene, *notes: str, memory: Any, **settings: Any) -> Conversation:
+    """A conversation with a record a note, one session ended, whose recall is answered by ``memory``."""
+    first = made(scene, YES, [f"Situation: Talk {n}.\nNote: {note}" for n, note in enumerate(notes)])
+    talk = first.conversation("maya")
+    for number, note in enumerate(notes):
+        talk.respond(f"Know this: {note}", "Maya", START + number * DAY / 100)
+    talk.end_session()
+    first.close(end_sessions=False)
+    return made(scene, NO, memory, **settings).conversation("maya")
+
+
+def test_the_reply_decides_and_one_more_call_makes_the_record(scene: Scene):
+    agent = made(scene, [NO, YES])
+    talk = agent.conversation("maya")
+    greeted = talk.respond("Hello there!", "Maya", START)
+    assert (greeted.text, calls(agent), talk.records) == ("Hello you!", ["generator"], [])
+    told = talk.respond(BEES, "Maya", START)
+    assert (told.text, told.utterance and told.utterance.text) == ("Lovely bees!", "Lovely bees!")
+    assert calls(agent) == ["generator", "generator", "memory"], "two calls at most"
+    [record] = talk.records
+    assert record.text == "Maya tells of her garden. Maya keeps bees in Lyon."
+    assert record.details == {"situation": "Maya tells of her garden.", "note": "Maya keeps bees in Lyon."}
+    assert (record.sources, record.at, record.fallback) == ((told.heard.id,), START, False)
+    request = requests_of(agent, "memory")[0]
+    assert "Maya: Hello there!\nSam: Hello you!\nMaya: I keep bees" in request.messages[-1].content
+    assert "Remember:" not in request.messages[-1].content, "it is decided"
+    generator = requests_of(agent, "generator")[0]
+    assert "Remember:" in generator.messages[0].content
+    assert generator.max_new_tokens > agent.config.modules.generator.max_new_tokens
+    talk.end_session()
+    assert calls(agent) == ["generator", "generator", "memory"], "the end of a session asks nothing again"
+
+
+@pytest.mark.parametrize(
+    ("answer", "records"),
+    [
+        ("Remember: yes\n" + RECORD, ["Maya tells of her garden. Maya keeps bees in Lyon."]),
+        ("Remember: no", []),
+        ("No.", []),
+        ("What a nice garden", [f'Maya said: "{BEES}"']),
+    ],
+)
+def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene, answer: str, records: list[str]):
+    agent = made(scene, "Lovely bees!", answer)
+    talk = agent.conversation("maya")
+    assert talk.respond(BEES, "Maya", START).text == "Lovely bees!"
+    assert calls(agent) == ["generator", "memory"], "two calls at most"
+    assert "Remember:" in requests_of(agent, "memory")[0].messages[-1].content
+    assert [r.text for r in talk.records] == records
+    assert [r.fallback for r in talk.records] == ["said" in text for text in records]
+
+
+def test_the_record_and_the_traits_of_a_turn_are_asked_in_one_batch(scene: Scene):
+    agent = made(scene, YES)
+    agent.conversation("maya").respond(BEES, "Maya", START)
+    assert agent.models.backbone("memory").batches == [1, 3]  # type: ignore[attr-defined]
+
+
+def test_only_the_reply_reaches_the_stream(scene: Scene):
+    pieces: list[str] = []
+    made(scene, "Reply: Lovely. Remember when we met?\nRemember: yes").conversation("maya").respond(
+        BEES, "Maya", START, on_text=pieces.append
+    )
+    assert "".join(pieces) == "Lovely. Remember when we met?"
+
+
+def test_what_others_say_among_themselves_is_taken_in_with_the_next_turn(scene: Scene):
+    agent = made(scene, NO, "Remember: yes\n" + RECORD)
+    talk = agent.conversation("maya")
+    talk.observe("I paint bees.", "Ben", START)
+    talk.respond("Hello!", "Maya", START)
+    assert [r.sources for r in talk.records] == [("u1",)]
+
+
+def test_a_failing_model_lets_the_utterance_wait(scene: Scene):
+    agent = made(scene, YES, BackboneError("away"))
+    reply = agent.conversation("maya").respond(BEES, "Maya", START)
+    assert reply.text == "Lovely bees!"
+    assert any("waits to be remembered: away" in note for note in reply.notes)
+    agent.close(end_sessions=False)
+    again = made(scene, NO, "Remember: yes\n" + RECORD).conversation("maya")
+    again.end_session()
+    assert len(again.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("ablation", "text", "asked"),
+    [
+        ({"context": False}, "Maya keeps bees in Lyon.", ["generator", "memory"]),
+        ({"knowledge": False}, "Maya tells of her garden.", ["generator", "memory"]),
+        ({"selection": False}, "Maya tells of her garden. Maya keeps bees in Lyon.", ["generator", "memory"]),
+        ({"decision": "apart"}, "Maya tells of her garden. Maya keeps bees in Lyon.", ["generator", "memory"]),
+    ],
+)
+def test_ablations(scene: Scene, ablation: dict[str, Any], text: str, asked: list[str]):
+    replies = YES if set(ablation) & {"context", "knowledge"} else "Lovely bees!"
+    agent = made(scene, replies, RECORD, **{"memory.conditional": ablation})
+    talk = agent.conversation("maya")
+    talk.respond(BEES, "Maya", START)
+    assert ([r.text for r in talk.records], calls(agent)) == ([text], asked)
+    decides = "Remember:" in requests_of(agent, "generator")[0].messages[0].content
+    assert decides == bool(set(ablation) & {"context", "knowledge"})
+    assert ("Remember:" in requests_of(agent, "memory")[0].messages[-1].content) == ("decision" in ablation)
+    with pytest.raises(ConfigError, match="context and knowledge are both false"):
+        made(scene, YES, **{"memory.conditional": {"context": False, "knowledge": False}})
+
+
+# ---- recall with self-reflection
+
+NOTES = ("Maya keeps bees.", "Maya has a brother in Oslo.", "Maya sings in a choir.", "Maya is allergic to nuts.")
+
+
+def test_the_model_chooses_among_what_was_found(scene: Scene):
+    talk = remembering(scene, *NOTES, memory="Enough: 1")
+    plain = remembering_ids(talk, 0)
+    reply = talk.respond("What hums in my beehive?", "Maya", LATER)
+    assert [r.record.id for r in reply.recalled] == plain[:1]
+    assert reply.recalled[0].record.text == "Talk 0. Maya keeps bees."
+    assert reply.recalled[0].score == reply.recalled[0].s_sem
+    told = reply.explanations["conditional"]["rounds"]
+    assert told == [{"candidates": plain, "outcome": "enough", "selected": plain[:1]}]
+    assert len(plain) == 3, "K"
+
+
+def remembering_ids(talk: Conversation, rounds: int) -> list[str]:
+    """Ids of the K nearest without reflection."""
+    from ld_agent.memory.views.base import Query
+    from ld_agent.memory.views.stored import StoredRecords
+
+    query: Query = talk.agent.query("What hums in my beehive?", LATER)
+    records = StoredRecords(talk.agent.parts(talk.key, talk.agent_name), "conditional")
+    return [r.record.id for r in records.nearest(query, 3, -1.0)]
+
+
+def test_missing_keywords_extend_the_query_and_the_search_is_repeated(scene: Scene):
+    talk = remembering(scene, *NOTES, memory="Missing: brother, Oslo", **{"memory.conditional": {"k": 1}})
+    found = talk.recall("What hums in my beehive?", LATER)
+    assert [r.record.text for r in found] == ["Talk 1. Maya has a brother in Oslo."]
+    assert len(requests_of(talk.agent, "memory")) == 1, "one round"
+    prompt = requests_of(talk.agent, "memory")[0].messages[-1].content
+    assert "1. Talk 0. Maya keeps bees." in prompt
+    assert "What hums in my beehive?" in prompt
+
+
+def test_rounds_go_on_until_enough_and_no_longer_than_configured(scene: Scene):
+    answers = ["Missing: brother, Oslo", "Enough: 1"]
+    talk = remembering(scene, *NOTES, memory=answers, **{"memory.conditional": {"k": 1, "rounds": 3}})
+    reply = talk.respond("What hums in my beehive?", "Maya", LATER)
+    assert [r.record.text for r in reply.recalled] == ["Talk 1. Maya has a brother in Oslo."]
+    outcomes = [(e["outcome"], e.get("keywords")) for e in reply.explanations["conditional"]["rounds"]]
+    assert outcomes == [("missing", ["brother", "Oslo"]), ("enough", None)]
+
+
+@pytest.mark.parametrize("answer", ["What a beehive!", "Enough: 9", "", BackboneError("away")])
+def test_an_answer_of_no_use_leaves_the_candidates_as_they_are(scene: Scene, answer: Any):
+    talk = remembering(scene, *NOTES[:2], memory=answer)
+    assert len(talk.recall("What hums in my beehive?", LATER)) == 2
+
+
+def test_no_rounds_no_calls_and_nothing_found_none_either(scene: Scene):
+    talk = remembering(scene, *NOTES, memory="Enough: none", **{"memory.conditional": {"rounds": 0}})
+    assert len(talk.recall("What hums in my beehive?", LATER)) == 3
+    assert talk.recall("What hums in my beehive?", START - DAY) == []
+    assert requests_of(talk.agent, "memory") == []
+    assert remembering(scene, memory="Enough: none").recall("Bees?", LATER) == []
+
+
+def test_the_running_session_is_not_recalled_from_notes_on_it(scene: Scene):
+    talk = made(scene, YES).conversation("maya")
+    talk.respond(BEES, "Maya", START)
+    assert talk.respond("And?", "Maya", START + DAY / 1000).recalled == ()
+
+
+# ---- reading answers
+
+
+def test_answers_are_read_leniently():
+    assert labelled("**Remember**: Yes.\nContext: a b\nKnowledge: c") == {
+        "remember": "Yes.",
+        "situation": "a b",
+        "note": "c",
+    }
+    assert [yes_or_no(t) for t in ("Yes!", " <no> thanks", "Note", "")] == [True, False, None, None]
+    assert judgement("Enough: 2, 1 and 7", 3).chosen == (0, 1)
+    assert judgement("Enough: none of them", 3).chosen == ()
+    assert judgement("Missing: the sister; birthday, " + "x" * 99, 3).keywords == ("the sister", "birthday")
+    assert judgement("I think so", 3) == judgement("Enough: 8", 3)
+    assert [decision(t) for t in (YES, NO, "Reply: x", "Fine. Remember: yes", "Hi\n<Decision>: No")] == [
+        True,
+        False,
+        None,
+        True,
+        False,
+    ]
+    assert reply_text("Reply: Fine. Remember: yes", "Sam", ["Maya"], decides=True) == "Fine."
+    assert reply_text("Remember: yes, do!", "Sam", ["Maya"]) == "Remember: yes, do!"
+
+
+def test_the_stream_holds_back_what_may_become_a_decision():
+    shown: list[str] = []
+    stream = ReplyStream("Sam", ["Maya"], shown.append, decides=True)
+    for piece in ("Reply: ", "Nice ", "bees. ", "Re", "member", ": yes", " or no"):
+        stream(piece)
+    assert "".join(shown).strip() == "Nice bees."

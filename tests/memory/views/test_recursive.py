@@ -1,0 +1,186 @@
+"""Recursive summarization against hand-worked traces: M_i = LLM(P_m(S_i, M_{i-1})), what is refused, what is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_parts import DAY, START, Scene, requests_of
+
+from ld_agent.agent import Agent, Conversation
+from ld_agent.cli.versions import versions_json, versions_text
+from ld_agent.config import Config
+from ld_agent.errors import ConfigError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views.memory_text import capped, difference, facts_from, grounded, lost, memory_text, repetitive
+from ld_agent.memory.views.recursive import PATIENCE
+
+FIRST = "Maya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails."
+SECOND = "Maya:\n- Maya keeps bees.\n- Maya moved to Oslo.\nSam:\n- Sam sails."
+SAID = ["I keep bees in Lyon. Do you sail?", "I moved to Oslo with my bees."]
+VIEWS = {"memory.views": ["recursive"]}
+
+
+def made(scene: Scene, memory: Any, **settings: Any) -> Agent:
+    return scene.agent({"memory": memory, "generator": "I sail."}, **VIEWS | settings)
+
+
+def talked(agent: Agent, said: list[str]) -> Conversation:
+    talk = agent.conversation("maya")
+    start = len(talk.utterances) // 2
+    for number, text in enumerate(said, start):
+        talk.respond(text, "Maya", START + number * DAY)
+        talk.end_session()
+    return talk
+
+
+def test_each_session_rewrites_the_memory_from_itself_and_the_version_before(scene: Scene):
+    agent = made(scene, [FIRST, SECOND])
+    talk = talked(agent, SAID)
+    first, second = (request.messages[-1].content for request in requests_of(agent, "memory"))
+    assert "<memory>\nnone\n</memory>" in first
+    assert "Maya: I keep bees in Lyon. Do you sail?\nSam: I sail.\n</conversation>" in first
+    assert "at most 20 in all" in first
+    assert "<memory>\nMaya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails.\n</memory>" in second
+    assert "Lyon. Do you sail?" not in second, "a session before the last is known by the memory alone"
+    versions = talk.records
+    assert [r.text for r in versions] == [
+        "Maya: Maya keeps bees. Maya lives in Lyon.\nSam: Sam sails.",
+        "Maya: Maya keeps bees. Maya moved to Oslo.\nSam: Sam sails.",
+    ]
+    assert [r.sources for r in versions] == [("u1", "u2"), ("u3", "u4")]
+    assert versions[1].details["previous"] == versions[0].id
+    assert [change for v in versions_json(versions)[1:] for change in v["changes"]] == [
+        {"change": "-", "speaker": "Maya", "text": "Maya lives in Lyon."},
+        {"change": "+", "speaker": "Maya", "text": "Maya moved to Oslo."},
+    ]
+    assert "+ Maya: Maya moved to Oslo." in versions_text(versions).plain
+
+
+def test_the_newest_version_of_that_time_is_recalled_and_shapes_the_reply(scene: Scene):
+    agent = made(scene, [FIRST, SECOND])
+    talk = talked(agent, SAID)
+    newest, before = talk.recall("What about boats?", START + 2 * DAY), talk.recall("boats?", START + DAY / 2)
+    assert [r.record.text for r in newest] == [talk.records[1].text]
+    assert [r.record.text for r in before] == [talk.records[0].text]
+    assert (newest[0].score, newest[0].s_top, newest[0].decay) == (1.0, 0.0, 1.0)
+    assert -1 <= newest[0].s_sem < 1
+    talk.respond("Hello!", "Maya", START + 2 * DAY)
+    without, _, prompt = (r.messages[0].content for r in requests_of(agent, "generator"))
+    assert "Maya: Maya keeps bees. Maya moved to Oslo. Sam: Sam sails." in prompt
+    assert "never contradict what you remember" in prompt
+    assert "never contradict" not in without, "nothing to use: no steps to use it"
+
+
+def test_a_rewrite_that_is_empty_or_drops_too_much_is_refused_and_tried_again_at_the_next_end(scene: Scene):
+    agent = made(scene, [FIRST, "Maya:\n- Maya was in Oslo.", SECOND, SECOND])
+    talk = talked(agent, SAID)
+    assert [r.text for r in talk.records] == ["Maya: Maya keeps bees. Maya lives in Lyon.\nSam: Sam sails."]
+    asked = len(requests_of(agent, "memory"))
+    assert asked == 2
+    talk.respond("How are you?", "Maya", START + 2 * DAY)
+    talk.respond("Fine?", "Maya", START + 2 * DAY)
+    assert len(requests_of(agent, "memory")) == asked, "the turns in between do not ask again"
+    talk.end_session()
+    tries = requests_of(agent, "memory")[1:3]
+    assert tries[0].messages == tries[1].messages
+    assert (tries[0].temperature, tries[1].temperature) == (0.0, 0.7), "the same prompt would get the same answer"
+    assert [r.session for r in talk.records] == [1, 2, 3]
+
+
+def test_what_waits_is_said_and_a_reopened_conversation_tries_again(scene: Scene):
+    agent = made(scene, [FIRST, ""])
+    talk = talked(agent, SAID[:1])
+    talk.respond(SAID[1], "Maya", START + DAY)
+    reply = talk.respond("Hello?", "Maya", START + 2 * DAY)
+    assert any("session 2 was refused" in note and "the old one stays" in note for note in reply.notes)
+    assert reply.recalled[0].record.session == 1
+    agent.close(end_sessions=False)
+    assert [r.session for r in made(scene, SECOND).conversation("maya").records] == [1, 2]
+
+
+def test_a_session_that_waited_long_enough_is_carried_over(scene: Scene):
+    agent = made(scene, lambda request: FIRST if "none" in request.messages[-1].content else "")
+    talk = talked(agent, [*SAID, *["I am fine."] * PATIENCE])
+    second = talk.records[1]
+    assert (second.session, second.fallback) == (2, True)
+    assert second.text.startswith("Maya: Maya keeps bees. Maya lives in Lyon.")
+    assert 'said: "I moved to Oslo with my bees."' in second.text
+
+
+def test_no_more_sentences_than_configured_and_nothing_that_nobody_said(scene: Scene):
+    talk = talked(made(scene, FIRST + "\n- Ann lives in York.", **{"memory.recursive": {"sentences": 2}}), SAID[:1])
+    assert talk.records[0].text == "Maya: Maya lives in Lyon.\nSam: Sam sails."
+
+
+def test_a_session_too_long_for_the_window_goes_in_by_pieces(scene: Scene):
+    backbone_window = {"modules.memory": {"max_new_tokens": 20}}
+    agent = made(
+        scene, lambda request: f"Maya:\n- Maya keeps bees {len(request.messages[-1].content)}.", **backbone_window
+    )
+    agent.models.backbone("memory")._window = 420  # type: ignore[attr-defined]
+    talk = agent.conversation("maya")
+    for _ in range(6):
+        talk.observe(" ".join(["bees and honey"] * 15), "Maya", START)
+    talk.end_session()
+    asked = requests_of(agent, "memory")
+    assert len(asked) > 1
+    assert "- Maya keeps bees" in asked[1].messages[-1].content
+    assert len(talk.records) == 1
+
+
+def test_n_shot_examples_come_from_a_file(scene: Scene, tmp_path: Path):
+    row = {"memory": "User: has a cat.", "dialogue": [["User", "She purrs."]], "reply": "Your cat is happy."}
+    path = tmp_path / "examples.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    agent = made(scene, FIRST, **{"memory.recursive": {"examples": str(path)}})
+    talk = talked(agent, SAID)
+    assert "a good reply is: Your cat is happy." in requests_of(agent, "generator")[-1].messages[0].content
+    assert talk.last_reply is not None
+    path.write_text('{"memory": 1}\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"examples.jsonl, line 1: no example"):
+        made(scene, FIRST, **{"memory.recursive": {"examples": str(path)}}).conversation("other")
+
+
+def test_the_memory_may_be_rewritten_by_another_model_than_the_replies(
+    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
+):
+    other = {"kind": "scripted", "script": {"memory": FIRST}}
+    rest = {"kind": "scripted", "script": {"generator": "I sail.", "extractor": "NO_TRAIT"}}
+    settings = config(**VIEWS | {"backbone": rest, "modules.memory": {"backbone": other}})
+    with Agent(settings, encoder=encoder, topics=topics) as agent:
+        assert talked(agent, SAID[:1]).records[0].text.startswith("Maya: Maya keeps bees.")
+        assert agent.models.backbone("memory") is not agent.models.backbone("generator")
+
+
+def test_facts_are_read_by_speaker_whatever_their_shape():
+    answer = (
+        "Here is the new memory:\n**Maya**: 1. Maya keeps bees. She lives in Lyon.\n- Sam: Sails.\n"
+        "Ben:\n* Ben has a son\n* Ben has a son"
+    )
+    assert facts_from(answer, ["Maya", "Ben"]) == {
+        "Maya": ["Maya keeps bees.", "She lives in Lyon.", "Sam: Sails."],
+        "Ben": ["Ben has a son"],
+    }
+    assert facts_from("Maya keeps bees. Nobody sleeps.", ["Maya"]) == {
+        "Maya": ["Maya keeps bees."],
+        "": ["Nobody sleeps."],
+    }
+    assert facts_from("none", ["Maya"]) == {}
+
+
+def test_what_a_rewrite_lost_and_what_holds_no_fact():
+    old = {"Maya": ["Maya keeps bees.", "Maya lives in Lyon."], "Sam": ["Sam sails."]}
+    assert lost(old, {"Maya": ["Maya has bees and lives in Oslo, once Lyon."]}) == pytest.approx(1 / 3)
+    assert lost({}, old) == 0.0
+    assert capped(old, 2) == {"Maya": ["Maya lives in Lyon."], "Sam": ["Sam sails."]}
+    assert grounded({"Ann": ["Ann lives in York."], "Maya": ["Maya keeps bees."]}, "Maya: my bees") == {
+        "Maya": ["Maya keeps bees."]
+    }
+    assert repetitive("so glad I am " * 12)
+    assert not repetitive(memory_text(old))
+    assert difference({"A": ["x y"]}, {"B": ["z"]}) == [("-", "A", "x y"), ("+", "B", "z")]

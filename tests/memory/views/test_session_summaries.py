@@ -1,0 +1,69 @@
+"""ECM's summary view: one summary a session, the nearest of them recalled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from one_view import DAY, MINUTE, START, OneView, opener
+
+from ld_agent.errors import BackboneError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+
+ROME, VIOLIN = "Maya took her two dogs to Rome.", "Maya sold her violin to Ben."
+
+
+@pytest.fixture
+def view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Callable[..., OneView]]:
+    opened: list[OneView] = []
+    make = opener(tmp_path, encoder, topics, opened)
+    yield lambda answers, **settings: make("summary", {"summarizer": answers}, **settings)
+    for one in opened:
+        one.store.close()
+
+
+def talk(one: OneView) -> None:
+    one.session(0, "Maya: I took my dogs to Rome.", "Sam: How nice.")
+    one.session(1, "Maya: I sold my violin to Ben.", "Sam: Why?")
+
+
+def test_a_session_becomes_one_record_in_one_call(view):
+    one = view([ROME, VIOLIN])
+    talk(one)
+    assert [(r.text, r.session, r.sources, r.fallback) for r in one.records] == [
+        (ROME, 1, ("u1", "u2"), False),
+        (VIOLIN, 2, ("u3", "u4"), False),
+    ]
+    assert one.records[1].at == START + DAY + MINUTE
+    assert one.backbone.batches == [1, 1]
+
+
+def test_the_nearest_summary_is_recalled_by_cosine_alone(view):
+    talk(view([ROME, VIOLIN]))
+    one = view([], k=3)  # k is of other views; this one's is summary.k
+    [found] = one.ask("Who bought your violin?", 300)
+    assert found.record.text == VIOLIN
+    assert found.s_sem == found.score == pytest.approx(one.cosine("Who bought your violin?", VIOLIN), abs=1e-6)
+    assert (found.s_top, found.decay) == (0.0, 1.0)
+    assert one.texts("Who bought your violin?", 0.5) == [ROME]  # the other one is younger
+    assert len(view([], summary={"k": 2}).ask("Who bought your violin?")) == 2
+    assert view([], summary={"k": 0}).ask("Who bought your violin?") == []
+
+
+def test_garbage_costs_a_marked_fallback(view):
+    one = view("???")
+    talk(one)
+    assert [r.fallback for r in one.records] == [True, True]
+    assert one.texts("Where is your violin?") == ["Maya: I sold my violin to Ben. Sam: Why?"]
+
+
+def test_a_model_that_fails_leaves_the_session_for_later(view):
+    one = view([])
+    with pytest.raises(BackboneError):
+        one.session(0, "Maya: I took my dogs to Rome.")
+    assert one.records == []
+    later = view([ROME])
+    later.digest()
+    assert [r.text for r in later.records] == [ROME]

@@ -1,0 +1,218 @@
+"""The views that keep what was said word for word: none, full, history, bm25 and dense."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from one_view import DAY, MINUTE, START, OneView, opener
+
+from ld_agent.agent import Agent
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.errors import StoreError
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+
+DOGS = ("Maya: My two dogs love the beach.", "Sam: What are the dogs called?", "Maya: Rex and Luna.")
+VIOLIN = ("Maya: I sold my violin to Ben.", "Sam: Do you miss the violin?")
+WORD_FOR_WORD = ("full", "history", "bm25", "dense")
+
+
+@pytest.fixture
+def view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Callable[..., OneView]]:
+    opened: list[OneView] = []
+    yield opener(tmp_path, encoder, topics, opened)
+    for one in opened:
+        one.store.close()
+
+
+def test_none_keeps_nothing_and_recalls_nothing(view):
+    one = view("none")
+    one.session(0, *DOGS)
+    assert one.records == []
+    assert one.ask("Do your dogs love the beach?") == []
+    assert one.store.undigested(one.key, "none") == []  # taken in all the same, once and for all
+
+
+@pytest.mark.parametrize("name", WORD_FOR_WORD)
+def test_records_know_where_they_come_from_and_outlive_the_process(view, name: str):
+    one = view(name)
+    one.session(0, *DOGS)
+    one.session(2, *VIOLIN)
+    before = one.ask("Do your dogs love the beach?", 3)
+    assert before
+    assert sorted(u for r in one.records for u in r.sources) == ["u1", "u2", "u3", "u4", "u5"]
+    assert {r.session for r in one.records} == {1, 2}
+    assert max(r.at for r in one.records) == START + 2 * DAY + MINUTE
+    assert not any(r.fallback for r in one.records)
+    assert one.backbone.requests == []  # asks no model
+    one.digest()
+    again = view(name)
+    again.digest()
+    assert again.ask("Do your dogs love the beach?", 3) == before
+    assert again.records == one.records
+
+
+@pytest.mark.parametrize("name", WORD_FOR_WORD)
+def test_nothing_younger_than_the_query_is_recalled(view, name: str):
+    one = view(name)
+    one.session(1, *VIOLIN)
+    assert one.ask("Where is your violin?", 0.9) == []
+    assert one.ask("Where is your violin?", 1.1)
+
+
+@pytest.mark.parametrize("name", WORD_FOR_WORD)
+def test_what_another_process_stored_is_seen(view, name: str):
+    early, other = view(name), view(name)
+    assert early.ask("Where is your violin?") == []
+    other.session(0, *VIOLIN)
+    assert early.ask("Where is your violin?") == other.ask("Where is your violin?") != []
+
+
+@pytest.mark.parametrize("name", ["history", "bm25", "dense"])
+def test_k_bounds_what_is_recalled(view, name: str):
+    view(name).session(0, *DOGS, *VIOLIN)
+    assert len(view(name, k=2).ask("Do the dogs like the violin?")) == 2
+    assert view(name, k=0).ask("Do the dogs like the violin?") == []
+
+
+@pytest.mark.parametrize("name", WORD_FOR_WORD)
+def test_a_conversation_deleted_meanwhile_is_said_to_be(view, name: str):
+    one = view(name)
+    one.session(0, *VIOLIN)
+    assert one.ask("Where is your violin?")
+    one.store.delete_conversation(one.key)
+    with pytest.raises(StoreError, match="deleted meanwhile; open it anew"):
+        one.ask("Where is your violin?")
+
+
+# ---- dense and history
+
+
+def test_dense_finds_the_nearest_utterances_by_cosine_alone(view):
+    one = view("dense", k=2)
+    one.session(0, *DOGS)
+    one.session(50, *VIOLIN)
+    found = one.ask("Which pets do you have?", 60)
+    cosines = {text: one.cosine("Which pets do you have?", text) for text in (*DOGS, *VIOLIN)}
+    best = sorted(cosines, key=lambda text: -cosines[text])[:2]
+    assert [r.record.text for r in found] == best
+    for r in found:
+        assert (r.s_sem, r.score) == (pytest.approx(cosines[r.record.text], abs=1e-6),) * 2
+        assert (r.s_top, r.decay, r.overlap) == (0.0, 1.0, ())
+        assert len(r.record.sources) == 1
+
+
+def test_gamma_may_leave_no_relevant_memory(view):
+    view("dense").session(0, *VIOLIN)
+    assert view("dense", gamma=0.5).texts("Who bought your violin?") != []
+    assert view("dense", gamma=0.5).ask("What is the square root of nine?") == []
+
+
+def test_history_keeps_exchanges_and_never_across_sessions(view):
+    one = view("history")
+    one.session(0, *DOGS)
+    one.session(1, *VIOLIN)
+    assert [(r.text, r.sources, r.session) for r in one.records] == [
+        (f"{DOGS[0]}\n{DOGS[1]}", ("u1", "u2"), 1),
+        (DOGS[2], ("u3",), 1),
+        ("\n".join(VIOLIN), ("u4", "u5"), 2),
+    ]
+    assert one.records[0].at == START + MINUTE
+    assert one.texts("Who has your violin now?")[0] == "\n".join(VIOLIN)
+
+
+def test_vectors_that_are_missing_are_made_and_stored(view):
+    one = view("dense")
+    one.session(0, *DOGS)
+    before = one.ask("Which pets do you have?")
+    one.store.db.execute("UPDATE record SET vector = NULL")
+    again = view("dense")
+    assert again.ask("Which pets do you have?") == before
+    assert again.store.without_vector("record") == []
+
+
+# ---- bm25
+
+
+def test_bm25_scores_as_worked_by_hand(view):
+    one = view("bm25")
+    one.session(0, "Maya: Red apples.", "Sam: Green apples taste sour.", "Maya: Bread.")
+    [sour] = one.ask("sour")
+    # Content words with the speaker's: 3, 5, 2; their mean is 10/3. "sour" stands in 1 of 3:
+    # idf = ln(1 + (3 - 1 + 0.5) / (1 + 0.5)) = ln(8/3); tf = 1 / (1 + 1.5 (0.25 + 0.75 · 5 / (10/3))) = 1 / 3.0625
+    assert sour.score == pytest.approx(math.log(8 / 3) / 3.0625, abs=1e-5)
+    assert (sour.s_sem, sour.s_top, sour.decay) == (0.0, 0.0, 1.0)
+    # "apples" stands in 2 of 3: idf = ln(1 + 1.5 / 2.5) = ln 1.6; the shorter text wins:
+    # 1 / (1 + 1.5 (0.25 + 0.75 · 3 / (10/3))) = 1 / 2.3875
+    red, green = one.ask("the apples")
+    assert (red.record.text, green.record.text) == ("Maya: Red apples.", "Sam: Green apples taste sour.")
+    assert red.score == pytest.approx(math.log(1.6) / 2.3875, abs=1e-5)
+    assert green.score == pytest.approx(math.log(1.6) / 3.0625, abs=1e-5)
+
+
+@pytest.mark.parametrize("text", ["What did you do?", "???", "zebra", "🎉"])
+def test_bm25_without_a_shared_content_word_recalls_nothing(view, text: str):
+    one = view("bm25")
+    one.session(0, *DOGS)
+    assert one.ask(text) == []
+
+
+def test_bm25_of_texts_without_words(view):
+    one = view("bm25")
+    one.session(0, "😀: 🎉", "😎: !?")
+    assert one.ask("violin") == []
+    one.session(1, *VIOLIN)
+    assert one.texts("violin") != []
+
+
+def test_bm25_compares_words_of_other_scripts(view):
+    one = view("bm25")
+    one.session(0, "민수: 어제 강아지와 산책했어요.", "민수: 빵을 구웠어요.")
+    assert one.texts("강아지")[0] == "민수: 어제 강아지와 산책했어요."
+
+
+# ---- full
+
+
+def test_full_gives_everything_newest_first(view):
+    one = view("full")
+    one.session(0, *(f"Maya: Line {n}." for n in range(10)))
+    one.session(1, *VIOLIN)
+    assert [r.text.count("\n") + 1 for r in one.records] == [8, 2, 2]
+    found = one.ask("anything", 2)
+    assert [r.record.text for r in found] == [r.text for r in reversed(one.records)]
+    assert [r.score for r in found] == [1, 1 / 2, 1 / 3]
+    assert one.view.notes == ()
+
+
+def test_full_leaves_the_oldest_out_first_and_says_so(view):
+    one = view("full", context_window=160)
+    for day in range(6):
+        one.session(day, f"Maya: On day {day} I counted the boats in the harbour.", "Sam: How many were there?")
+    # The generator's 64 new tokens leave 96 of 160, three quarters of them are 72: the newest records as far as they go
+    found = one.ask("boats", 10)
+    assert [r.record.session for r in found] == [6, 5]
+    assert one.view.notes == ("the oldest 4 of 6 pieces of earlier sessions did not fit the model's window",)
+    one.say(10, "Maya: " + "word " * 30)  # the running session takes room
+    assert [r.record.session for r in one.ask("boats", 11)] == [6]
+    assert one.view.notes[0].startswith("the oldest 5 of 6 ")
+
+
+def test_the_running_session_goes_before_the_past_and_the_reply_says_what_is_missing(config, encoder, topics):
+    backbone = ScriptedBackbone({"generator": "I see.", "extractor": "NO_TRAIT"}, context_window=360)
+    settings = config(**{"memory.views": ["full"]})
+    with Agent(settings, backbone=backbone, encoder=encoder, topics=topics) as agent:
+        maya = agent.conversation("maya")
+        for day in range(8):
+            for _ in range(4):
+                reply = maya.respond(
+                    f"On day {day} I counted all the boats in the harbour.", "Maya", at=START + day * DAY
+                )
+        prompt = [request for request in backbone.requests if request.module == "generator"][-1].messages
+    assert [r.record.session for r in reply.recalled] == [7, 6]
+    assert reply.notes == ("the oldest 5 of 7 pieces of earlier sessions did not fit the model's window",)
+    assert sum(m.content.count("On day 7") for m in prompt[1:]) == 4
+    assert prompt[0].content.count("On day 6") == 4

@@ -65,10 +65,10 @@ def summarizer_rows(sources: Sequence[Path], config: Config, limit: int | None =
     Raises:
         InputError: no such file.
     """
+    from ld_agent.datasets.naming import named_dialogue
     from ld_agent.memory.encoder import SentenceEncoder
     from ld_agent.modules.base import Models
     from ld_agent.modules.summarizer import Summarizer
-    from training.naming import named_dialogue
 
     settings = config.encoder
     summarizer = Summarizer(Models(config), SentenceEncoder(settings.model, settings.device, settings.sha256))

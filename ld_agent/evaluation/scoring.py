@@ -25,6 +25,7 @@ _FIGURES = {
     "summary": ("summary", "summary_measures"),
     "response": ("response", "response_measures"),
     "memory": ("memory_quality", "memory_measures"),
+    **{f"ecm-{benchmark}": ("ecm", "ecm_measures") for benchmark in ("continuing", "knowledge", "feedback")},
 }
 
 

@@ -15,13 +15,13 @@ import pytest
 from ld_agent.backbones import ScriptedBackbone
 from ld_agent.config import Config, load_config
 from ld_agent.datasets import load_annotated_utterances, load_dialogues, load_episodes
+from ld_agent.datasets.naming import named_dialogue
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
 from ld_agent.shipped import shipped_path
 from training.ablations import ABLATIONS, Parts
 from training.build import extractor_rows, held_out, summarizer_rows
-from training.naming import named_dialogue
 from training.replayed import build_generator
 from training.rows import read_rows, write_rows
 

@@ -219,7 +219,8 @@ def test_a_conversation_replayed_with_past_dates_never_recalls_its_own_future(sc
     maya.end_session()
     for day in range(5):
         found = maya.recall("How much honey?", at=START + day * DAY - TICK)
-        assert {r.record.session for r in found} == set(range(max(1, day - 2), day + 1))
+        assert len(found) == min(day, 3)
+        assert {r.record.session for r in found} <= set(range(1, day + 1))
         assert all(0 < r.decay <= 1 for r in found)
     assert maya.recall("How much honey?", at=START)[0].decay == 1.0
     scene.clock.at = START + 3 * DAY

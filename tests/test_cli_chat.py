@@ -253,7 +253,7 @@ def test_a_narrow_terminal_shows_every_word(ld_agent: CommandLine, tmp_path: Pat
     why = " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.until("User: ")).split())
     assert "Ann talked about her garden and her bees." in why
     for number in ("s_sem", "s_top", "λ", "overall"):
-        assert re.search(rf"{number} -?\d\.\d{{3}}", why)
+        assert re.search(rf"{number} -?\d+\.\d{{3}}", why)
     terminal.type("\x04")  # end of input
     assert terminal.exit_code() == 0
 

@@ -40,8 +40,14 @@ def test_the_promised_configs_are_there():
     assert {path.stem for path in SHIPPED} >= PROMISED
 
 
-def test_the_default_file_is_the_default_config():
-    assert load_config() == load_config("default") == Config()
+def test_the_default_file_is_the_default_config_with_the_adapters_that_ship():
+    shipped = load_config()
+    bare = Config().modules
+    tuned = {name: f"shipped:adapters/{name}" for name in ("summarizer", "extractor", "generator")}
+    changes = {name: getattr(bare, name).model_copy(update={"adapter": path}) for name, path in tuned.items()}
+    changes["extractor"] = changes["extractor"].model_copy(update={"prompting": "brief", "grounded": False})
+    assert load_config("default") == shipped
+    assert shipped == Config().model_copy(update={"modules": bare.model_copy(update=changes)})
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -1,0 +1,61 @@
+"""The adapters that ship: whole, small, made for the embedded base, and better than nothing at what they are for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from safetensors import safe_open
+
+from ld_agent.backbones.weights import file_sha256, resolve_model
+from ld_agent.config import SMOLLM2, Config, load_config
+from ld_agent.modules.base import Models
+from ld_agent.modules.extractor import Extractor
+from ld_agent.shipped import shipped_path
+
+NAMES = ("summarizer", "extractor", "generator")
+FOLDER = shipped_path("data/adapters")
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[Models]:
+    opened = Models(load_config())
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_adapter_is_of_the_embedded_base_in_half_precision_and_has_a_card(name: str):
+    config = json.loads((FOLDER / name / "adapter_config.json").read_text("utf-8"))
+    assert config["base_model_name_or_path"] == SMOLLM2 == Config().backbone.model
+    with safe_open(FOLDER / name / "adapter_model.safetensors", "pt") as weights:
+        assert {str(weights.get_slice(key).get_dtype()) for key in weights.keys()} <= {"F16", "BF16"}  # noqa: SIM118
+    card = (FOLDER / name / "README.md").read_text("utf-8")
+    for part in ("sha256", "corpus", f"python -m training.{name}", "learning_rate", "validation loss"):
+        assert part in card, part
+    assert "/root" not in card
+    assert "/tmp" not in card
+
+
+def test_together_they_are_small():
+    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) < 30e6
+
+
+def test_the_cards_name_the_weights_that_the_package_holds():
+    from ld_agent.backbones.weights import _path_in_package
+
+    digest = file_sha256(_path_in_package(SMOLLM2))
+    assert all(digest in (FOLDER / name / "README.md").read_text("utf-8") for name in NAMES)
+    assert resolve_model(SMOLLM2)
+
+
+def test_the_tuned_extractor_finds_traits_and_leaves_small_talk_alone(models: Models):
+    settings = load_config().modules.extractor
+    extractor = Extractor(models, settings.prompting, settings.grounded)
+    [about, chat, question] = extractor.extract(
+        ["I work as a nurse and I have two dogs.", "Hello! How are you today?", "What do you do for a living?"]
+    )
+    assert any("nurse" in trait for trait in about)
+    assert any("dogs" in trait for trait in about)
+    assert chat == question == ()

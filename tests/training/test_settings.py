@@ -65,7 +65,7 @@ def test_assignments_are_applied_in_order():
         ("lora_r=0", ("lora_r", "0")),
         ("lora_dropout=1", ("lora_dropout", "1")),
         ("max_steps=0", ("max_steps=0", "-1")),
-        ("save_steps=150", ("save_steps=150", "eval_steps=200")),
+        ("save_steps=150", ("save_steps=150", "eval_steps=300")),
         ("dtype=int4", ("dtype", "'int4'", "bfloat16")),
         ("max_steps", ("'max_steps'", "learning_rate=1e-4")),
         ("output_dir=null", ("output_dir",)),

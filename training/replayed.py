@@ -12,7 +12,6 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +20,7 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
+from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator
 from ld_agent.prompts import as_line
@@ -96,7 +96,7 @@ def _replay(
 ) -> None:
     if not work:
         return
-    with Agent(config) as agent, _progress(len(work) + already, already) as advance:
+    with Agent(config) as agent, progress(len(work) + already, already, "episodes") as advance:
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
         def steps() -> Iterator[tuple[str, Steps[None]]]:
@@ -121,7 +121,7 @@ def _replay(
         for key, _ in run_many(steps(), agent.models.complete, width):
             keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
             agent.conversation(key, agent_name=work[key][1].agent).delete()
-            advance()
+            advance(1)
 
 
 def _prompts(
@@ -271,22 +271,3 @@ def _drop_broken_line(path: Path) -> None:
         whole = path.read_bytes()
         with path.open("rb+") as file:
             file.truncate(whole.rfind(b"\n") + 1)
-
-
-@contextmanager
-def _progress(total: int, done: int) -> Iterator[Callable[[], None]]:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from ld_agent.cli.show import errors
-
-    columns = (TextColumn("episodes"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("episodes", total=total, completed=done)
-        yield lambda: progress.advance(task)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ld_agent.backbones.base import Message
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Parts, Query
-from ld_agent.memory.views.stored import UNENCODED, StoredRecords, dialogue, recalled
+from ld_agent.memory.views.stored import UNENCODED, StoredRecords, dialogue, recalled, verbatim
 from ld_agent.prompts import as_line
 from ld_agent.steps import Steps
-from ld_agent.types import Recalled, Record, Session, Utterance
+from ld_agent.types import Recalled, Record, Session
 
 PIECE = 8  # utterances of one record; the fewer, the closer the window is filled
 INSTRUCTIONS = 0.25  # share of the window that is left to instructions and traits
@@ -37,7 +37,9 @@ class FullView:
         parts = self._parts
         for session in sessions:
             pieces = [session.utterances[i : i + PIECE] for i in range(0, len(session.utterances), PIECE)]
-            parts.store.digest(parts.key, self.name, session.number, [(_draft(p), UNENCODED) for p in pieces])
+            parts.store.digest(
+                parts.key, self.name, session.number, [(verbatim(self.name, p), UNENCODED) for p in pieces]
+            )
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
@@ -69,17 +71,3 @@ class FullView:
 
     def _tokens(self, text: str) -> int:
         return self._parts.models.count_tokens("generator", [Message("user", as_line(text))]) if text else 0
-
-
-def _draft(piece: Sequence[Utterance]) -> Callable[[str], Record]:
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=FullView.name,
-            text=dialogue(piece),
-            at=piece[-1].at,
-            session=piece[-1].session,
-            sources=tuple(u.id for u in piece),
-        )
-
-    return make

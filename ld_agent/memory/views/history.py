@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from ld_agent.memory.views.base import Parts, Query
-from ld_agent.memory.views.stored import StoredRecords, dialogue
+from ld_agent.memory.views.stored import StoredRecords, dialogue, verbatim
 from ld_agent.steps import Steps
-from ld_agent.types import Recalled, Record, Session, Utterance
+from ld_agent.types import Recalled, Session, Utterance
 
 
 class HistoryView:
@@ -27,7 +27,7 @@ class HistoryView:
         for session in sessions:
             pieces = list(exchanges(session))
             vectors = parts.encoder.encode([dialogue(piece) for piece in pieces])
-            drafts = [(_draft(piece), vector) for piece, vector in zip(pieces, vectors, strict=True)]
+            drafts = [(verbatim(self.name, piece), vector) for piece, vector in zip(pieces, vectors, strict=True)]
             parts.store.digest(parts.key, self.name, session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
@@ -39,17 +39,3 @@ def exchanges(session: Session) -> Iterator[tuple[Utterance, ...]]:
     """A session in pieces of two utterances."""
     for start in range(0, len(session.utterances), 2):
         yield session.utterances[start : start + 2]
-
-
-def _draft(piece: tuple[Utterance, ...]) -> Callable[[str], Record]:
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=HistoryView.name,
-            text=dialogue(piece),
-            at=piece[-1].at,
-            session=piece[-1].session,
-            sources=tuple(u.id for u in piece),
-        )
-
-    return make

@@ -5,7 +5,7 @@ Knows times, vectors and primary keys; what the records say, and what makes one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import numpy as np
@@ -97,6 +97,22 @@ def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float |
         score: what the ranking used; None: the cosine.
     """
     return Recalled(record, s_sem, 0.0, decay, s_sem if score is None else score)
+
+
+def verbatim(view: str, said: Sequence[Utterance]) -> Callable[[str], Record]:
+    """A record of some utterances of one session, word for word: a function from its new id to it."""
+
+    def make(record_id: str) -> Record:
+        return Record(
+            id=record_id,
+            view=view,
+            text=dialogue(said),
+            at=said[-1].at,
+            session=said[-1].session,
+            sources=tuple(u.id for u in said),
+        )
+
+    return make
 
 
 def dialogue(utterances: Sequence[Utterance]) -> str:

@@ -4,17 +4,17 @@ baselines, with the ``k`` best in the prompt. Asks no model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Parts, Query
-from ld_agent.memory.views.stored import UNENCODED, StoredRecords, dialogue, recalled
+from ld_agent.memory.views.stored import UNENCODED, StoredRecords, dialogue, recalled, verbatim
 from ld_agent.modules.wording import FUNCTION_WORDS, words_of
 from ld_agent.steps import Steps
-from ld_agent.types import Recalled, Record, Session, Utterance
+from ld_agent.types import Recalled, Session
 
 if TYPE_CHECKING:
     from bm25s import BM25
@@ -34,7 +34,7 @@ class DenseView:
         parts = self._parts
         for session in sessions:
             vectors = parts.encoder.encode([dialogue([u]) for u in session.utterances])
-            drafts = [(_draft(self.name, u), vector) for u, vector in zip(session.utterances, vectors, strict=True)]
+            drafts = [(verbatim(self.name, [u]), vector) for u, vector in zip(session.utterances, vectors, strict=True)]
             parts.store.digest(parts.key, self.name, session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
@@ -60,7 +60,7 @@ class Bm25View:
         yield from ()
         parts = self._parts
         for session in sessions:
-            drafts = [(_draft(self.name, u), UNENCODED) for u in session.utterances]
+            drafts = [(verbatim(self.name, [u]), UNENCODED) for u in session.utterances]
             parts.store.digest(parts.key, self.name, session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
@@ -93,17 +93,3 @@ def _indexed(records: StoredRecords) -> BM25 | None:
     index = BM25(method="lucene", k1=1.5, b=0.75)
     index.index(words, show_progress=False)
     return index
-
-
-def _draft(view: str, utterance: Utterance) -> Callable[[str], Record]:
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=view,
-            text=dialogue([utterance]),
-            at=utterance.at,
-            session=utterance.session,
-            sources=(utterance.id,),
-        )
-
-    return make

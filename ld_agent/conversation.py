@@ -350,7 +350,8 @@ class Conversation:
         if not waiting:
             return []
         try:
-            found = yield from self._extractor.steps([u.text for u in waiting])
+            answered = [self._store.answered(self.key, u) for u in waiting]
+            found = yield from self._extractor.steps([u.text for u in waiting], answered)
         except BackboneError as exc:
             return [f"{len(waiting)} utterances wait for their traits: {exc}"]
         with self._store.db.transaction():

@@ -15,7 +15,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "summarizer_merge": {"people": "Maya and Sam", "summaries": ["Maya said hello.", "Sam left."]},
     "extractor_direct": {"text": "I have a dog."},
     "extractor_chain_of_thought": {"text": "I have a dog."},
-    "extractor_brief": {"text": "I have a dog."},
+    "extractor_brief": {"text": "I have a dog.", "before": "Any pets?"},
     "memochat_memos": {"lines": [("Maya", "Hello!")]},
     "memochat_topics": {"text": "Hello!", "notes": ["dogs: Maya has two."]},
     "memorybank_summary": {"notes": [("2024-05-01", "Maya said hello.")]},
@@ -113,7 +113,7 @@ def test_the_messages_called_constant_are_constant(name: str):
 def test_the_examples_of_the_extractor_are_constant():
     for name in ("extractor_direct", "extractor_chain_of_thought", "extractor_brief"):
         loaded = prompt(name)
-        one, other = loaded.render(text="one"), loaded.render(text="other")
+        one, other = loaded.render(text="one", before=""), loaded.render(text="other", before="")
         assert loaded.constant_messages == len(one) - 1
         assert one[:-1] == other[:-1]
 

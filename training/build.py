@@ -17,9 +17,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ld_agent.config import Config, load_config
-from ld_agent.datasets import LOADERS, load_annotated_utterances, load_dialogues, load_episodes
+from ld_agent.datasets import format_of, load_annotated_utterances, load_dialogues, load_episodes
 from ld_agent.datasets.base import Episode
-from ld_agent.datasets.records import json_lines
 from ld_agent.errors import InputError
 from training.ablations import ABLATIONS, FULL, Parts
 from training.command import run_command
@@ -44,15 +43,14 @@ def extractor_rows(sources: Sequence[Path], config: Config, limit: int | None = 
 
     extractor = Extractor(Models(config), config.modules.extractor.prompting)
     for source in sources:
-        corpus = corpus_of(source)
-        for episode, session, turn, text, traits in _annotated(source, corpus, limit):
+        for u in load_annotated_utterances(source, limit=limit):
             yield row_values(
-                extractor.prompt_for(text),
-                " ".join(traits) or NO_TRAIT,
-                corpus=corpus,
-                episode=episode,
-                session=session,
-                turn=turn,
+                extractor.prompt_for(u.text, u.before),
+                " ".join(u.traits) or NO_TRAIT,
+                corpus=format_of(source),
+                episode=u.episode,
+                session=u.session,
+                turn=u.turn,
             )
 
 
@@ -86,16 +84,6 @@ def summarizer_rows(sources: Sequence[Path], config: Config, limit: int | None =
                 )
 
 
-def corpus_of(source: Path) -> str:
-    """Name the format of a JSON-lines file; of any other file, the file."""
-    if source.is_file():
-        first = next(json_lines(source, lambda error: None), None)
-        for name, loader in LOADERS.items():
-            if first is not None and loader.recognises(first.values):
-                return name
-    return source.stem
-
-
 def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:
     """Choose at least one episode in ``share`` of them, by their names alone: the same ones from every file and module."""
     names = sorted(dict.fromkeys(map(origin, episodes)), key=lambda name: hashlib.sha256(name.encode()).digest())
@@ -107,21 +95,6 @@ def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:
 def origin(episode: str) -> str:
     """The conversation that an episode id comes from: a repeated one ("valid_7#2") belongs with the first."""
     return episode.partition("#")[0]
-
-
-def _annotated(source: Path, corpus: str, limit: int | None) -> Iterator[tuple[str, int, int, str, tuple[str, ...]]]:
-    if corpus == "msc_personasummary" or not source.exists():
-        for u in load_annotated_utterances(source, limit=limit):
-            yield u.episode, u.session, u.turn, u.text, u.traits
-        return
-    found = False
-    for episode in load_episodes(source, limit=limit):
-        for turn, said in enumerate(episode.turns, 1):
-            if said.traits is not None:
-                found = True
-                yield episode.id, said.session or 1, turn, said.text, said.traits
-    if not found:
-        raise InputError(f"{source} ({corpus}) says nowhere what traits its utterances reveal; give msc_personasummary")
 
 
 def build(
@@ -204,7 +177,7 @@ def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, share: fl
 
 
 def _episodes(sources: Sequence[Path], limit: int | None) -> list[tuple[str, Episode]]:
-    return [(corpus_of(source), episode) for source in sources for episode in load_episodes(source, limit=limit)]
+    return [(format_of(source), episode) for source in sources for episode in load_episodes(source, limit=limit)]
 
 
 def _counted(rows: Iterator[Values], module: str) -> Iterator[Values]:

@@ -18,7 +18,7 @@ from typing import IO, Any
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config import Config
-from ld_agent.datasets.base import Episode
+from ld_agent.datasets.base import Episode, annotated
 from ld_agent.errors import InputError
 from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
@@ -171,11 +171,11 @@ def _known(agent: Agent, episode: Episode, parts: Parts) -> Answer:
     render = Extractor(agent.models, prompting).prompt_for
     traits: dict[tuple[Message, ...], list[str]] = defaultdict(list)
     extracted: set[tuple[Message, ...]] = set()
-    for turn in episode.turns:
-        prompt = render(turn.text)
-        if parts.agent_personas if turn.speaker == episode.agent else parts.user_personas:
-            traits[prompt] += [t for t in turn.traits or () if t not in traits[prompt]]
-            extracted.add(prompt)
+    for u in annotated(episode.id, [(t.session or 1, t.speaker, t.text, t.traits or ()) for t in episode.turns]):
+        for prompt in {render(u.text, u.before), render(u.text)}:  # without: where the gap drew a border
+            if parts.agent_personas if u.speaker == episode.agent else parts.user_personas:
+                traits[prompt] += [trait for trait in u.traits if trait not in traits[prompt]]
+                extracted.add(prompt)
 
     def known(request: Request) -> str | None:
         if request.module != "extractor" or (request.messages in extracted and not parts.annotated):

@@ -23,10 +23,9 @@ from ld_agent.datasets import (
     msc_personasummary,
     ubuntu_irc,
 )
-from ld_agent.datasets.base import Episode, Loader, Turn
+from ld_agent.datasets.base import AnnotatedUtterance, Episode, Loader, Turn, annotated
 from ld_agent.datasets.dialogsum import Dialogue, load_dialogues
 from ld_agent.datasets.jsonl import write_episodes
-from ld_agent.datasets.msc_personasummary import AnnotatedUtterance, load_annotated_utterances
 from ld_agent.datasets.records import json_document, parse_json, raise_bad, text_lines
 from ld_agent.errors import DataFileError, InputError
 
@@ -37,6 +36,7 @@ __all__ = [
     "Episode",
     "Loader",
     "Turn",
+    "format_of",
     "load_annotated_utterances",
     "load_dialogues",
     "load_episodes",
@@ -90,6 +90,48 @@ def load_episodes(
     return list(islice(loader.read(file, report), limit))
 
 
+def load_annotated_utterances(
+    path: str | Path, *, limit: int | None = None, on_bad: Callable[[DataFileError], None] | None = None
+) -> list[AnnotatedUtterance]:
+    """Return the utterances of a file whose traits are annotated, with those traits and what each utterance answers.
+
+    Of ``msc_personasummary`` it reads the sessions of this one file, and joins nothing.
+
+    Args:
+        limit: read that many sessions (lines) of ``msc_personasummary``, or episodes of another corpus; None: all.
+        on_bad: as of `load_episodes`.
+
+    Raises:
+        DataFileError: a record that is broken or of another shape; names file and line.
+        InputError: as `load_episodes`, or a corpus without annotated traits.
+    """
+    file = _data_file(Path(path))
+    name = _recognised(file)
+    if name == "msc_personasummary":
+        sessions = msc_personasummary.read_annotated(file, on_bad or raise_bad)
+        return [utterance for session in islice(sessions, limit) for utterance in session]
+    found = [
+        utterance
+        for episode in load_episodes(file, name, limit=limit, on_bad=on_bad)
+        for utterance in annotated(episode.id, [(t.session or 1, t.speaker, t.text, t.traits) for t in episode.turns])
+    ]
+    if not found:
+        raise InputError(
+            f"{path} ({name}) says nowhere what traits its utterances reveal; give a file of msc_personasummary, or "
+            f"conversations with traits"
+        )
+    return found
+
+
+def format_of(path: str | Path) -> str:
+    """The format of a data file, a key of `LOADERS`, as its content shows it.
+
+    Raises:
+        InputError: a file that is missing, empty, binary or of no known format.
+    """
+    return _recognised(_data_file(Path(path)))
+
+
 def _data_file(path: Path) -> Path:
     """The file to read, after the checks that hold for every format."""
     if path.is_dir():
@@ -118,14 +160,14 @@ def _recognised(path: Path) -> str:
     for number, line in islice(text_lines(path, lambda error: None), _SNIFFED_LINES):
         first_line = first_line or line
         try:
-            name = _format_of(parse_json(line, path, number))
+            name = _shape_of(parse_json(line, path, number))
         except DataFileError as exc:
             first_error = first_error or exc
             continue
         if name is not None:
             return name
     try:
-        name = _format_of(json_document(path))
+        name = _shape_of(json_document(path))
     except DataFileError as exc:
         # Of a document the parser's own place is the true one; of JSON lines, the first line that is broken by itself.
         is_document = first_line.startswith("[") or first_line == "{"
@@ -135,5 +177,5 @@ def _recognised(path: Path) -> str:
     return name
 
 
-def _format_of(value: Any) -> str | None:
+def _shape_of(value: Any) -> str | None:
     return next((name for name, loader in LOADERS.items() if loader.recognises(value)), None)

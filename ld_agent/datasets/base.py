@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -52,6 +52,41 @@ class Episode:
     def speakers(self) -> tuple[str, ...]:
         """Names in the order in which they first spoke."""
         return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedUtterance:
+    """One utterance with the traits that annotators found in it.
+
+    Attributes:
+        turn: counts from 1 within the session.
+        before: what another speaker said right before it in the session; "" for nothing.
+    """
+
+    episode: str
+    session: int
+    turn: int
+    speaker: str
+    text: str
+    traits: tuple[str, ...]
+    before: str = ""
+
+
+def annotated(
+    episode: str, said: Iterable[tuple[int, str, str, tuple[str, ...] | None]]
+) -> Iterator[AnnotatedUtterance]:
+    """Pair each utterance that has an annotation with what it answers.
+
+    Args:
+        said: session, speaker, text and traits of each utterance of an episode, oldest first.
+    """
+    last, turn = (0, "", ""), 0
+    for session, speaker, text, traits in said:
+        turn = turn + 1 if session == last[0] else 1
+        answers = session == last[0] and speaker != last[1]
+        if traits is not None:
+            yield AnnotatedUtterance(episode, session, turn, speaker, text, traits, last[2] if answers else "")
+        last = (session, speaker, text)
 
 
 @dataclass(frozen=True, slots=True)

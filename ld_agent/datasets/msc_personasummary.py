@@ -12,36 +12,22 @@ from the annotator's own wording in `problem_data` instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.base import AnnotatedUtterance, Episode, Report, Turn, annotated
 from ld_agent.datasets.dating import DEFAULT_GAP, dated_back
 from ld_agent.datasets.msc import AGENT, SPEAKERS, duration, personas_of, speakers_of
-from ld_agent.datasets.records import Record, UniqueIds, built, json_lines, raise_bad
-from ld_agent.errors import DataFileError, InputError
+from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
+from ld_agent.errors import InputError
 
 _NAMES = {"bot_0": SPEAKERS[0], "bot_1": SPEAKERS[1]}
 _ABBREVIATION = re.compile(r"\b(?:Dr|Mr|Mrs|Ms|St)\.|\b(?:[A-Z]\.){2,}")
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bSt\.)(?:(?<!\.[A-Z]\.)\s+|\s+(?=[A-Z]))"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AnnotatedUtterance:
-    """One utterance with the traits that annotators found in it; ``turn`` counts from 1 within the session."""
-
-    episode: str
-    session: int
-    turn: int
-    speaker: str
-    text: str
-    traits: tuple[str, ...]
 
 
 def recognises(value: Any) -> bool:
@@ -61,28 +47,10 @@ def read(path: Path, report: Report) -> Iterator[Episode]:
     return built(json_lines(path, report), lambda record: _episode(record, earlier, unique), report)
 
 
-def load_annotated_utterances(
-    path: str | Path, *, limit: int | None = None, on_bad: Callable[[DataFileError], None] | None = None
-) -> list[AnnotatedUtterance]:
-    """Return the utterances of one file with their traits, nothing joined.
-
-    Args:
-        path: a file of ``msc_personasummary``.
-        limit: read that many sessions (lines); None: all.
-        on_bad: takes the error of a bad record, and reading goes on; None: it is raised.
-
-    Raises:
-        DataFileError: a record that is broken or of another shape.
-        InputError: no such file.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise InputError(f"no file {path}; give a file such as msc_personasummary/session_4/valid.txt")
-    report = on_bad or raise_bad
-    number = _session_number(file) or 1
-    unique = UniqueIds()
-    sessions = built(json_lines(file, report), lambda record: _annotated(record, number, unique), report)
-    return [utterance for session in islice(sessions, limit) for utterance in session]
+def read_annotated(path: Path, report: Report) -> Iterator[list[AnnotatedUtterance]]:
+    """Yield the utterances of each session of one file, nothing joined."""
+    number, unique = _session_number(path) or 1, UniqueIds()
+    return built(json_lines(path, report), lambda record: _annotated(record, number, unique), report)
 
 
 def traits_of(utterance: Record) -> tuple[str, ...]:
@@ -134,12 +102,8 @@ def _episode(record: Record, earlier: list[_Sibling], unique: UniqueIds) -> Epis
 
 
 def _annotated(record: Record, session: int, unique: UniqueIds) -> list[AnnotatedUtterance]:
-    rows = [
-        (turn, speaker, utterance.text("text").strip(), traits_of(utterance))
-        for turn, (utterance, speaker) in enumerate(_utterances(record), start=1)
-    ]
-    name = unique(record.text("initial_data_id"))
-    return [AnnotatedUtterance(name, session, *row) for row in rows]
+    said = [(session, speaker, u.text("text").strip(), traits_of(u)) for u, speaker in _utterances(record)]
+    return list(annotated(unique(record.text("initial_data_id")), said))
 
 
 def _utterances(record: Record) -> list[tuple[Record, str]]:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.config import Config
-from ld_agent.datasets import load_annotated_utterances, load_episodes
-from ld_agent.errors import InputError
+from ld_agent.datasets import load_annotated_utterances
 from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge, sacrebleu
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 
@@ -37,11 +36,6 @@ class ExtractionTask:
     def __init__(self, data: Path, limit: int | None = None) -> None:
         self.items: Sequence[Item] = list(_items(data, limit))
         self.prompts = ("extractor_*.yaml",)
-        if not self.items:
-            raise InputError(
-                f"{data} says nowhere what traits its utterances reveal; give a file of msc_personasummary, or "
-                f"conversations with traits"
-            )
 
     def settings(self, config: Config) -> Mapping[str, Any]:
         return {
@@ -58,10 +52,12 @@ class ExtractionTask:
         try:
             extractor = Extractor(models, settings.prompting, settings.grounded)
             # Those of like length side by side: a batch is padded to its longest.
-            ordered = sorted(items, key=lambda item: len(item.about["text"]))
+            ordered = sorted(items, key=lambda item: len(item.about["text"]) + len(item.about["before"]))
             for start in range(0, len(ordered), CHUNK):
                 chunk = ordered[start : start + CHUNK]
-                found = extractor.extract([item.about["text"] for item in chunk])
+                found = extractor.extract(
+                    [item.about["text"] for item in chunk], [item.about["before"] for item in chunk]
+                )
                 for item, traits in zip(chunk, found, strict=True):
                     keep(item, joined(traits), {"traits": list(traits)})
         finally:
@@ -91,22 +87,6 @@ def extraction_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]
 
 
 def _items(data: Path, limit: int | None) -> Iterator[Item]:
-    for episode, session, number, speaker, text, traits in _annotated(data, limit):
-        about = {"turn": number, "speaker": speaker, "text": text}
-        yield Item(f"{episode}/{session}/{number}", episode, session, (joined(traits),), about)
-
-
-def _annotated(data: Path, limit: int | None) -> Iterator[tuple[str, int, int, str, str, tuple[str, ...]]]:
-    """(episode, session, number of the utterance, speaker, text, traits); of persona files the last session alone."""
-    from ld_agent.datasets import LOADERS
-    from ld_agent.datasets.records import json_lines
-
-    first = next(json_lines(data, lambda error: None), None) if data.is_file() else None
-    if not data.exists() or (first is not None and LOADERS["msc_personasummary"].recognises(first.values)):
-        for u in load_annotated_utterances(data, limit=limit):
-            yield u.episode, u.session, u.turn, u.speaker, u.text, u.traits
-        return
-    for episode in load_episodes(data, limit=limit):
-        for number, said in enumerate(episode.turns, 1):
-            if said.traits is not None:
-                yield episode.id, said.session or 1, number, said.speaker, said.text, said.traits
+    for u in load_annotated_utterances(data, limit=limit):
+        about = {"turn": u.turn, "speaker": u.speaker, "text": u.text, "before": u.before}
+        yield Item(f"{u.episode}/{u.session}/{u.turn}", u.episode, u.session, (joined(u.traits),), about)

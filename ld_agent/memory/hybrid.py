@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,14 +59,21 @@ def question(text: str, at: datetime, speakers: Iterable[str]) -> Question:
     Args:
         at: when it is asked; "last May" is reckoned from there.
     """
-    speakers = sorted(set(speakers))
-    named = [name for name in speakers if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
+    patterns, names = _named(tuple(sorted(set(speakers))))
+    named = [name for name, pattern in patterns if pattern.search(text)]
     return Question(
         words=tuple(stems(text)),
         about=named[0] if len(named) == 1 else "",
-        names=frozenset(word for name in speakers for word in stems(name)),
+        names=names,
         periods=tuple(periods(text, at)),
     )
+
+
+@lru_cache(maxsize=256)
+def _named(speakers: tuple[str, ...]) -> tuple[list[tuple[str, re.Pattern[str]]], frozenset[str]]:
+    """How each name is found in a text, and the stems of all."""
+    patterns = [(name, re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)) for name in speakers]
+    return patterns, frozenset(word for name in speakers for word in stems(name))
 
 
 def best_passages(
@@ -85,25 +93,31 @@ def best_passages(
     Returns:
         (m,) s_sent, 0 without sentences; (m,) s_pass, 0 without windows; (m,) the greatest cosine, -1 without either.
     """
+    sizes = np.array([len(packed) for packed in vectors], np.intp)
     s_sent, s_pass, nearest = np.zeros(len(vectors)), np.zeros(len(vectors)), np.full(len(vectors), -1.0)
-    there = [packed for packed in vectors if len(packed)]
-    if not there:
+    if not sizes.any():
         return s_sent, s_pass, nearest
-    steps = np.concatenate([packed.steps for packed in there]).astype(np.float32)
-    cosines = np.clip((steps @ vector) * np.concatenate([packed.scale for packed in there]), -1.0, 1.0)
-    start = earned = 0
-    for record, packed in enumerate(vectors):
-        if not len(packed):
-            earned += windows[record]
-            continue
-        own, turns = cosines[start : start + len(packed)], int(windows[record])
-        nearest[record] = own.max()
-        if turns:
-            s_pass[record] = (own[:turns] + further[earned : earned + turns]).max()
-        if turns < len(packed):
-            s_sent[record] = own[turns:].max()
-        start, earned = start + len(packed), earned + turns
+    there = [packed for packed in vectors if len(packed)]
+    steps = np.concatenate([packed.steps for packed in there], dtype=np.float32, casting="unsafe")
+    cosines = (steps @ vector).astype(np.float64)
+    cosines *= np.concatenate([packed.scale for packed in there])
+    np.clip(cosines, -1.0, 1.0, out=cosines)
+    turns = np.where(sizes > 0, windows, 0)
+    place = np.arange(len(cosines)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    of_turn = place < np.repeat(turns, sizes)
+    if not sizes.all():
+        further = further[np.repeat(sizes > 0, windows)]
+    _greatest(cosines, sizes, nearest)
+    _greatest(cosines[of_turn] + further, turns, s_pass)
+    _greatest(cosines[~of_turn], sizes - turns, s_sent)
     return s_sent, s_pass, nearest
+
+
+def _greatest(values: NDArray[np.float64], sizes: Counts, into: NDArray[np.float64]) -> None:
+    """Write the greatest of each stretch of values, as long as ``sizes`` says; where one is empty, nothing is written."""
+    filled = sizes > 0
+    if filled.any():
+        into[filled] = np.maximum.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
 
 
 def weighted(terms: Mapping[str, Floats], decay: Floats) -> NDArray[np.float64]:

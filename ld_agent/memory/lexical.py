@@ -51,9 +51,13 @@ class Lexicon:
     def __init__(self) -> None:
         self._rows: dict[str, array[int]] = {}
         self._counts: dict[str, array[int]] = {}
-        self._windows_with: dict[str, array[int]] = {}
         self._lengths: array[float] = array("f")
+        self._length = 0.0
         self._borders: array[int] = array("I", [0])  # windows of row r: from border r to border r + 1
+        self._numbers: dict[str, int] = {}  # of the words that windows say
+        self._windows_with: array[int] = array("I")  # by the word's number
+        self._words: array[int] = array("I")  # numbers of each window's different words, window after window
+        self._word_borders: array[int] = array("I", [0])
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -62,7 +66,8 @@ class Lexicon:
     def nbytes(self) -> int:
         """Bytes held by lists and statistics, about."""
         rows = sum(len(word) + 350 + 6 * len(listed) for word, listed in self._rows.items())
-        return rows + sum(170 + 4 * len(listed) for listed in self._windows_with.values()) + 8 * len(self._lengths)
+        windows = 4 * (len(self._words) + len(self._word_borders)) + 110 * len(self._numbers)
+        return rows + windows + 8 * len(self._lengths)
 
     def add(self, counts: Mapping[str, int], windows: Sequence[Iterable[str]]) -> None:
         """Append one record.
@@ -71,34 +76,43 @@ class Lexicon:
             counts: how often it says each stem.
             windows: the stems of each of its windows.
         """
-        row, window = len(self._lengths), self._borders[-1]
+        row = len(self._lengths)
         for word, count in counts.items():
             self._rows.setdefault(word, array("I")).append(row)
             self._counts.setdefault(word, array("H")).append(min(count, 65_535))
+        start, numbers = len(self._words), self._numbers
         for words in windows:
-            for word in set(words):
-                self._windows_with.setdefault(word, array("I")).append(window)
-            window += 1
+            self._words.extend([numbers.setdefault(word, len(numbers)) for word in dict.fromkeys(words)])
+            self._word_borders.append(len(self._words))
+        self._windows_with.extend([0] * (len(numbers) - len(self._windows_with)))
+        np.add.at(np.frombuffer(self._windows_with, np.uint32), np.frombuffer(self._words, np.uint32)[start:], 1)
         self._lengths.append(float(sum(counts.values())))
-        self._borders.append(window)
+        self._length += self._lengths[-1]
+        self._borders.append(len(self._word_borders) - 1)
 
     def match(
-        self, words: Iterable[str], rows: NDArray[np.intp] | None = None, most: float = 1.0
+        self,
+        words: Iterable[str],
+        rows: NDArray[np.intp] | None = None,
+        shares: tuple[float, float] = (0.0, 1.0),
     ) -> NDArray[np.float64]:
         """How well records match some words: BM25 divided by √(Σ rarity + 1), so that long questions, whose sums are
         greater, do not weigh more than short ones beside other evidence.
 
         Args:
             rows: (m,) of which records; None: of all.
-            most: words that more than this share of the records say are passed over.
+            shares: count only the words that more than the first and at most the second share of the records say. What
+                parts of the range give adds up to what the whole gives.
 
         Returns:
             (m,) or (n,), at least 0.
         """
         n = len(self._lengths)
-        lengths = np.frombuffer(self._lengths, np.float32) if n else np.zeros(0, np.float32)
-        mean = max(float(lengths.mean()) if n else 0.0, 1e-9)
         score = np.zeros(n if rows is None else len(rows))
+        if n == 0:
+            return score
+        lengths, mean = np.frombuffer(self._lengths, np.float32), max(self._length / n, 1e-9)
+        wanted = None if rows is None else rows.astype(np.uint32)
         total = 0.0
         for word in sorted(set(words)):
             listed = self._rows.get(word)
@@ -106,49 +120,48 @@ class Lexicon:
                 continue
             weight = rarity(n, len(listed))
             total += weight
-            if len(listed) > most * n:
+            if not shares[0] * n < len(listed) <= shares[1] * n:
                 continue
             said_by, counts = np.frombuffer(listed, np.uint32), np.frombuffer(self._counts[word], np.uint16)
             place: NDArray[np.integer] = said_by
-            if rows is not None:
-                found = np.minimum(np.searchsorted(said_by, rows.astype(np.uint32)), len(said_by) - 1)
-                place = np.flatnonzero(said_by[found] == rows)
+            if wanted is not None:
+                found = np.minimum(said_by.searchsorted(wanted), len(said_by) - 1)
+                place = np.flatnonzero(said_by[found] == wanted)
                 said_by, counts = said_by[found[place]], counts[found[place]]
             share = SATURATION * (1 - LENGTH + LENGTH * lengths[said_by] / mean)
             score[place] += weight * (SATURATION + 1) * counts / (counts + share)
-        matched: NDArray[np.float64] = score / math.sqrt(total + 1)
-        return matched
+        score /= math.sqrt(total + 1)
+        return score
 
     def windows(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The windows of records: (m,) number of the first one among all windows, (m,) how many."""
+        """The windows of records: (w,) their numbers among all windows, record after record; (m,) how many of each."""
         borders = np.frombuffer(self._borders, np.uint32)
         first = borders[rows].astype(np.intp)
-        return first, borders[rows + 1].astype(np.intp) - first
+        sizes = borders[rows + 1].astype(np.intp) - first
+        return np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum()), sizes
 
-    def cover(self, words: Iterable[str], rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Which of some words the windows of records say: Σ rarity of the words said / √(Σ rarity of all + 1).
+    def cover(self, words: Iterable[str], windows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Which of some words windows say: Σ rarity of the words said / √(Σ rarity of all + 1).
 
         Args:
-            rows: (m,) rows of the records.
+            windows: (w,) their numbers.
 
         Returns:
-            (w,) for all their windows, record after record.
+            (w,)
         """
-        first, sizes = self.windows(rows)
-        starts, ends = first.astype(np.uint32), (first + sizes).astype(np.uint32)
-        offsets = np.cumsum(sizes) - sizes
-        covered = np.zeros(int(sizes.sum()))
-        total = 0.0
+        worth, total = np.zeros(len(self._numbers)), 0.0
         for word in sorted(set(words)):
-            listed = self._windows_with.get(word)
-            if listed is None:
-                continue
-            weight = rarity(self._borders[-1], len(listed))
-            total += weight
-            windows = np.frombuffer(listed, np.uint32)
-            low, high = np.searchsorted(windows, starts), np.searchsorted(windows, ends)
-            for record in np.flatnonzero(high > low):
-                said = windows[low[record] : high[record]].astype(np.intp)
-                covered[said - first[record] + offsets[record]] += weight
-        share: NDArray[np.float64] = covered / math.sqrt(total + 1)
+            number = self._numbers.get(word)
+            if number is not None:
+                worth[number] = rarity(self._borders[-1], self._windows_with[number])
+                total += worth[number]
+        borders = np.frombuffer(self._word_borders, np.uint32)
+        first = borders[windows].astype(np.intp)
+        sizes = borders[windows + 1].astype(np.intp) - first
+        ends = np.cumsum(sizes)
+        spoken = np.frombuffer(self._words, np.uint32)[np.repeat(first - (ends - sizes), sizes) + np.arange(sizes.sum())]
+        earned = worth[spoken]
+        told = np.flatnonzero(earned)
+        share: NDArray[np.float64] = np.bincount(ends.searchsorted(told, "right"), earned[told], len(windows))
+        share /= math.sqrt(total + 1)
         return share

@@ -198,9 +198,12 @@ class LongTermIndex:
         known_words = len(self._lexicon) == n  # no word is known of records that came without passages
         first = {"s_date": nearness(asked.periods, at)}
         if known_words:
-            first["s_word"] = self._lexicon.match(asked.words, most=1.0 if n <= candidates else COMMON)
-        rows = best(hybrid_score(Terms(s_sem, np.zeros(n), decay, first)), known, at, candidates)
-        s_word = self._lexicon.match(asked.words, rows) if known_words else np.zeros(len(rows))
+            common = 1.0 if n <= candidates else COMMON
+            first["s_word"] = self._lexicon.match(asked.words, shares=(0.0, common))
+        rows = best(hybrid_score(Terms(s_sem, s_sem, decay, first)), known, at, candidates)
+        s_word = np.zeros(len(rows))
+        if known_words:
+            s_word = first["s_word"][rows] + self._lexicon.match(asked.words, rows, (common, 1.0))
         s_sent, s_pass, nearest = self._passages_of(rows, vector, asked)
         s_sem, s_top, decay = s_sem[rows], self._overlap(topics, rows), decay[rows]
         more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_date": first["s_date"][rows]}
@@ -225,12 +228,10 @@ class LongTermIndex:
         vectors = self._kept([int(key) for key in self._keys[rows]])
         if len(self._lexicon) < self._n:
             return best_passages(vectors, np.zeros(len(rows), np.intp), vector, np.zeros(0))
-        first, sizes = self._lexicon.windows(rows)
-        further = COVER * self._lexicon.cover((word for word in asked.words if word not in asked.names), rows)
+        windows, sizes = self._lexicon.windows(rows)
+        further = COVER * self._lexicon.cover((word for word in asked.words if word not in asked.names), windows)
         if asked.about:
-            speaks = np.frombuffer(self._speaks, np.uint16)
-            who = np.concatenate([speaks[f : f + size] for f, size in zip(first, sizes, strict=True)])
-            further += OWN * (who == self._speakers[asked.about])
+            further += OWN * (np.frombuffer(self._speaks, np.uint16)[windows] == self._speakers[asked.about])
         return best_passages(vectors, sizes, vector, further)
 
     def _kept(self, keys: Sequence[int]) -> list[PackedVectors]:

@@ -51,6 +51,7 @@ LONGEST_PROMPT = (
     1024  # tokens: a persona fact is not found better by reading more at once, and time grows with the square
 )
 SHORTEST_PART = 64  # characters
+LONGEST_BEFORE = 240  # characters of what was answered: of a long utterance the end, where its question stands
 LONGEST_TRAIT = 25
 MOST_TRAITS = 6
 LONGEST_ANSWER = 10_000  # characters
@@ -71,21 +72,26 @@ class Extractor:
         self._prompt = prompt(f"extractor_{prompting}")
         self._reasoned = prompting == "chain_of_thought"
 
-    def extract(self, texts: Sequence[str]) -> list[tuple[str, ...]]:
+    def extract(self, texts: Sequence[str], before: Sequence[str] | None = None) -> list[tuple[str, ...]]:
         """Extract the traits of utterances in one batch; see `steps`."""
-        return run(self.steps(texts), self._models.complete)
+        return run(self.steps(texts, before), self._models.complete)
 
-    def steps(self, texts: Sequence[str]) -> Steps[list[tuple[str, ...]]]:
+    def steps(self, texts: Sequence[str], before: Sequence[str] | None = None) -> Steps[list[tuple[str, ...]]]:
         """The same as steps, for a caller who batches further. An utterance too long for the window is read in parts.
+
+        Args:
+            texts: (n,) the utterances.
+            before: (n,) what another speaker said right before each, "" for nothing; None: nothing before any. Only
+                the prompting ``brief`` shows it: "I do too" is a trait beside "I love dogs", and nothing alone.
 
         Raises:
             BackboneError: the model failed to answer at all.
         """
         parts = [self._parts(text) for text in texts]
         requests = [
-            self._models.request("extractor", self.prompt_for(part), constant_messages=self._prompt.constant_messages)
-            for own in parts
-            for part in own
+            self._models.request("extractor", prompted, constant_messages=self._prompt.constant_messages)
+            for own, answered in zip(parts, before or [""] * len(texts), strict=True)
+            for prompted in self._prompts(own, answered)
         ]
         completions = iter((yield requests))
         found = [[t for part in own for t in self._read(next(completions), part)] for own in parts]
@@ -95,21 +101,28 @@ class Extractor:
         text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
         return parse_traits(text, part, self._believe, reasoned=self._reasoned)
 
-    def prompt_for(self, text: str) -> tuple[Message, ...]:
-        """The prompt of an utterance that fits the window: what training renders too."""
-        return self._prompt.render(text=text)
+    def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
+        """The prompt of an utterance that fits the window, and of what it answers: what training renders too."""
+        return self._prompt.render(text=text, before=_end_of(before))
+
+    def _prompts(self, parts: Sequence[str], before: str) -> list[tuple[Message, ...]]:
+        """What an utterance answers stands before its first part, where both fit."""
+        return [
+            self.prompt_for(part, before if n == 0 and before and self._fits(part, before) else "")
+            for n, part in enumerate(parts)
+        ]
 
     def _parts(self, text: str) -> list[str]:
         if not text.strip():
             return []
         return [text] if self._fits(text) else [part for half in halves(text) for part in self._parts(half)]
 
-    def _fits(self, text: str) -> bool:
-        if len(text) <= SHORTEST_PART:
+    def _fits(self, text: str, before: str = "") -> bool:
+        if len(text) + len(before) <= SHORTEST_PART:
             return True
         if len(text) > 16 * self._room:  # no tokenizer packs so much; spares counting what cannot fit
             return False
-        used = self._models.count_tokens("extractor", self.prompt_for(text)) - self._overhead
+        used = self._models.count_tokens("extractor", self.prompt_for(text, before)) - self._overhead
         return used <= self._room
 
     @cached_property
@@ -121,6 +134,12 @@ class Extractor:
         """Tokens that an utterance may have. Where the examples alone fill the window, they give way and not the utterance."""
         budget = min(self._models.prompt_budget("extractor"), LONGEST_PROMPT)
         return max(budget - self._overhead, budget // 2)
+
+
+def _end_of(text: str) -> str:
+    """The last words of a text, `LONGEST_BEFORE` characters at most."""
+    line = " ".join(text[-4 * LONGEST_BEFORE :].split())
+    return line if len(line) <= LONGEST_BEFORE else line[-LONGEST_BEFORE:].partition(" ")[2]
 
 
 def parse_traits(

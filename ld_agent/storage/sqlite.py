@@ -211,6 +211,15 @@ class Store:
         """Utterances whose traits have not been extracted yet."""
         return self._utterances("conversation = ? AND extracted = 0 ORDER BY pk", (key,))
 
+    def answered(self, key: int, utterance: Utterance) -> str:
+        """What another speaker said right before an utterance in its session; "" for nothing."""
+        last = self._utterances(
+            "conversation = ?1 AND session = ?2 AND pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3) "
+            "ORDER BY pk DESC LIMIT 1",
+            (key, utterance.session, utterance.id),
+        )
+        return last[0].text if last and last[0].speaker != utterance.speaker else ""
+
     def undigested(self, key: int, view: str) -> list[Session]:
         """Closed sessions that a view has not taken in yet, oldest first."""
         rows = self.db.rows(

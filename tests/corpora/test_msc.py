@@ -119,10 +119,11 @@ def test_annotated_utterances_of_one_file(samples: Path) -> None:
     utterances = load_annotated_utterances(samples / "msc_personasummary/session_4/valid.txt")
     assert [(u.episode, u.turn) for u in utterances[3:5]] == [("sample_0", 4), ("sample_1", 1)]
     assert {u.session for u in utterances} == {4}
+    assert [u.before for u in utterances[:5]] == ["", *(u.text for u in utterances[:3]), ""]
     # cut at the abbreviation in persona_text, whole in the annotator's wording
     assert [u.traits for u in utterances if u.traits] == [("I have seen snow.",), ("I played at St. Mary's bakery.",)]
     assert len(load_annotated_utterances(samples / "msc_personasummary/session_4/valid.txt", limit=1)) == 4
-    with pytest.raises(InputError, match="no file"):
+    with pytest.raises(InputError, match="no data file"):
         load_annotated_utterances(samples / "nothing.txt")
 
 

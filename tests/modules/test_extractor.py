@@ -11,7 +11,7 @@ from ld_agent.backbones.base import Completion, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import BackboneError
 from ld_agent.modules.base import Models
-from ld_agent.modules.extractor import LONGEST_TRAIT, MOST_TRAITS, Extractor, grounded, parse_traits
+from ld_agent.modules.extractor import LONGEST_BEFORE, LONGEST_TRAIT, MOST_TRAITS, Extractor, grounded, parse_traits
 
 UTTERANCE = "My dog loves it in Rome."
 DOG, ROME = "I have a dog.", "I live in Rome."
@@ -200,6 +200,33 @@ def test_all_but_the_last_message_is_constant(extractor):
     assert first.cacheable_prefix == len(first.messages) - 1
     assert first.messages[:-1] == second.messages[:-1]
     assert first.messages[-1] != second.messages[-1]
+
+
+def test_a_tuned_extractor_reads_what_an_utterance_answers(extractor):
+    made, backbone = extractor("I like dogs.", "brief", grounded_only=False)
+    assert made.extract(["me too", "hi"], ["I love dogs!", ""]) == [("I like dogs.",)] * 2
+    answering, alone = [r.messages[-1].content for r in backbone.requests]
+    assert (answering, alone) == ("In answer to: I love dogs!\nme too", "hi")
+
+
+def test_of_a_long_utterance_the_end_is_what_was_answered(extractor):
+    made, backbone = extractor("NO_TRAIT", "brief")
+    made.extract(["me too"], [f"{'word ' * 1000}Do you like dogs?"])
+    line = backbone.requests[0].messages[-1].content.splitlines()[0]
+    assert line.endswith(" word Do you like dogs?")
+    assert len(line) <= len("In answer to: ") + LONGEST_BEFORE
+
+
+def test_what_was_answered_stands_before_the_first_part_and_never_takes_the_room_of_the_utterance(extractor):
+    words = [f"word{i}" for i in range(600)]
+    made, backbone = extractor("NO_TRAIT", "brief", 300)
+    made.extract([" ".join(words), words[0]], ["Go on?", "so " * 80])
+    *parts, short = [r.messages[-1].content for r in backbone.requests]
+    assert parts[0].startswith("In answer to: Go on?\n")
+    assert not any("In answer to" in part for part in parts[1:])
+    assert " ".join(part.splitlines()[-1] for part in parts).split() == words
+    assert short.endswith("word0")
+    assert all(backbone.count_tokens(r.messages) <= 300 - r.max_new_tokens for r in backbone.requests)
 
 
 def test_white_space_asks_nobody(extractor):

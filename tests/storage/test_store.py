@@ -289,3 +289,13 @@ def test_reindexing_makes_every_vector_anew_and_can_be_broken_off(
     np.testing.assert_allclose(np.stack([row.vector for row in rows if row.vector is not None]), expected, atol=1e-6)
     assert all(vector is not None and len(vector) == encoder.dimension for _, vector in store.traits(key))
     store.check_encoder(encoder.name, encoder.dimension)
+
+
+def test_what_an_utterance_answers_is_what_another_said_right_before_it_in_the_session(store: Store) -> None:
+    key = store.open_conversation("maya", "Sam").key
+    say(store, store.open_conversation("other", "Sam").key, "Between them.")
+    for minutes, speaker, text in (
+        (0, "Maya", "Hello."), (1, "Sam", "Any pets?"), (2, "Maya", "One."), (3, "Maya", "A dog."), (90, "Sam", "Nice.")
+    ):  # fmt: skip
+        say(store, key, text, AT + timedelta(minutes=minutes), speaker)
+    assert [store.answered(key, u) for u in store.utterances(key)] == ["", "Hello.", "Any pets?", "", ""]

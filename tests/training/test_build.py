@@ -43,7 +43,7 @@ def test_extractor_rows_are_utterances_and_their_traits(prompting: str):
     extractor = Extractor(Models(config, ScriptedBackbone()), prompting)
     assert len(rows) == len(utterances) > 4
     for row, said in zip(rows, utterances, strict=True):
-        assert messages(row)[:-1] == [(m.role, m.content) for m in extractor.prompt_for(said.text)]
+        assert messages(row)[:-1] == [(m.role, m.content) for m in extractor.prompt_for(said.text, said.before)]
         assert messages(row)[-1] == ("assistant", " ".join(said.traits) or "NO_TRAIT")
         assert (row["corpus"], row["episode"], row["session"], row["turn"]) == (
             "msc_personasummary", said.episode, 4, said.turn

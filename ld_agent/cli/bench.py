@@ -74,6 +74,7 @@ def views(
     chosen: Annotated[
         list[str] | None, typer.Option("--view", help="Only this mechanism, or several joined by +; may be repeated.")
     ] = None,
+    width: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Play the same conversations with each memory mechanism: calls, tokens, seconds and stored bytes a turn.
@@ -89,7 +90,7 @@ def views(
 
     given = list(arguments or [])
     source = Path(given.pop(0)) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
-    _show(bench_views(load_config(config, given), source, limit, chosen or ()), as_json)
+    _show(bench_views(load_config(config, given), source, limit, chosen or (), width), as_json)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from rich.progress import Progress
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Backbone, Completion, Request
@@ -25,7 +28,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS, check_views
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.shipped import shipped_path
-from ld_agent.steps import run
+from ld_agent.steps import run_many
 from ld_agent.storage.sqlite import Store
 
 SAMPLE = "data/samples/msc_session_3.txt"
@@ -38,6 +41,7 @@ def bench_views(
     source: Path | None = None,
     limit: int | None = None,
     chosen: Sequence[str] = (),
+    width: int = 1,
     backbone: Backbone | None = None,
 ) -> dict[str, Any]:
     """Play the same episodes once with each mechanism and count what a turn costs.
@@ -46,6 +50,7 @@ def bench_views(
         source: a file of conversations; None: the shipped MSC sample.
         limit: the first so many episodes; None: all.
         chosen: mechanisms, or combinations of them joined by "+"; none: every mechanism alone.
+        width: episodes played side by side; their calls are batched, and a turn's seconds are its share of the whole.
         backbone: a ready one for all modules; None: the configured one, loaded anew for each mechanism.
 
     Returns:
@@ -67,23 +72,26 @@ def bench_views(
     encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
     topics = TopicExtractor(config.topics.model, config.topics.pos)
     rows = []
-    for views in names:
-        with errors.status(f"measuring {'+'.join(views)} …"), tempfile.TemporaryDirectory() as folder:
-            memory = config.memory.model_copy(update={"views": views})
-            store = config.store.model_copy(update={"path": str(Path(folder) / "bench.db")})
-            own = config.model_copy(update={"memory": memory, "store": store})
-            with Agent(own, backbone=backbone, encoder=encoder, topics=topics) as agent:
-                agent.warm_up()
-                rows.append({"views": "+".join(views)} | _played(agent, episodes))
+    with Progress(console=errors, disable=not errors.is_terminal) as bar:
+        for views in names:
+            finished = partial(bar.advance, bar.add_task("+".join(views), total=len(episodes)))
+            with tempfile.TemporaryDirectory() as folder:
+                memory = config.memory.model_copy(update={"views": views})
+                store = config.store.model_copy(update={"path": str(Path(folder) / "bench.db")})
+                own = config.model_copy(update={"memory": memory, "store": store})
+                with Agent(own, backbone=backbone, encoder=encoder, topics=topics) as agent:
+                    agent.warm_up()
+                    rows.append({"views": "+".join(views)} | _played(agent, episodes, width, finished))
     return {
         "data": str(source or SAMPLE),
         "episodes": len(episodes),
+        "side_by_side": width,
         "views": rows,
         "machine": machine(),
     }
 
 
-def _played(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
+def _played(agent: Agent, episodes: Sequence[Episode], width: int, finished: Callable[[], None]) -> dict[str, Any]:
     calls: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
     turns: list[PlayedTurn] = []
@@ -98,8 +106,9 @@ def _played(agent: Agent, episodes: Sequence[Episode]) -> dict[str, Any]:
         return answers
 
     start = time.perf_counter()
-    for episode in episodes:
-        run(play(agent, episode, turns.append, teacher_forced=True), complete)
+    work = ((episode.id, play(agent, episode, turns.append, teacher_forced=True)) for episode in episodes)
+    for _ in run_many(work, complete, width):
+        finished()
     seconds = time.perf_counter() - start
     count = max(len(turns), 1)
     later = [turn for turn in turns if turn.session > 1]

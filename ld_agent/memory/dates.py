@@ -50,6 +50,8 @@ def periods(text: str, at: datetime) -> list[Period]:
         at: the time of the text, aware.
     """
     found: list[Period] = []
+    if not _SOMETHING.search(text):
+        return found
     for pattern, resolve in _PATTERNS:
         if found and resolve in _RECKONED:
             continue
@@ -189,4 +191,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], datetime], Peri
     (_pattern(rf"(?:last|on)\s+(?P<weekday>{'|'.join(_WEEKDAYS)})"), _weekday),
     (_pattern(r"(?:today|yesterday)"), _near_day),
 )  # fmt: skip
+_SOMETHING = re.compile(
+    rf"\b(?:\d|{'|'.join(name[:3] for name in _MONTHS)}|{'|'.join(_SEASONS)}|ago|last|this|on\s|today|yesterday)",
+    re.IGNORECASE,
+)
+"""What no text is without in which one of the patterns is found: most questions name no time, and are let go soon."""
 _RECKONED = (_ago, _recent, _weekday, _near_day)

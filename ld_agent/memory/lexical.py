@@ -111,8 +111,9 @@ class Lexicon:
         score = np.zeros(n if rows is None else len(rows))
         if n == 0:
             return score
-        lengths, mean = np.frombuffer(self._lengths, np.float32), max(self._length / n, 1e-9)
-        wanted = None if rows is None else rows.astype(np.uint32)
+        lengths = np.frombuffer(self._lengths, np.float32)
+        scale = SATURATION * LENGTH / max(self._length / n, 1e-9)
+        wanted, own = (None, lengths) if rows is None else (rows.astype(np.uint32), lengths[rows])
         total = 0.0
         for word in sorted(set(words)):
             listed = self._rows.get(word)
@@ -123,13 +124,14 @@ class Lexicon:
             if not shares[0] * n < len(listed) <= shares[1] * n:
                 continue
             said_by, counts = np.frombuffer(listed, np.uint32), np.frombuffer(self._counts[word], np.uint16)
-            place: NDArray[np.integer] = said_by
-            if wanted is not None:
-                found = np.minimum(said_by.searchsorted(wanted), len(said_by) - 1)
-                place = np.flatnonzero(said_by[found] == wanted)
-                said_by, counts = said_by[found[place]], counts[found[place]]
-            share = SATURATION * (1 - LENGTH + LENGTH * lengths[said_by] / mean)
-            score[place] += weight * (SATURATION + 1) * counts / (counts + share)
+            if wanted is None:
+                held = lengths[said_by] * scale + SATURATION * (1 - LENGTH)
+                score[said_by] += weight * (SATURATION + 1) * counts / (held + counts)
+            else:
+                found = said_by.searchsorted(wanted)
+                found[found == len(said_by)] = 0
+                counts = counts[found] * (said_by[found] == wanted)
+                score += weight * (SATURATION + 1) * counts / (own * scale + SATURATION * (1 - LENGTH) + counts)
         score /= math.sqrt(total + 1)
         return score
 
@@ -155,13 +157,14 @@ class Lexicon:
             if number is not None:
                 worth[number] = rarity(self._borders[-1], self._windows_with[number])
                 total += worth[number]
-        borders = np.frombuffer(self._word_borders, np.uint32)
-        first = borders[windows].astype(np.intp)
-        sizes = borders[windows + 1].astype(np.intp) - first
-        ends = np.cumsum(sizes)
-        spoken = np.frombuffer(self._words, np.uint32)[np.repeat(first - (ends - sizes), sizes) + np.arange(sizes.sum())]
-        earned = worth[spoken]
-        told = np.flatnonzero(earned)
-        share: NDArray[np.float64] = np.bincount(ends.searchsorted(told, "right"), earned[told], len(windows))
+        borders, words_of_all = np.frombuffer(self._word_borders, np.uint32), np.frombuffer(self._words, np.uint32)
+        starts, ends = borders[windows], borders[windows + 1]
+        breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1  # the words of windows in a row stand in one stretch
+        heads, tails = [0, *breaks.tolist()], [*breaks.tolist(), len(windows)]
+        stretches = zip(starts[heads].tolist(), ends[[tail - 1 for tail in tails]].tolist(), strict=True)
+        said = np.concatenate([words_of_all[start:end] for start, end in stretches])
+        told = np.flatnonzero(worth.astype(bool)[said])
+        place = np.cumsum(ends - starts, dtype=np.intp).searchsorted(told, "right")
+        share: NDArray[np.float64] = np.bincount(place, worth[said[told]], len(windows))
         share /= math.sqrt(total + 1)
         return share

@@ -196,7 +196,9 @@ class LongTermIndex:
         at, keys = self._at[:n], self._keys[:n]
         candidates = max(CANDIDATES, 2 * k)
         known_words = len(self._lexicon) == n  # no word is known of records that came without passages
-        first = {"s_date": nearness(asked.periods, at)}
+        first: dict[str, NDArray[np.float64]] = {}
+        if asked.periods:
+            first["s_date"] = nearness(asked.periods, at)
         if known_words:
             common = 1.0 if n <= candidates else COMMON
             first["s_word"] = self._lexicon.match(asked.words, shares=(0.0, common))
@@ -205,27 +207,29 @@ class LongTermIndex:
         if known_words:
             s_word = first["s_word"][rows] + self._lexicon.match(asked.words, rows, (common, 1.0))
         s_sent, s_pass, nearest = self._passages_of(rows, vector, asked)
-        s_sem, s_top, decay = s_sem[rows], self._overlap(topics, rows), decay[rows]
-        more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_date": first["s_date"][rows]}
-        score = hybrid_score(Terms(s_sem, s_top, decay, more))
-        near = np.maximum(s_sem, nearest) > gamma
+        s_sem, decay, at = s_sem[rows], decay[rows], at[rows]
+        s_date = first["s_date"][rows] if asked.periods else np.zeros(len(rows))
+        more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_date": s_date}
+        score = hybrid_score(Terms(s_sem, s_sem, decay, more))
+        found = best(score, np.maximum(s_sem, nearest) > gamma, at, k)
+        s_top = self._overlap(topics, rows[found])
         return [
             Hit(
                 int(keys[rows[i]]),
                 float(s_sem[i]),
-                float(s_top[i]),
+                float(overlap),
                 float(decay[i]),
                 float(score[i]),
                 {name: float(values[i]) for name, values in more.items()},
             )
-            for i in best(score, near, at[rows], k)
+            for i, overlap in zip(found, s_top, strict=True)
         ]
 
     def _passages_of(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32], asked: Question
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """(m,) s_sent, s_pass and the greatest cosine of the passages of records; see `best_passages`."""
-        vectors = self._kept([int(key) for key in self._keys[rows]])
+        vectors = self._kept(self._keys[rows].tolist())
         if len(self._lexicon) < self._n:
             return best_passages(vectors, np.zeros(len(rows), np.intp), vector, np.zeros(0))
         windows, sizes = self._lexicon.windows(rows)
@@ -236,12 +240,13 @@ class LongTermIndex:
 
     def _kept(self, keys: Sequence[int]) -> list[PackedVectors]:
         """The vectors of records' passages, fetched where they are not in memory."""
-        missing = [key for key in keys if key not in self._passages]
-        fetched = self._fetch(missing) if missing else {}
-        found = [self._passages[key] if key in self._passages else fetched.get(key, NO_VECTORS) for key in keys]
-        for key, own in zip(keys, found, strict=True):
-            self._passages[key] = own
-            self._passages.move_to_end(key)
-        while len(self._passages) > KEPT_VECTORS:
-            self._passages.popitem(last=False)
+        kept = self._passages
+        if missing := [key for key in keys if key not in kept]:
+            fetched = self._fetch(missing)
+            kept.update((key, fetched.get(key, NO_VECTORS)) for key in missing)
+        found = [kept[key] for key in keys]
+        for key in keys:
+            kept.move_to_end(key)
+        while len(kept) > KEPT_VECTORS:
+            kept.popitem(last=False)
         return found

@@ -104,10 +104,9 @@ def best(score: Floats, eligible: NDArray[np.bool_], at: Floats, k: int) -> NDAr
     Returns:
         (m,) row numbers, m ≤ k; m = 0 is the paper's "no relevant memory".
     """
-    rows = np.flatnonzero(eligible)
-    if k <= 0 or len(rows) == 0:
-        return rows[:0]
-    if len(rows) > k:
-        kth = np.partition(score[rows], len(rows) - k)[len(rows) - k]
-        rows = rows[score[rows] >= kth]
+    n = len(score)
+    if 0 < k < n:
+        open_to = np.where(eligible, score, -np.inf)
+        eligible = eligible & (open_to >= np.partition(open_to, n - k)[n - k])
+    rows = np.flatnonzero(eligible) if k > 0 else np.zeros(0, np.intp)
     return rows[np.lexsort((-rows, -at[rows], -score[rows]))][:k]

@@ -100,3 +100,7 @@ def test_the_cost_of_each_mechanism_is_counted():
     assert 0 < rows["conditional+history"]["memory_calls"] <= 2.0, "a record and a reflection a turn at most"
     assert rows["conditional+history"]["stored_bytes"] > rows["recursive"]["stored_bytes"] > 0
     assert all(row["prompt_tokens"] > 0 and row["seconds"] >= 0 for row in rows.values())
+    side_by_side = bench_views(Config(), chosen=["recursive"], width=3, backbone=ScriptedBackbone(script))
+    alone = bench_views(Config(), chosen=["recursive"], backbone=ScriptedBackbone(script))
+    [one], [other] = alone["views"], side_by_side["views"]
+    assert one | {"seconds": 0} == other | {"seconds": 0}

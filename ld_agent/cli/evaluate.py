@@ -75,11 +75,13 @@ def summary(
     overwrite: Overwrite = False,
     bert_score: BertModel = None,
 ) -> None:
-    """Score the summarizer: ROUGE-1, -2 and -L against the best of the references.
+    """Score the summarizer on DialogSum or on LoCoMo's sessions: ROUGE-1, -2 and -L against the best of the references.
 
-    Example:
+    Examples:
 
       ld-agent eval summary dialogsum.test250.jsonl --limit 60 modules.summarizer.adapter=null
+
+      ld-agent eval summary locomo10.json --limit 2
     """
     from ld_agent.evaluation.summary import SummaryTask
 

@@ -1,18 +1,20 @@
-"""The summarizer against reference summaries: what it predicts for DialogSum, and how that is scored.
+"""The summarizer against reference summaries: what it predicts for DialogSum's dialogues or LoCoMo's sessions, and how that
+is scored.
 
-The corpus's speaker tags are names here, as in tuning, since the agent's sessions have names. Knows no file of predictions.
+DialogSum's speaker tags are names here, as in tuning, since the agent's sessions have names. Knows no file of predictions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ld_agent.config import Config
-from ld_agent.datasets import load_dialogues
+from ld_agent.datasets import format_of, load_dialogues
 from ld_agent.datasets.naming import named_dialogue
 from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge
+from ld_agent.evaluation.retrieval import load_cases
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.types import Session
 
@@ -21,14 +23,14 @@ CHUNK = 32
 
 
 class SummaryTask:
-    """Every dialogue of a file.
+    """Every dialogue of a DialogSum file, or every session of a LoCoMo file that has a summary.
 
     Args:
-        limit: dialogues read; None: all.
+        limit: dialogues or LoCoMo's conversations read; None: all.
 
     Raises:
-        InputError: no such file.
-        DataFileError: a broken record, or one without a reference summary.
+        InputError: no such file, or one of another corpus.
+        DataFileError: a broken record, or a dialogue without a reference summary.
     """
 
     name = "summary"
@@ -37,10 +39,9 @@ class SummaryTask:
         self._sessions: dict[str, Session] = {}
         self.prompts = ("summarizer*.yaml",)
         items = []
-        for dialogue in load_dialogues(data, limit=limit):
-            session, summaries = named_dialogue(dialogue)
-            self._sessions[dialogue.id] = session
-            items.append(Item(dialogue.id, dialogue.id, 1, summaries))
+        for key, episode, session, summaries in _summarised(data, limit):
+            self._sessions[key] = session
+            items.append(Item(key, episode, session.number, summaries))
         self.items: Sequence[Item] = items
 
     def settings(self, config: Config) -> Mapping[str, Any]:
@@ -68,6 +69,18 @@ class SummaryTask:
                     keep(item, summary.text, {"fallback": summary.fallback})
         finally:
             models.close()
+
+
+def _summarised(data: Path, limit: int | None) -> Iterator[tuple[str, str, Session, tuple[str, ...]]]:
+    """(key, episode, session, its reference summaries)."""
+    if data.is_file() and format_of(data) == "locomo":
+        for case in load_cases(data, limit):
+            for session in case.sessions:
+                if summary := case.summaries[session.number]:
+                    yield f"{case.id}/{session.number}", case.id, session, (summary,)
+        return
+    for dialogue in load_dialogues(data, limit=limit):
+        yield dialogue.id, dialogue.id, *named_dialogue(dialogue)
 
 
 def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

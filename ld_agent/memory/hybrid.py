@@ -99,9 +99,7 @@ def best_passages(
         return s_sent, s_pass, nearest
     there = [packed for packed in vectors if len(packed)]
     steps = np.concatenate([packed.steps for packed in there], dtype=np.float32, casting="unsafe")
-    cosines = (steps @ vector).astype(np.float64)
-    cosines *= np.concatenate([packed.scale for packed in there])
-    np.clip(cosines, -1.0, 1.0, out=cosines)
+    cosines = np.clip((steps @ vector) * np.concatenate([packed.scale for packed in there]), -1.0, 1.0)
     turns = np.where(sizes > 0, windows, 0)
     place = np.arange(len(cosines)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     of_turn = place < np.repeat(turns, sizes)
@@ -113,7 +111,7 @@ def best_passages(
     return s_sent, s_pass, nearest
 
 
-def _greatest(values: NDArray[np.float64], sizes: Counts, into: NDArray[np.float64]) -> None:
+def _greatest(values: Floats, sizes: Counts, into: NDArray[np.float64]) -> None:
     """Write the greatest of each stretch of values, as long as ``sizes`` says; where one is empty, nothing is written."""
     filled = sizes > 0
     if filled.any():

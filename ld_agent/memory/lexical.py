@@ -157,13 +157,15 @@ class Lexicon:
             if number is not None:
                 worth[number] = rarity(self._borders[-1], self._windows_with[number])
                 total += worth[number]
-        borders, words_of_all = np.frombuffer(self._word_borders, np.uint32), np.frombuffer(self._words, np.uint32)
+        borders, spoken = np.frombuffer(self._word_borders, np.uint32), np.frombuffer(self._words, np.uint32)
         starts, ends = borders[windows], borders[windows + 1]
-        breaks = np.flatnonzero(starts[1:] != ends[:-1]) + 1  # the words of windows in a row stand in one stretch
-        heads, tails = [0, *breaks.tolist()], [*breaks.tolist(), len(windows)]
-        stretches = zip(starts[heads].tolist(), ends[[tail - 1 for tail in tails]].tolist(), strict=True)
-        said = np.concatenate([words_of_all[start:end] for start, end in stretches])
-        told = np.flatnonzero(worth.astype(bool)[said])
+        heads = np.flatnonzero(np.diff(windows, prepend=-2) != 1)  # the words of windows in a row stand in one stretch
+        tails = np.flatnonzero(np.diff(windows, append=-2) != 1)
+        stretches = zip(starts[heads].tolist(), ends[tails].tolist(), strict=True)
+        said = np.concatenate([spoken[:0], *(spoken[start:end] for start, end in stretches)])
+        told = np.flatnonzero(worth.astype(np.bool_)[said])
+        if not len(told):
+            return np.zeros(len(windows))
         place = np.cumsum(ends - starts, dtype=np.intp).searchsorted(told, "right")
         share: NDArray[np.float64] = np.bincount(place, worth[said[told]], len(windows))
         share /= math.sqrt(total + 1)

@@ -128,6 +128,13 @@ def test_summaries_have_names_and_the_best_reference_counts(command_line: Comman
     assert not any("#Person" in reference for reference in kept["references"])
 
 
+def test_sessions_of_locomo_are_summarised_beside_its_own_summaries(command_line: CommandLine, tmp_path: Path):
+    said = "Ines fetched a rowing boat with a hole, and Paul offered a plank."
+    config = scripted_config(tmp_path, summarizer=said)
+    found = json.loads(command_line("eval", "summary", SAMPLES / "locomo.json", "-c", config, "--json").out)
+    assert (found["predictions"], found["episodes"], found["rouge_l"]) == (1, 1, 1)
+
+
 def test_replies_are_scored_by_session(command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def likelihoods(self: ScriptedBackbone, requests: list[Request], answers: list[str]) -> list[Likelihood]:
         """Two nats a token; one nat where prompt and answer do not belong together."""

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from ld_agent.cli.runs import Configs, Json, Limit, Out, Overrides, Overwrite, carry_out
+
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
-Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
 
 
 @app.command()
@@ -71,19 +71,13 @@ def build(
 def run(
     data: Annotated[Path, typer.Argument(metavar="BENCHMARK", help="A file of ld-agent ecm build.")],
     overrides: Overrides = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A config file or a shipped one's name; may be repeated.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Keep the answers in this folder; a run that was broken off goes on.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N samples.")] = None,
+    config: Configs = None,
+    out: Out = None,
+    limit: Limit = None,
     merge: Annotated[
         int | None, typer.Option("--merge", min=1, help="Samples in one memory. Default: 10, for knowledge 1.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Throw away what another configuration has left in --out.")
-    ] = False,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Ask agents the questions of a benchmark after they have lived through its dialogues; ROUGE of the answers.
@@ -94,26 +88,7 @@ def run(
 
       ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
     """
-    from ld_agent.cli.show import console
-    from ld_agent.config import load_config
-    from ld_agent.evaluation.ecm import EcmTask, ecm_measures
-    from ld_agent.evaluation.runner import perform
+    from ld_agent.evaluation.ecm import EcmTask
 
-    chosen = config or ["default"]
-    named = [(Path(name).stem, load_config(name, overrides or [])) for name in chosen]
     task = EcmTask(data, limit, merge)
-    results = []
-    for name, settings in named:
-        folder = out / name if out is not None and len(named) > 1 else out
-        done = perform(task, settings, name, data, folder, limit, overwrite)
-        if done is not None:
-            figures = {key: round(measure.overall, 6) for key, measure in ecm_measures(done.predictions).items()}
-            empty = sum(1 for p in done.predictions if not p.text.strip())
-            about = {"task": task.name, "system": name, "questions": len(done.predictions), "empty": empty}
-            results.append(about | figures)
-    if as_json:
-        whole = results[0] if len(results) == 1 else {"systems": results}
-        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-        return
-    for result in results:
-        console.print(", ".join(f"{key} {value}" for key, value in result.items()), markup=False)
+    carry_out(lambda settings: task, data, overrides, config, limit, as_json, out, overwrite)

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from ld_agent.cli.runs import Json, Overrides
+
 app = typer.Typer(help="Let a language model judge kept runs.", no_args_is_help=True)
 Runs = Annotated[
     list[str], typer.Argument(metavar="RUN... [KEY=VALUE]...", help="Folders of runs, and config overrides.")
@@ -17,9 +19,7 @@ Runs = Annotated[
 OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A folder of ld-agent eval response or ecm run.")]
 Other = Annotated[Path, typer.Argument(metavar="OTHER", help="The run to compare with.")]
 Config = Annotated[str | None, typer.Option("--config", "-c", help="The judge: the backbone of this config.")]
-Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N predictions.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
 
 
 @app.command()

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from ld_agent.cli.runs import Configs, Json, Limit, Out, Overrides, Overwrite, carry_out
+
 
 def tables(
     name: Annotated[str, typer.Argument(help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, ecm-3 … ecm-6.")],
@@ -18,9 +20,7 @@ def tables(
         list[str] | None,
         typer.Option("--row", help="ROW=FOLDER: put a run into a row whatever its configuration; may be repeated."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show a table of a paper with your runs beside its figures, and what differs under it.
 
@@ -63,20 +63,12 @@ def tables(
 
 def memory(
     data: Annotated[Path, typer.Argument(metavar="DATA", help="Conversations with personas or annotated traits.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="A config file or a shipped one's name; may be repeated.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N conversations.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Keep what was remembered here; a run that was broken off goes on.")
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Throw away what another configuration has left in --out.")
-    ] = False,
+    overrides: Overrides = None,
+    config: Configs = None,
+    limit: Limit = None,
+    as_json: Json = False,
+    out: Out = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Score what is remembered against what people noted down: precision, recall and F1 of words (Rsum, Figure 5).
 
@@ -84,26 +76,6 @@ def memory(
 
       ld-agent eval memory msc_personasummary/session_4/test.txt -c recursive -c memorybank --limit 20 --out runs/memory
     """
-    from ld_agent.cli.show import console
-    from ld_agent.config import load_config
-    from ld_agent.evaluation.memory_quality import MemoryTask, memory_measures
-    from ld_agent.evaluation.runner import perform
+    from ld_agent.evaluation.memory_quality import MemoryTask
 
-    named = [(Path(name).stem, load_config(name, overrides or [])) for name in config or ["default"]]
-    task = MemoryTask(data, limit)
-    results = []
-    for name, settings in named:
-        folder = out / name if out is not None and len(named) > 1 else out
-        done = perform(task, settings, name, data, folder, limit, overwrite)
-        if done is not None:
-            figures = {key: round(measure.overall, 6) for key, measure in memory_measures(done.predictions).items()}
-            empty = sum(1 for p in done.predictions if not p.text.strip())
-            results.append(
-                {"task": "memory", "system": name, "episodes": len(done.predictions), "empty": empty} | figures
-            )
-    if as_json:
-        whole = results[0] if len(results) == 1 else {"systems": results}
-        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
-        return
-    for result in results:
-        console.print(", ".join(f"{key} {value}" for key, value in result.items()), markup=False)
+    carry_out(lambda settings: MemoryTask(data, limit), data, overrides, config, limit, as_json, out, overwrite)

@@ -1,0 +1,146 @@
+"""Runs on the command line: the options that the commands share, what carries a run out, and what shows its figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ld_agent.config import Config
+    from ld_agent.evaluation.runner import Run, Task
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="A corpus file with references.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Config overrides, for every config.", metavar="[KEY=VALUE]...")
+]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", help="A config file or a shipped one's name; repeat it to compare with the first."),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N episodes or dialogues.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Keep the predictions in this folder; a run that was broken off goes on from there."),
+]
+BertModel = Annotated[
+    str | None,
+    typer.Option("--bert-score", metavar="MODEL", help="Also BERTScore by this encoder; 'default': encoder.model."),
+]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Throw away what another configuration has left in --out.")
+]
+
+
+def carry_out(
+    make: Callable[[Config], Task],
+    data: Path,
+    overrides: list[str] | None,
+    configs: list[str] | None,
+    limit: int | None,
+    as_json: bool,
+    out: Path | None,
+    overwrite: bool,
+    bert_score: str | None = None,
+) -> None:
+    """Perform a task with every config, and report.
+
+    Args:
+        make: the task for one config's settings.
+        configs: config files or shipped names; none: the default.
+        out: where the runs are kept, one folder a config where there are several.
+    """
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.runner import perform
+
+    chosen: Sequence[str | None] = configs or (None,)
+    loaded = [load_config(name, overrides or []) for name in chosen]
+    runs: list[tuple[Run, Path | None]] = []
+    for name, settings in zip(_names([name or "default" for name in chosen]), loaded, strict=True):
+        folder = out / name if out is not None and len(loaded) > 1 else out
+        run = perform(make(settings), settings, name, data, folder, limit, overwrite)
+        if run is not None:
+            runs.append((run, folder))
+    if runs:
+        report(runs, as_json, bert_score)
+
+
+def _names(configs: Sequence[str]) -> list[str]:
+    """Short names of configs, each once: a file's stem, with a number where it comes again."""
+    names: list[str] = []
+    for config in configs:
+        stem = Path(config).stem if config.endswith((".yaml", ".yml")) else Path(config).name
+        again = sum(1 for name in names if name.partition("#")[0] == stem)
+        names.append(f"{stem}#{again + 1}" if again else stem)
+    return names
+
+
+def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None) -> None:
+    """Measure runs, write the figures beside those that lie in a folder, and show them: as JSON or as tables.
+
+    Args:
+        encoder: also BERTScore by this encoder; "default": the configured one.
+    """
+    from ld_agent.cli.show import say
+    from ld_agent.config import Config
+    from ld_agent.evaluation.bert_score import BertScore
+    from ld_agent.evaluation.runner import write_scores
+    from ld_agent.evaluation.scoring import comparisons, measures, scores
+
+    similarity = None
+    if encoder is not None:
+        similarity = BertScore(Config().encoder.model if encoder == "default" else encoder)
+    measured = [measures(run, similarity) for run, _ in runs]
+    results = []
+    for (run, folder), own in zip(runs, measured, strict=True):
+        result = scores(run, own) | ({"bert_score_model": similarity.name} if similarity is not None else {})
+        results.append(result)
+        if result["empty"]:
+            say(f"{run.name}: {result['empty']} of {result['predictions']} predictions are empty and count as such")
+        if folder is not None:
+            write_scores(folder, result)
+    compared = comparisons([run for run, _ in runs], measured) if len(runs) > 1 else []
+    if as_json:
+        whole = results[0] if len(results) == 1 else {"systems": results, "comparisons": compared}
+        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        return
+    _show(results, compared)
+
+
+def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from ld_agent.cli.show import console, plain
+
+    for result in results:
+        title = f"{result['system']}: eval {result['task']}, {result['episodes']} episodes, {result['predictions']} predictions"
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
+        for heading in ("", "all", "95 % interval", *(f"session {n}" for n in result.get("by_session", {}))):
+            table.add_column(heading, justify="right" if heading else "left")
+        for name in [key for key, value in result.items() if isinstance(value, float) or key in result["intervals"]]:
+            if name == "interval_level":
+                continue
+            low_high = result["intervals"].get(name)
+            between = f"{_number(low_high[0])} … {_number(low_high[1])}" if low_high else "–"
+            by_session = [_number(figures[name]) for figures in result.get("by_session", {}).values()]
+            table.add_row(plain(name), _number(result[name]), between, *by_session)
+        console.print(table)
+    if compared:
+        table = Table(title="paired bootstrap", title_justify="left", box=None, padding=(0, 1), header_style="dim")
+        for heading in ("system", "against", "metric", "difference", "95 % interval", "p"):
+            table.add_column(heading, justify="left" if heading in ("system", "against", "metric") else "right")
+        for test in compared:
+            low, high = test["interval"]
+            between = f"{_number(low)} … {_number(high)}"
+            named = (plain(test["system"]), plain(test["against"]), plain(test["metric"]))
+            table.add_row(*named, _number(test["difference"]), between, _number(test["p"]))
+        console.print(table)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

@@ -67,14 +67,20 @@ class Models:
         constant_messages: int = 0,
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
+        most: int | None = None,
     ) -> Request:
-        """A request with the module's settings."""
+        """A request with the module's settings.
+
+        Args:
+            most: new tokens that an answer of use can have, where that is less than the module may write: a model that
+                will not end then costs no more.
+        """
         settings = self._settings[module]
         return Request(
             messages=messages,
             module=module,
             adapter=module if settings.adapter is not None else None,
-            max_new_tokens=settings.max_new_tokens,
+            max_new_tokens=min(settings.max_new_tokens, most or settings.max_new_tokens),
             temperature=settings.temperature,
             repetition_penalty=settings.repetition_penalty,
             seed=seed,

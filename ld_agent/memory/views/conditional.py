@@ -27,6 +27,7 @@ _LABEL = re.compile(rf"(?:^|\n|(?<=[.!?])\s)[\s<*#\-_\[]*({'|'.join(LABELS)})[\s
 _EMPTY = re.compile(r"\W*(?:none|nan|n/a|nothing|no note)?\W*", re.IGNORECASE)
 INSTANT = timedelta(microseconds=1)  # the store's finest difference of two times
 LONGEST = 600  # characters of one part of a record
+MOST_TOKENS = 160  # of a record: the related lines, and a sentence each of the situation and the note
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class ConditionalView:
         budget = models.prompt_budget("memory")
         while before and models.count_tokens("memory", self._messages(before, utterance, decide)) > budget:
             before = before[(len(before) + 1) // 2 :]
-        return models.request("memory", self._messages(before, utterance, decide))
+        return models.request("memory", self._messages(before, utterance, decide), most=MOST_TOKENS)
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
         return prompt("conditional_record").render(

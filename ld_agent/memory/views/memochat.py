@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -85,7 +85,7 @@ class MemoChatView:
             return []
         options, messages = self._options(query, nearest)
         try:
-            [answer] = yield [replace(self._request(messages), max_new_tokens=TOKENS_OF_A_PICK)]
+            [answer] = yield [self._request(messages, TOKENS_OF_A_PICK)]
             picked = picked_numbers(answer.text, len(options))
         except BackboneError:  # the reply may still succeed, with what is nearest
             picked = None
@@ -113,8 +113,8 @@ class MemoChatView:
         models = self._parts.models
         return models.count_tokens("memory", messages) <= models.prompt_budget("memory")
 
-    def _request(self, messages: tuple[Message, ...]) -> Request:
-        return self._parts.models.request("memory", messages)
+    def _request(self, messages: tuple[Message, ...], most: int | None = None) -> Request:
+        return self._parts.models.request("memory", messages, most=most)
 
 
 def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:

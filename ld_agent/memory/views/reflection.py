@@ -18,6 +18,7 @@ from ld_agent.types import Recalled
 _ANSWER = re.compile(r"\b(enough|missing)\b\W*?:\s*([^\n]*)", re.IGNORECASE)
 _NONE = re.compile(r"\W*(?:none|nothing|0)\b", re.IGNORECASE)
 MOST_KEYWORDS = 10
+MOST_TOKENS = 48  # of an answer: one line of numbers or keywords
 LONGEST_KEYWORD = 60  # characters; longer is a sentence, and no keyword
 
 
@@ -55,7 +56,7 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
             break
         messages = prompt("conditional_reflect").render(candidates=[c.record.text for c in candidates], text=text)
         try:
-            [answer] = yield [models.request("memory", messages)]
+            [answer] = yield [models.request("memory", messages, most=MOST_TOKENS)]
         except BackboneError as exc:
             told.append(_entry(candidates, "failed", problem=str(exc)))
             break

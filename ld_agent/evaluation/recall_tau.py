@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.config import Config, load_config
-from ld_agent.evaluation.retrieval import Case, ask, asking, figures, load_cases, remembered
-from ld_agent.memory.scoring import SCORERS
+from ld_agent.evaluation.retrieval import ask, asking, figures, load_cases, remembered
+from ld_agent.evaluation.retrieval_cases import Case
 from ld_agent.memory.views.events import EventView
 
 TAUS: tuple[float | None, ...] = (1e6, 1e7, 3e7, 1e8, 1e9, None)
+CURVES = ("paper", "hybrid")  # the scorers that look at τ
 MEASURES = ("recall_any@1", "recall_any@5", "recall_all@5")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 400, 60, 30, 50
 COLOURS = {"paper": "#c0392b", "hybrid": "#1f6fb2"}
@@ -28,8 +29,8 @@ DASHES = {"recall_any@1": "", "recall_any@5": "6 3", "recall_all@5": "2 3"}
 
 
 def curve(config: Config, cases: Sequence[Case], taus: Sequence[float | None] = TAUS) -> list[dict[str, Any]]:
-    """Measure every scorer at every τ over memories that are made once; a row each with its figures."""
-    outcomes: dict[tuple[str, float | None], list[Any]] = {(s, tau): [] for s in SCORERS for tau in taus}
+    """Measure both scorers at every τ over memories that are made once; a row each with its figures."""
+    outcomes: dict[tuple[str, float | None], list[Any]] = {(s, tau): [] for s in CURVES for tau in taus}
     with asking(config, cases) as agent:
         for case in cases:
             view, numbers = remembered(agent, case, "summaries")

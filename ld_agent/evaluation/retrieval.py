@@ -2,12 +2,12 @@
 
 Each conversation of a LoCoMo file is stored, taken in and asked by the product's own parts: store, event view, index and
 scorer. A hit is a session that holds the evidence. No language model is asked, except to summarise where the records are
-``pipeline``. Questions without evidence and adversarial ones, whose answer was never said, are left out.
+``pipeline``. Questions without evidence and adversarial ones, whose answer was never said, are left out. A corpus without
+questions is asked otherwise: see `last_sessions`.
 """
 
 from __future__ import annotations
 
-import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,50 +17,24 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ld_agent.agent import Agent
+from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
-from ld_agent.datasets import Episode, load_episodes
+from ld_agent.datasets import format_of, load_episodes
 from ld_agent.datasets.records import Record as JsonRecord
 from ld_agent.datasets.records import json_document
 from ld_agent.errors import InputError
+from ld_agent.evaluation.retrieval_cases import ONE_MEMORY, Asked, Case, last_sessions, own_questions
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import run
-from ld_agent.types import Recalled, Session, Utterance, checked_text
+from ld_agent.types import Recalled
 
-Records = Literal["summaries", "pipeline", "utterances"]
+Records = Literal["summaries", "pipeline", "utterances", "extracts"]
 RECORDS: tuple[str, ...] = get_args(Records)
-ADVERSARIAL = 5
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 DEPTHS = (1, 3, 5)
 NOWHERE = 10**9
 ASKED_AFTER = timedelta(days=1)
 """When the questions are asked, after the last utterance."""
-_EVIDENCE = re.compile(r"D:?(\d+):\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One question and the numbers of the sessions that answer it."""
-
-    text: str
-    sessions: frozenset[int]
-    category: str
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One conversation with what is asked about it.
-
-    Attributes:
-        sessions: numbered as the corpus numbers them.
-        summaries: the corpus's own, by session; "" where it has none.
-    """
-
-    id: str
-    agent: str
-    sessions: tuple[Session, ...]
-    summaries: Mapping[int, str]
-    questions: tuple[Asked, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,46 +47,28 @@ class Outcome:
 
 
 def load_cases(path: Path, limit: int | None = None) -> list[Case]:
-    """Read a LoCoMo file.
+    """Read a LoCoMo file, or any corpus of several sessions an episode.
 
     Args:
         limit: only the first conversations.
 
     Raises:
         DataFileError: a broken record; names the file.
-        InputError: no such file, or one without a single question that has evidence.
+        InputError: no such file, a LoCoMo file without a single question that has evidence, or a corpus in which no
+            episode has two sessions.
     """
+    if format_of(path) != "locomo":
+        return [last_sessions(load_episodes(path, limit=limit))]
     episodes = load_episodes(path, "locomo", limit=limit)
     samples = [
         JsonRecord({"sample": s}, path, None, f"[{i}]").record("sample") for i, s in enumerate(json_document(path))
     ]
-    cases = [_case(episode, sample) for episode, sample in zip(episodes, samples, strict=False)]
+    cases = [own_questions(episode, sample) for episode, sample in zip(episodes, samples, strict=False)]
     if not any(case.questions for case in cases):
         raise InputError(
             f"{path} holds no question with evidence; give a LoCoMo file whose conversations have `qa` with `evidence`"
         )
     return cases
-
-
-def _case(episode: Episode, sample: JsonRecord) -> Case:
-    by_session: dict[int, list[Utterance]] = {}
-    for number, turn in enumerate(episode.turns, 1):
-        session = turn.session or 1
-        said = Utterance(f"u{number}", turn.speaker, checked_text(turn.text), turn.at, session)
-        by_session.setdefault(session, []).append(said)
-    told = sample.record("session_summary").values if "session_summary" in sample else {}
-    summaries = {n: str(told.get(f"session_{n}_summary") or "") for n in by_session}
-    questions = []
-    for question in sample.records("qa") if "qa" in sample else []:
-        evidence = " ".join(map(str, question.items("evidence"))) if "evidence" in question else ""
-        found = frozenset(int(number) for number in _EVIDENCE.findall(evidence)) & by_session.keys()
-        category = question.integer("category") if "category" in question else 0
-        if found and category != ADVERSARIAL:
-            questions.append(
-                Asked(question.text("question"), frozenset(found), CATEGORIES.get(category, str(category)))
-            )
-    sessions = tuple(Session(n, tuple(said)) for n, said in sorted(by_session.items()))
-    return Case(episode.id, episode.agent, sessions, summaries, tuple(questions))
 
 
 def measure(
@@ -121,13 +77,15 @@ def measure(
     """Recall every question from the memory of its conversation and count the hits.
 
     Args:
-        records: what a session is known by: its ``summaries`` in the corpus, those that the ``pipeline`` makes, or each
-            of its ``utterances`` by itself.
+        records: what a session is known by: its ``summaries`` in the corpus, those that the ``pipeline`` makes, each of
+            its ``utterances`` by itself, or ``extracts``, two of its utterances, as the pipeline takes them where the
+            model gives no summary.
         progress: called with the conversation at work.
 
     Returns:
         fractions in [0, 1]: "recall_any@n" of the questions with an answering session among the first n, "recall_all@5"
-        with all of them there, "mrr", "ms_per_query", the median beyond encoding; the same "by_category".
+        with all of them there, "mrr", "ms_per_query", the median beyond encoding; the same "by_category". "memory" says
+        what was asked: "each conversation" or "all episodes".
 
     Raises:
         InputError: ``records`` is none of these, or there are no summaries to know a session by.
@@ -135,7 +93,7 @@ def measure(
     if records not in RECORDS:
         raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
     outcomes: list[Outcome] = []
-    with asking(config, cases) as agent:
+    with asking(config, cases, records) as agent:
         for case in cases:
             if progress is not None:
                 progress(case.id)
@@ -144,6 +102,7 @@ def measure(
     return {
         "scorer": config.memory.scorer,
         "records": records,
+        "memory": ONE_MEMORY if any(case.id == ONE_MEMORY for case in cases) else "each conversation",
         "tau": config.memory.tau,
         "gamma": config.memory.gamma,
         "conversations": len(cases),
@@ -152,12 +111,13 @@ def measure(
     }
 
 
-def asking(config: Config, cases: Sequence[Case]) -> Agent:
-    """An agent whose memory nobody else sees, and who recalls everything that is there."""
-    everything = max(sum(len(session.utterances) for session in case.sessions) for case in cases)
-    memory = config.memory.model_copy(update={"k": everything})
+def asking(config: Config, cases: Sequence[Case], records: Records = "summaries") -> Agent:
+    """An agent whose memory nobody else sees, and who recalls as many records as the cases say."""
+    recalled = max(case.recalled or sum(len(session.utterances) for session in case.sessions) for case in cases)
+    memory = config.memory.model_copy(update={"k": recalled})
     store = config.store.model_copy(update={"path": ":memory:"})
-    return Agent(config.model_copy(update={"memory": memory, "store": store}))
+    silent = ScriptedBackbone({"summarizer": ""}) if records == "extracts" else None
+    return Agent(config.model_copy(update={"memory": memory, "store": store}), backbone=silent)
 
 
 def ask(agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]) -> Iterator[Outcome]:
@@ -185,16 +145,16 @@ def remembered(agent: Agent, case: Case, records: Records) -> tuple[EventView, d
         numbers[stored.session] = session.number
         store.close_session(key)
     sessions = store.undigested(key, view.name)
-    if records == "pipeline":
+    if records in ("pipeline", "extracts"):
         run(view.digest(sessions), agent.models.complete)
     elif records == "utterances":
         parts = [replace(session, utterances=(said,)) for session in sessions for said in session.utterances]
         view.take_in(parts, [Summary(part.utterances[0].text) for part in parts])
     else:
-        summaries = [case.summaries[numbers[session.number]] for session in sessions]
+        summaries = [case.summaries.get(numbers[session.number], "") for session in sessions]
         if not all(summary.strip() for summary in summaries):
             raise InputError(
-                f"conversation {case.id} has a session without a summary; use --records pipeline or --records utterances"
+                f"{case.id}: a session has no summary in the corpus; use --records pipeline, extracts or utterances"
             )
         view.take_in(sessions, [Summary(summary) for summary in summaries])
     return view, numbers

@@ -3,7 +3,9 @@
     s_overall = W · (s_sem, s_sent, s_word, s_pass, s_date) + w_λ λ_t
 
 s_sem is the paper's. s_sent is the cosine of the summary's best sentence, s_word BM25 over what was said and its summary,
-s_pass the best two-turn passage (meaning, rare words, who speaks) and s_date the nearness to the dates that are named.
+s_pass the best two-turn passages (meaning, rare words, who speaks) and s_date the nearness to the dates that are named.
+Passages add up as a soft maximum: one that answers counts for most, and a session that comes back to what is asked, as
+lists and habits need it, counts for more than one that touches it once.
 Every term has its own scale and does not depend on the other records' terms. The weights were fitted by logistic
 regression on conversations of LoCoMo, each kept out in turn. Time is added, not multiplied: it decides between records
 that match alike, and never erases an old one.
@@ -29,11 +31,14 @@ from ld_agent.memory.passages import PackedVectors
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
 
-WEIGHTS: Mapping[str, float] = {"s_sem": 1.0, "s_sent": 5.0, "s_word": 1.2, "s_pass": 6.0, "s_date": 4.5}
-TIME = 0.1
+WEIGHTS: Mapping[str, float] = {"s_sem": 0.9, "s_sent": 4.9, "s_word": 1.05, "s_pass": 7.9, "s_date": 4.6}
+TIME = 0.01
 """w_λ"""
-COVER, OWN = 0.2, 0.1
-"""s_pass = max over windows of cos + COVER · cover + OWN [the speaker asked about]; cover as in `Lexicon.cover`."""
+FIRST_LOOK: Mapping[str, float] = {**WEIGHTS, "s_sem": 4.0}
+"""The weights by which candidates are chosen: before passages are read, s_sem stands for their meaning too."""
+COVER, OWN, SHARPNESS = 0.2, 0.1, 12.0
+"""s_pass = ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the windows of a record, x = cos + COVER · cover + OWN [said by the
+speaker asked about]; cover as in `Lexicon.cover`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ def best_passages(
     vector: NDArray[np.float32],
     further: Floats,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The best sentence and the best window of each of m records.
+    """The best sentence and the best windows of each of m records.
 
     Args:
         vectors: (m,) of each record, windows first, sentences then.
@@ -105,20 +110,22 @@ def best_passages(
     of_turn = place < np.repeat(turns, sizes)
     if not sizes.all():
         further = further[np.repeat(sizes > 0, windows)]
-    _greatest(cosines, sizes, nearest)
-    _greatest(cosines[of_turn] + further, turns, s_pass)
-    _greatest(cosines[~of_turn], sizes - turns, s_sent)
+    _by_record(np.maximum, cosines, sizes, nearest)
+    _by_record(np.maximum, cosines[~of_turn], sizes - turns, s_sent)
+    near = np.minimum(SHARPNESS * (cosines[of_turn] + further), 600.0)  # e^709 overflows: pages pasted whole get there
+    _by_record(np.add, np.exp(near), turns, s_pass)
+    s_pass[turns > 0] = np.log(s_pass[turns > 0]) / SHARPNESS
     return s_sent, s_pass, nearest
 
 
-def _greatest(values: Floats, sizes: Counts, into: NDArray[np.float64]) -> None:
-    """Write the greatest of each stretch of values, as long as ``sizes`` says; where one is empty, nothing is written."""
+def _by_record(fold: np.ufunc, values: Floats, sizes: Counts, into: NDArray[np.float64]) -> None:
+    """Fold each record's stretch of values, as long as ``sizes`` says; where one is empty, nothing is written."""
     filled = sizes > 0
     if filled.any():
-        into[filled] = np.maximum.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
+        into[filled] = fold.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
 
 
-def weighted(terms: Mapping[str, Floats], decay: Floats) -> NDArray[np.float64]:
+def weighted(terms: Mapping[str, Floats], decay: Floats, weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:
     """W · terms + w_λ λ, (n,); a term that is not given counts as 0.
 
     Args:
@@ -127,7 +134,7 @@ def weighted(terms: Mapping[str, Floats], decay: Floats) -> NDArray[np.float64]:
     """
     score = TIME * np.asarray(decay, np.float64)
     for name, values in terms.items():
-        score = score + WEIGHTS[name] * values
+        score += weights[name] * values
     return score
 
 

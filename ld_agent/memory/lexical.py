@@ -167,6 +167,5 @@ class Lexicon:
         if not len(told):
             return np.zeros(len(windows))
         place = np.cumsum(ends - starts, dtype=np.intp).searchsorted(told, "right")
-        share: NDArray[np.float64] = np.bincount(place, worth[said[told]], len(windows))
-        share /= math.sqrt(total + 1)
+        share: NDArray[np.float64] = np.bincount(place, worth[said[told]], len(windows)) / math.sqrt(total + 1)
         return share

@@ -2,8 +2,8 @@
 
 Holds vectors, times, topics and, for scorers that look at them, word statistics; no text: what is found is a primary key,
 and its text is read from the store. A record costs 4 bytes a dimension and about 100 more, with word statistics some 6 for
-each word that it says. The scorer ``paper`` searches exactly. ``hybrid`` ranks all records by what is held here and looks at
-the passages of the best `CANDIDATES`, which it fetches.
+each word that it says. The scorer ``paper`` searches exactly. ``hybrid`` looks at the passages of all records where there are
+few, else of the best `CANDIDATES` by what is held here; it fetches them and keeps some.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.dates import nearness
-from ld_agent.memory.hybrid import COVER, OWN, Question, best_passages, question
-from ld_agent.memory.lexical import Lexicon
+from ld_agent.memory.hybrid import COVER, FIRST_LOOK, OWN, Question, best_passages, question, weighted
+from ld_agent.memory.lexical import Lexicon, stems
 from ld_agent.memory.passages import NO_VECTORS, PackedVectors, Passages
 from ld_agent.memory.scoring import LOOKS_AT_PASSAGES, Terms, best, hybrid_score, scorer, time_decay, topic_overlap
 
 GROWTH = 1.125
-CANDIDATES = 32
-COMMON = 0.05
+FEW = 32
+CANDIDATES = 16
+COMMON = 0.2
 """Share of the records above which a word is too common to choose candidates by."""
 KEPT_VECTORS = 1024
 """Records whose passages' vectors stay in memory, about 11 kB each for a session of 22 turns."""
@@ -137,6 +138,8 @@ class LongTermIndex:
     ) -> list[Hit]:
         """The k best records by equations (1)–(3) or another scorer, best first, among those not younger than ``at``.
 
+        γ bounds s_sem; ``hybrid`` takes the nearest passage instead where that is nearer, ``bm25`` any word of the query.
+
         Args:
             vector: (dimension,) unit vector of the query.
             topics: the query's topic set V_q, without repetitions.
@@ -150,14 +153,25 @@ class LongTermIndex:
         s_sem = np.vecdot(self._vectors[:n], vector)  # row by row: equal vectors get equal numbers, wherever they stand
         np.clip(s_sem, -1.0, 1.0, out=s_sem)
         decay = time_decay(np.maximum(age, 0.0), tau)
-        if scorer_name in LOOKS_AT_PASSAGES:
+        if scorer_name == "hybrid":
             asked = question(text, datetime.fromtimestamp(at, UTC), self._speakers)
             return self._hybrid(vector, topics, asked, age >= 0, s_sem, decay, k, gamma)
-        s_top = self._overlap(topics)
-        score = scorer(scorer_name)(Terms(s_sem, s_top, decay))
-        found = best(score, (s_sem > gamma) & (age >= 0), self._at[:n], k)
+        s_top, near, more = self._overlap(topics), s_sem > gamma, {}
+        if scorer_name in LOOKS_AT_PASSAGES:
+            more["s_word"] = self._lexicon.match(stems(text)) if len(self._lexicon) == n else np.zeros(n)
+            near = more["s_word"] > 0
+        score = scorer(scorer_name)(Terms(s_sem, s_top, decay, more))
+        found = best(score, near & (age >= 0), self._at[:n], k)
         return [
-            Hit(int(self._keys[r]), float(s_sem[r]), float(s_top[r]), float(decay[r]), float(score[r])) for r in found
+            Hit(
+                int(self._keys[r]),
+                float(s_sem[r]),
+                float(s_top[r]),
+                float(decay[r]),
+                float(score[r]),
+                {name: float(values[r]) for name, values in more.items()},
+            )
+            for r in found
         ]
 
     def _overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
@@ -187,25 +201,27 @@ class LongTermIndex:
         k: int,
         gamma: float,
     ) -> list[Hit]:
-        """Rank all known records by the terms that are held here, common words passed over where there are many records,
-        then the best of them by all terms.
+        """Rank all known records by the terms that are held here, common words passed over, then the best of
+        them by all terms.
 
         Equation (3) holds with the greatest cosine of the record's summary or any passage in place of s_sem.
         """
         n = self._n
         at, keys = self._at[:n], self._keys[:n]
-        candidates = max(CANDIDATES, 2 * k)
+        candidates = max(CANDIDATES if n > FEW else FEW, 2 * k)
         known_words = len(self._lexicon) == n  # no word is known of records that came without passages
         first: dict[str, NDArray[np.float64]] = {}
         if asked.periods:
             first["s_date"] = nearness(asked.periods, at)
         if known_words:
-            common = 1.0 if n <= candidates else COMMON
+            common = COMMON if n > candidates else 1.0
             first["s_word"] = self._lexicon.match(asked.words, shares=(0.0, common))
-        rows = best(hybrid_score(Terms(s_sem, s_sem, decay, first)), known, at, candidates)
+        rows = best(weighted({"s_sem": s_sem, **first}, decay, FIRST_LOOK), known, at, candidates)
         s_word = np.zeros(len(rows))
         if known_words:
-            s_word = first["s_word"][rows] + self._lexicon.match(asked.words, rows, (common, 1.0))
+            s_word = first["s_word"][rows]
+            if common < 1:
+                s_word += self._lexicon.match(asked.words, rows, (common, 1.0))
         s_sent, s_pass, nearest = self._passages_of(rows, vector, asked)
         s_sem, decay, at = s_sem[rows], decay[rows], at[rows]
         s_date = first["s_date"][rows] if asked.periods else np.zeros(len(rows))

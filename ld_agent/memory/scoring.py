@@ -1,5 +1,6 @@
 """Equations (1)–(3) of LD-Agent as pure functions over arrays: n records at once, no store, no text, no clock. And the
-scorers by name: ``paper`` is equation (2) as it stands, ``hybrid`` is ours.
+scorers by name: ``paper`` is equation (2) as it stands, ``hybrid`` is ours, ``dense`` and ``bm25`` are simple rivals to
+measure them by.
 
 Symbols: V_q, V_k topic sets of query and record; t age of the record in seconds; τ time constant in seconds;
 s_sem cosine of the embeddings; s_top topic overlap; λ_t time decay; γ semantic threshold; k records wanted.
@@ -74,10 +75,25 @@ def hybrid_score(terms: Terms) -> NDArray[np.float64]:
     return weighted({"s_sem": terms.s_sem, **terms.more}, terms.decay)
 
 
-SCORERS: dict[str, Callable[[Terms], NDArray[np.float64]]] = {"paper": paper_score, "hybrid": hybrid_score}
-FORMULAS = {"paper": "λ (s_sem + s_top)", "hybrid": formula()}
+def dense_score(terms: Terms) -> NDArray[np.float64]:
+    """s_sem alone, (n,)."""
+    return np.asarray(terms.s_sem, np.float64)
+
+
+def bm25_score(terms: Terms) -> NDArray[np.float64]:
+    """s_word alone, (n,): BM25 over what was said and its summary."""
+    return np.asarray(terms.more["s_word"], np.float64)
+
+
+SCORERS: dict[str, Callable[[Terms], NDArray[np.float64]]] = {
+    "paper": paper_score,
+    "hybrid": hybrid_score,
+    "dense": dense_score,
+    "bm25": bm25_score,
+}
+FORMULAS = {"paper": "λ (s_sem + s_top)", "hybrid": formula(), "dense": "s_sem", "bm25": "s_word"}
 """Each scorer's sum, as it is shown beside the numbers."""
-LOOKS_AT_PASSAGES = frozenset({"hybrid"})
+LOOKS_AT_PASSAGES = frozenset({"hybrid", "bm25"})
 """The scorers that need what was said behind each record, and not its summary alone."""
 
 

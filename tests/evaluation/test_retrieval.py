@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 
 from ld_agent.cli.retrieval import register
 from ld_agent.config import Config, load_config
+from ld_agent.datasets import Episode, Turn, write_episodes
 from ld_agent.errors import DataFileError, InputError, StoreError
 from ld_agent.evaluation.annotation import Mark, add_mark, load_marks
 from ld_agent.evaluation.recall_tau import picture
-from ld_agent.evaluation.retrieval import Asked, Outcome, figures, load_cases, measure
+from ld_agent.evaluation.retrieval import Outcome, figures, load_cases, measure
+from ld_agent.evaluation.retrieval_cases import Asked
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import Record
 
@@ -114,8 +116,67 @@ def test_a_broken_question_names_its_place(tmp_path: Path):
 
 def test_no_summaries_to_know_a_session_by(tmp_path: Path):
     cases = load_cases(corpus(tmp_path / "c.json", session_summary={}))
-    with pytest.raises(InputError, match="session without a summary"):
+    with pytest.raises(InputError, match="a session has no summary"):
         measure(Config(), cases)
+
+
+def episodes(path: Path) -> Path:
+    """Two episodes of three sessions that overlap in time; Maya ends on what she told before, Ben too."""
+    said = {
+        "maya": [["I adopted a beagle, Biscuit.", "How sweet!"], ["Biscuit chewed my shoes.", "Oh no!"],
+                 ["Hello again!", "Hi Maya.", "The beagle chews everything."]],
+        "ben": [["I bought a violin.", "From whom?"], ["I practise the violin daily.", "Bravo!"],
+                ["Good morning!", "Hi Ben.", "My violin needs new strings.", "Again?"]],
+    }  # fmt: skip
+    made = []
+    for name, sessions in said.items():
+        turns = [
+            Turn(("user", "Sam")[n % 2], text, START.replace(day=day, minute=n), day)
+            for day, texts in enumerate(sessions, 1)
+            for n, text in enumerate(texts)
+        ]
+        made.append(Episode(name, "Sam", tuple(turns)))
+    write_episodes(path, made)
+    return path
+
+
+def test_a_corpus_without_questions_is_one_memory_asked_by_last_sessions(tmp_path: Path):
+    [case] = load_cases(episodes(tmp_path / "e.jsonl"))
+    assert [session.utterances[0].text for session in case.sessions] == [
+        "I adopted a beagle, Biscuit.", "I bought a violin.", "Biscuit chewed my shoes.", "I practise the violin daily.",
+    ]  # fmt: skip
+    times = [u.at for session in case.sessions for u in session.utterances]
+    assert times == sorted(set(times))
+    assert case.questions == (
+        Asked("Hi Maya.\nThe beagle chews everything.", frozenset({1, 3}), "2 sessions"),
+        Asked("Hi Ben.\nMy violin needs new strings.", frozenset({2, 4}), "2 sessions"),
+    )
+
+
+def test_the_command_asks_such_a_corpus_by_extracts(app: typer.Typer, tmp_path: Path):
+    file = str(episodes(tmp_path / "e.jsonl"))
+    done = CliRunner().invoke(app, ["retrieval", file, "--json", "memory.gamma=-1"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["memory"], found["records"], found["questions"]) == ("all episodes", "extracts", 2)
+    assert (found["recall_any@1"], found["recall_all@5"]) == (1.0, 1.0)
+    refused = CliRunner().invoke(app, ["retrieval", file, "--records", "summaries"])
+    assert "a session has no summary in the corpus" in str(refused.exception)
+
+
+def test_a_corpus_of_single_sessions_is_refused(tmp_path: Path):
+    write_episodes(
+        tmp_path / "e.jsonl", [Episode("a", "Sam", (Turn("Sam", "Hi.", START, 1), Turn("Ann", "Hi.", START, 1)))]
+    )
+    with pytest.raises(InputError, match="two marked sessions"):
+        load_cases(tmp_path / "e.jsonl")
+
+
+def test_bm25_finds_what_was_said_and_reads_no_dates(tmp_path: Path):
+    cases = load_cases(corpus(tmp_path / "c.json"))
+    found = measure(load_config(None, ["memory.scorer=bm25"]), cases)
+    assert found["by_category"]["single-hop"]["recall_any@1"] == 1.0
+    assert found["by_category"]["temporal"]["recall_any@5"] == 0.0  # "2 May 2023": no word that was said
 
 
 def test_marks_are_made_and_every_scorer_compared(app: typer.Typer, tmp_path: Path, store_of_two: Path):
@@ -132,7 +193,7 @@ def test_marks_are_made_and_every_scorer_compared(app: typer.Typer, tmp_path: Pa
     found = json.loads(done.stdout)
     assert (found["queries"], found["records"]) == (2, 4)
     assert found["scorers"] == {
-        name: {"accuracy": 1.0, "recall": 1.0, "precision": 1.0} for name in ("paper", "hybrid")
+        name: {"accuracy": 1.0, "recall": 1.0, "precision": 1.0} for name in ("paper", "hybrid", "dense", "bm25")
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
-from ld_agent.memory.hybrid import OWN, TIME, WEIGHTS, best_passages, formula, question, weighted
-from ld_agent.memory.long_term import CANDIDATES, LongTermIndex
+from ld_agent.memory.hybrid import OWN, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
+from ld_agent.memory.long_term import CANDIDATES, FEW, LongTermIndex
 from ld_agent.memory.passages import PackedVectors, Passages
 
 AT = datetime(2023, 10, 18, tzinfo=UTC)
@@ -62,7 +63,58 @@ def test_a_question_is_about_the_one_speaker_it_names():
 def test_the_best_window_and_sentence_by_hand():
     vectors = PackedVectors.of(np.stack([axis(0), axis(1), axis(0)]))  # two windows, one sentence
     s_sent, s_pass, nearest = best_passages([vectors], np.array([2]), axis(1), np.array([0.3, 0.2]))
-    assert (s_sent[0], s_pass[0], nearest[0]) == pytest.approx((0.0, 1.2, 1.0))
+    # ln(e^(12 · 0.3) + e^(12 · 1.2)) / 12
+    assert (s_sent[0], s_pass[0], nearest[0]) == pytest.approx(
+        (0.0, math.log(math.exp(3.6) + math.exp(14.4)) / 12, 1.0)
+    )
+
+
+def test_a_session_that_comes_back_to_it_is_before_one_that_touches_it_once():
+    bank = Bank()
+    for times in (1, 4):
+        windows = np.stack([axis(0)] * times + [axis(1)] * (5 - times))
+        bank.add(axis(0), Passages(("Maya",) * 5, (("tea",),) * 5, (), PackedVectors.of(windows)))
+    first, second = bank.search("rome", axis(0))
+    assert (first.key, second.key) == (2, 1)
+    assert first.more["s_pass"] - second.more["s_pass"] == pytest.approx(math.log(4) / SHARPNESS, abs=1e-4)
+
+
+def test_pages_that_match_word_for_word_do_not_overflow():
+    vectors = PackedVectors.of(np.stack([axis(0), axis(1)]))
+    assert best_passages([vectors], np.array([2]), axis(1), np.array([0.0, 100.0]))[1][0] == pytest.approx(
+        600 / SHARPNESS
+    )
+
+
+def plainly(vectors, windows, vector, further):
+    """The same by records and passages one at a time."""
+    s_sent, s_pass, nearest, used = [], [], [], 0
+    for packed, turns in zip(vectors, windows, strict=True):
+        own, used = further[used : used + turns], used + turns
+        cosines = [
+            float(np.clip((step.astype(np.float32) @ vector) * scale, -1, 1))
+            for step, scale in zip(packed.steps, packed.scale, strict=True)
+        ]
+        nearest.append(max(cosines, default=-1.0))
+        s_sent.append(max(cosines[turns:], default=0.0))
+        earned = [math.exp(SHARPNESS * (c + more)) for c, more in zip(cosines, own, strict=False)]
+        s_pass.append(math.log(sum(earned)) / SHARPNESS if earned else 0.0)
+    return s_sent, s_pass, nearest
+
+
+def test_many_records_at_once_get_what_each_gets_by_itself():
+    random = np.random.default_rng(3)
+    windows = np.array([3, 0, 1, 4, 2, 0])
+    # passages: windows and sentences, sentences alone, one window, none fetched, no sentence, none at all
+    counts = [5, 2, 1, 0, 2, 0]
+    vectors = []
+    for count in counts:
+        drawn = random.standard_normal((count, DIMENSION)).astype(np.float32)
+        vectors.append(PackedVectors.of(drawn / np.linalg.norm(drawn, axis=1, keepdims=True)))
+    further, vector = random.random(windows.sum()), axis(2)
+    found, expected = best_passages(vectors, windows, vector, further), plainly(vectors, windows, vector, further)
+    for values, plain in zip(found, expected, strict=True):
+        assert values == pytest.approx(np.array(plain), abs=1e-6)
 
 
 def test_records_without_passages_have_no_terms():
@@ -128,7 +180,7 @@ def test_what_is_younger_than_the_question_is_not_recalled():
 
 def test_of_many_records_the_best_are_looked_at_and_fetched_once():
     bank = Bank()
-    for number in range(3 * CANDIDATES):
+    for number in range(3 * FEW):
         bank.add(axis(number % 4), one(f"word{number}", axis(4 + number % 4)))
     hits = bank.search("word50", axis(6))
     assert hits[0].key == 51

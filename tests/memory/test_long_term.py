@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ld_agent.memory.long_term import LongTermIndex
+from ld_agent.memory.passages import NO_VECTORS, Passages
 
 DIMENSION = 8
 
@@ -105,6 +106,17 @@ def test_equal_records_rank_by_age_wherever_they_stand():
         index.add(key, unit(1, 384), 0.0, ("dog",))
     hits = search(index, unit(2, 384), ("dog",), 1.0, k=103, gamma=-1.0)
     assert [hit.key for hit in hits] == list(range(103, 0, -1))
+
+
+def test_dense_is_the_cosine_and_bm25_the_words():
+    index = LongTermIndex(DIMENSION)
+    for key, (vector, word) in enumerate([(axis(0), "rome"), (axis(1), "violin"), (axis(2), "tea")], 1):
+        index.add(key, vector, 0.0, ("dog",), Passages(("Ann",), ((word,),), (), NO_VECTORS))
+    [dense] = search(index, axis(0), ("dog",), 9e7, scorer_name="dense", text="The violin!")
+    assert (dense.key, dense.score) == (1, 1.0)  # neither topics nor age
+    [bm25] = search(index, axis(0), ("dog",), 9e7, scorer_name="bm25", text="The violin!")
+    assert (bm25.key, bm25.s_sem, bm25.score) == (2, 0.0, bm25.more["s_word"])
+    assert bm25.score > 0
 
 
 def test_k_of_zero_recalls_nothing():

@@ -1,0 +1,125 @@
+"""What is asked in ``ld-agent eval retrieval``, and of which memory: a corpus's own questions about each conversation, or,
+where it has none, what is said in every episode's last session, asked of one memory of all episodes.
+
+Reads no file and recalls nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
+
+from ld_agent.datasets import Episode, Turn
+from ld_agent.datasets.records import Record as JsonRecord
+from ld_agent.errors import InputError
+from ld_agent.types import Session, Utterance, checked_text
+
+ADVERSARIAL = 5
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
+ONE_MEMORY = "all episodes"
+LOOKED_THROUGH = 16
+"""How many records are recalled from a memory of all episodes, so that the choice of candidates is measured too."""
+_EVIDENCE = re.compile(r"D:?(\d+):\d+")
+_STEP = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question and the numbers of the sessions that answer it."""
+
+    text: str
+    sessions: frozenset[int]
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One memory with what is asked of it.
+
+    Attributes:
+        sessions: numbered as the corpus numbers them.
+        summaries: the corpus's own, by session; "" where it has none.
+        recalled: how many records are recalled; None: all.
+    """
+
+    id: str
+    agent: str
+    sessions: tuple[Session, ...]
+    summaries: Mapping[int, str]
+    questions: tuple[Asked, ...]
+    recalled: int | None = None
+
+
+def own_questions(episode: Episode, sample: JsonRecord) -> Case:
+    """The questions that a LoCoMo sample asks about its conversation and says the evidence of.
+
+    Args:
+        sample: the same conversation as the file has it.
+    """
+    by_session: dict[int, list[Utterance]] = {}
+    for number, turn in enumerate(episode.turns, 1):
+        session = turn.session or 1
+        by_session.setdefault(session, []).append(_said(turn, number, session))
+    told = sample.record("session_summary").values if "session_summary" in sample else {}
+    summaries = {n: str(told.get(f"session_{n}_summary") or "") for n in by_session}
+    questions = []
+    for question in sample.records("qa") if "qa" in sample else []:
+        evidence = " ".join(map(str, question.items("evidence"))) if "evidence" in question else ""
+        found = frozenset(int(number) for number in _EVIDENCE.findall(evidence)) & by_session.keys()
+        category = question.integer("category") if "category" in question else 0
+        if found and category != ADVERSARIAL:
+            questions.append(
+                Asked(question.text("question"), frozenset(found), CATEGORIES.get(category, str(category)))
+            )
+    sessions = tuple(Session(n, tuple(said)) for n, said in sorted(by_session.items()))
+    return Case(episode.id, episode.agent, sessions, summaries, tuple(questions))
+
+
+def last_sessions(episodes: Sequence[Episode]) -> Case:
+    """One memory of every episode's sessions but its last, in which each utterance to the agent in a last session, with
+    the one before it, looks for the sessions of its own episode.
+
+    The sessions stand in the order of their ends. Where they overlap, the times of the later one move on, by as little as
+    keeps the order. A question's category is how many sessions its episode has.
+
+    Raises:
+        InputError: no episode has two sessions or more.
+    """
+    spoken = []
+    for place, episode in enumerate(episodes):
+        parts: dict[int, list[Turn]] = {}
+        for turn in episode.turns:
+            if turn.session is not None:
+                parts.setdefault(turn.session, []).append(turn)
+        if len(parts) > 1:
+            *earlier, last = (parts[number] for number in sorted(parts))
+            spoken.append((place, episode, earlier, last))
+    if not spoken:
+        raise InputError(
+            "no episode has two marked sessions or more; give a corpus of several sessions, such as Multi-Session Chat"
+        )
+    said = sorted(((turns, place) for place, _, earlier, _ in spoken for turns in earlier), key=lambda s: s[0][-1].at)
+    sessions: list[Session] = []
+    of_episode: dict[int, set[int]] = {}
+    now = said[0][0][0].at - _STEP
+    for number, (turns, place) in enumerate(said, 1):
+        own: list[Utterance] = []
+        for turn in turns:
+            now = max(now + _STEP, turn.at)
+            own.append(replace(_said(turn, len(own) + 1, number), at=now))
+        sessions.append(Session(number, tuple(own)))
+        of_episode.setdefault(place, set()).add(number)
+    questions = tuple(
+        Asked(f"{before.text}\n{turn.text}", frozenset(of_episode[place]), f"{len(earlier)} sessions")
+        for place, episode, earlier, last in spoken
+        for before, turn in pairwise(last)
+        if turn.speaker != episode.agent
+    )
+    return Case(ONE_MEMORY, episodes[0].agent, tuple(sessions), {}, questions, LOOKED_THROUGH)
+
+
+def _said(turn: Turn, number: int, session: int) -> Utterance:
+    return Utterance(f"u{number}", turn.speaker, checked_text(turn.text), turn.at, session)

@@ -82,6 +82,8 @@ def bench_views(
                 with Agent(own, backbone=backbone, encoder=encoder, topics=topics) as agent:
                     agent.warm_up()
                     rows.append({"views": "+".join(views)} | _played(agent, episodes, width, finished))
+            told = ", ".join(f"{key} {value}" for key, value in rows[-1].items())
+            errors.print(told, markup=False, soft_wrap=True)  # a long run that is broken off has said what it found
     return {
         "data": str(source or SAMPLE),
         "episodes": len(episodes),

@@ -45,6 +45,20 @@ def test_a_turn_stores_both_utterances_learns_their_traits_and_says_what_went_in
     assert reply.tokens.prompt > 0
 
 
+def test_a_tuned_extractor_is_shown_what_each_utterance_answers(scene: Scene) -> None:
+    script = {"generator": ["Any pets?", "Lovely.", "Yes?"], "extractor": "NO_TRAIT"}
+    agent = scene.agent(script, **{"modules.extractor": {"prompting": "brief"}})
+    maya = agent.conversation("maya")
+    maya.respond("Hello!", "Maya", at=START)
+    maya.respond("A dog.", "Maya", at=START)
+    maya.respond("And a new day.", "Maya", at=START + DAY)
+    asked = [r.messages[-1].content for r in requests_of(agent, "extractor")]
+    assert asked[:4] == [
+        "Hello!", "In answer to: Hello!\nAny pets?", "In answer to: Any pets?\nA dog.", "In answer to: A dog.\nLovely."
+    ]  # fmt: skip
+    assert asked[4] == "And a new day.", "another session"
+
+
 def test_the_utterance_is_stored_before_any_model_is_asked(scene: Scene) -> None:
     seen: list[list[str]] = []
     agent = scene.agent({"generator": lambda request: seen.append([u.text for u in maya.utterances]) or "Yes."})

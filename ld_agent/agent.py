@@ -94,7 +94,8 @@ class Agent:
                 encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
                 self.store.check_encoder(encoder.name, encoder.dimension)
                 self.__dict__["encoder"] = encoder
-            return self.__dict__["encoder"]  # type: ignore[no-any-return]
+            loaded: SentenceEncoder = self.__dict__["encoder"]
+            return loaded
 
     @cached_property
     def topics(self) -> TopicExtractor:
@@ -102,7 +103,8 @@ class Agent:
         with self._loading:
             if "topics" not in self.__dict__:
                 self.__dict__["topics"] = TopicExtractor(self.config.topics.model, self.config.topics.pos)
-            return self.__dict__["topics"]  # type: ignore[no-any-return]
+            loaded: TopicExtractor = self.__dict__["topics"]
+            return loaded
 
     def warm_up(self) -> None:
         """Load everything now rather than in the first turn, the spaCy pipeline beside the rest."""

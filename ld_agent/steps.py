@@ -29,7 +29,8 @@ def run(steps: Steps[T], complete: Complete) -> T:
             else:
                 requests = steps.send(completions)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        result: T = stop.value
+        return result
 
 
 def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
@@ -45,7 +46,8 @@ def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
                 seen.extend(completions)
                 requests = steps.send(completions)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        result: T = stop.value
+        return result
 
 
 def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:

@@ -43,11 +43,12 @@ def extractor_rows(sources: Sequence[Path], config: Config, limit: int | None = 
 
     extractor = Extractor(Models(config), config.modules.extractor.prompting)
     for source in sources:
+        corpus = format_of(source)
         for u in load_annotated_utterances(source, limit=limit):
             yield row_values(
                 extractor.prompt_for(u.text, u.before),
                 " ".join(u.traits) or NO_TRAIT,
-                corpus=format_of(source),
+                corpus=corpus,
                 episode=u.episode,
                 session=u.session,
                 turn=u.turn,

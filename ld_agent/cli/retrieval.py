@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ld_agent.cli.runs import Json, Overrides
+
 if TYPE_CHECKING:
     from ld_agent.config import Config
 
 Records = Literal["summaries", "pipeline", "utterances", "extracts"]
-Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
 ScorerOption = Annotated[
     str | None, typer.Option("--scorer", help="Instead of memory.scorer: paper, hybrid, dense or bm25.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
 StoreOption = Annotated[Path, typer.Option("--store", help="The memory file.")]
 Marks = Annotated[Path, typer.Argument(metavar="MARKS", help="The JSON-lines file of marks.")]
 

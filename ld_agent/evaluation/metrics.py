@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -81,7 +81,7 @@ def bleu(
 ) -> dict[str, Measure]:
     """nlg-eval's cumulative BLEU-n for every n of ``orders`` (Papineni et al., 2002)."""
     parts = _bleu_parts(predictions, references, tokenize="none", lowercase=True)
-    return {f"bleu_{n}": Measure(parts, lambda sums, n=n: _bleu(sums, n, "none")) for n in orders}  # type: ignore[misc]
+    return {f"bleu_{n}": Measure(parts, partial(_bleu, order=n, smoothing="none")) for n in orders}
 
 
 def sacrebleu(predictions: Sequence[str], references: References) -> Measure:

@@ -59,16 +59,21 @@ def load_cases(path: Path, limit: int | None = None) -> list[Case]:
     """
     if format_of(path) != "locomo":
         return [last_sessions(load_episodes(path, limit=limit))]
-    episodes = load_episodes(path, "locomo", limit=limit)
-    samples = [
-        JsonRecord({"sample": s}, path, None, f"[{i}]").record("sample") for i, s in enumerate(json_document(path))
-    ]
-    cases = [own_questions(episode, sample) for episode, sample in zip(episodes, samples, strict=False)]
+    cases = locomo_cases(path, limit)
     if not any(case.questions for case in cases):
         raise InputError(
             f"{path} holds no question with evidence; give a LoCoMo file whose conversations have `qa` with `evidence`"
         )
     return cases
+
+
+def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
+    """Read a LoCoMo file's conversations, with or without questions; errors as of `load_cases`."""
+    episodes = load_episodes(path, "locomo", limit=limit)
+    samples = [
+        JsonRecord({"sample": s}, path, None, f"[{i}]").record("sample") for i, s in enumerate(json_document(path))
+    ]
+    return [own_questions(episode, sample) for episode, sample in zip(episodes, samples, strict=False)]
 
 
 def measure(

@@ -14,7 +14,7 @@ from ld_agent.config import Config
 from ld_agent.datasets import format_of, load_dialogues
 from ld_agent.datasets.naming import named_dialogue
 from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge
-from ld_agent.evaluation.retrieval import load_cases
+from ld_agent.evaluation.retrieval import locomo_cases
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.types import Session
 
@@ -74,7 +74,7 @@ class SummaryTask:
 def _summarised(data: Path, limit: int | None) -> Iterator[tuple[str, str, Session, tuple[str, ...]]]:
     """(key, episode, session, its reference summaries)."""
     if data.is_file() and format_of(data) == "locomo":
-        for case in load_cases(data, limit):
+        for case in locomo_cases(data, limit):
             for session in case.sessions:
                 if summary := case.summaries[session.number]:
                     yield f"{case.id}/{session.number}", case.id, session, (summary,)

@@ -87,14 +87,14 @@ class Extractor:
         Raises:
             BackboneError: the model failed to answer at all.
         """
-        parts = [self._parts(text) for text in texts]
+        parts = [self._parts(text, answered) for text, answered in zip(texts, before or [""] * len(texts), strict=True)]
         requests = [
-            self._models.request("extractor", prompted, constant_messages=self._prompt.constant_messages)
-            for own, answered in zip(parts, before or [""] * len(texts), strict=True)
-            for prompted in self._prompts(own, answered)
+            self._models.request("extractor", self.prompt_for(*part), constant_messages=self._prompt.constant_messages)
+            for own in parts
+            for part in own
         ]
         completions = iter((yield requests))
-        found = [[t for part in own for t in self._read(next(completions), part)] for own in parts]
+        found = [[t for part, _ in own for t in self._read(next(completions), part)] for own in parts]
         return [tuple(dict.fromkeys(own)) for own in found]
 
     def _read(self, completion: Completion, part: str) -> tuple[str, ...]:
@@ -105,19 +105,18 @@ class Extractor:
         """The prompt of an utterance that fits the window, and of what it answers: what training renders too."""
         return self._prompt.render(text=text, before=_end_of(before))
 
-    def _prompts(self, parts: Sequence[str], before: str) -> list[tuple[Message, ...]]:
-        """What an utterance answers stands before its first part, where both fit."""
-        return [
-            self.prompt_for(part, before if n == 0 and before and self._fits(part, before) else "")
-            for n, part in enumerate(parts)
-        ]
-
-    def _parts(self, text: str) -> list[str]:
+    def _parts(self, text: str, before: str) -> list[tuple[str, str]]:
+        """The parts of an utterance that fit, each with what it answers: the first alone, and where there is room."""
         if not text.strip():
             return []
-        return [text] if self._fits(text) else [part for half in halves(text) for part in self._parts(half)]
+        if self._fits(text, before):
+            return [(text, before)]
+        if before and self._fits(text, ""):
+            return [(text, "")]
+        first, second = halves(text)
+        return [*self._parts(first, before), *self._parts(second, "")]
 
-    def _fits(self, text: str, before: str = "") -> bool:
+    def _fits(self, text: str, before: str) -> bool:
         if len(text) + len(before) <= SHORTEST_PART:
             return True
         if len(text) > 16 * self._room:  # no tokenizer packs so much; spares counting what cannot fit

@@ -17,7 +17,7 @@ from ld_agent.datasets import Episode, Turn, write_episodes
 from ld_agent.errors import DataFileError, InputError, StoreError
 from ld_agent.evaluation.annotation import Mark, add_mark, load_marks
 from ld_agent.evaluation.recall_tau import picture
-from ld_agent.evaluation.retrieval import Outcome, figures, load_cases, measure
+from ld_agent.evaluation.retrieval import Outcome, Records, figures, load_cases, measure
 from ld_agent.evaluation.retrieval_cases import Asked
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import Record
@@ -83,9 +83,9 @@ def test_figures_by_hand():
 
 
 @pytest.mark.parametrize("records", ["summaries", "utterances"])
-def test_the_right_session_is_found(tmp_path: Path, records: str):
+def test_the_right_session_is_found(tmp_path: Path, records: Records):
     cases = load_cases(corpus(tmp_path / "c.json"))
-    found = measure(load_config(None, ["memory.gamma=-1"]), cases, records)  # type: ignore[arg-type]
+    found = measure(load_config(None, ["memory.gamma=-1"]), cases, records)
     assert (found["questions"], found["recall_any@1"], found["recall_all@5"]) == (2, 1.0, 1.0)
     assert found["by_category"]["temporal"]["questions"] == 1
     assert not Path(Config().store.path).exists()

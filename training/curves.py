@@ -1,4 +1,4 @@
-"""What a run shows of itself: a progress bar, ``log.csv`` and ``curves.svg``."""
+"""What a run shows of itself: a progress bar, ``log.csv`` and ``curves.png``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
 from ld_agent.cli.show import errors
-from training.drawing import curves_svg
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
 COSTS = ("_runtime", "_per_second", "_preparation_time")
@@ -87,16 +89,31 @@ def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
 
 
 def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``curves.svg``: the losses and, where answers were measured, their figures."""
+    """Write ``curves.png``: the losses and, where answers were measured, their figures. Without matplotlib, say so."""
+    try:
+        picture(history).savefig(folder / "curves.png", dpi=150)
+    except ImportError:
+        errors.print("curves.png is not drawn without matplotlib: pip install 'ld_agent[train]'", markup=False)
 
-    def points(key: str) -> list[tuple[float, float]]:
-        return [(e["step"], e[key]) for e in history if key in e and math.isfinite(e[key])]
+
+def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
+    """The curves of a run, losses above figures of answers; what is not finite is left out."""
+    from matplotlib.figure import Figure
 
     panels = {
-        "loss (nats a token)": {"training": points("loss"), "validation": points("eval_loss")},
-        "answers to validation prompts": {key.removeprefix("eval_"): points(key) for key in figures_in(history)},
+        "loss (nats a token)": {"training": "loss", "validation": "eval_loss"},
+        "answers to validation prompts": {key.removeprefix("eval_"): key for key in figures_in(history)},
     }
-    (folder / "curves.svg").write_text(curves_svg(panels), encoding="utf-8")
+    shown = {title: curves for title, curves in panels.items() if curves}
+    figure = Figure(figsize=(8, 3.2 * len(shown)), layout="constrained")
+    for axes, (title, curves) in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown.items(), strict=True):
+        for name, key in curves.items():
+            found = {entry["step"]: entry[key] for entry in history if key in entry and math.isfinite(entry[key])}
+            axes.plot(list(found), list(found.values()), label=name, marker=".")
+        axes.set(title=title, xlabel="step")
+        axes.grid(alpha=0.3)
+        axes.legend()
+    return figure
 
 
 def figures_in(history: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,6 +1,6 @@
-"""Recall against the time constant τ, for both scorers, as an SVG picture and its numbers. Written by
+"""Recall against the time constant τ, for both scorers, as a picture and its numbers. Written by
 
-    python -m ld_agent.evaluation.recall_tau locomo10.json docs/recall_tau.svg
+    python -m ld_agent.evaluation.recall_tau locomo10.json docs/recall_tau.png
 
 which also writes the numbers beside it (``.json``). Questions are asked the day after a conversation's end, months after
 most of what they are about.
@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from ld_agent.config import Config, load_config
 from ld_agent.evaluation.retrieval import ask, asking, figures, load_cases, remembered
 from ld_agent.evaluation.retrieval_cases import Case
@@ -23,9 +25,8 @@ from ld_agent.memory.views.events import EventView
 TAUS: tuple[float | None, ...] = (1e6, 1e7, 3e7, 1e8, 1e9, None)
 CURVES = ("paper", "hybrid")  # the scorers that look at τ
 MEASURES = ("recall_any@1", "recall_any@5", "recall_all@5")
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 400, 60, 30, 50
 COLOURS = {"paper": "#c0392b", "hybrid": "#1f6fb2"}
-DASHES = {"recall_any@1": "", "recall_any@5": "6 3", "recall_all@5": "2 3"}
+DASHES = {"recall_any@1": "-", "recall_any@5": "--", "recall_all@5": ":"}
 
 
 def curve(config: Config, cases: Sequence[Case], taus: Sequence[float | None] = TAUS) -> list[dict[str, Any]]:
@@ -40,39 +41,22 @@ def curve(config: Config, cases: Sequence[Case], taus: Sequence[float | None] = 
     return [{"scorer": s, "tau": tau, **figures(found)} for (s, tau), found in outcomes.items()]
 
 
-def picture(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The curves as SVG; a line a scorer and measure, τ on a scale that has a place for each value measured."""
+def picture(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """The curves: a line a scorer and measure, τ on a scale that has a place for each value measured."""
     taus = list(dict.fromkeys(row["tau"] for row in rows))
-    step = (WIDTH - LEFT - 150) / max(len(taus) - 1, 1)
-    across = {tau: LEFT + place * step for place, tau in enumerate(taus)}
-
-    def down(value: float) -> float:
-        return TOP + (1 - value) * (HEIGHT - TOP - BOTTOM)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="11">',
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-    ]
-    for tenth in range(0, 11, 2):
-        y = down(tenth / 10)
-        parts.append(f'<line x1="{LEFT}" x2="{across[taus[-1]]:.0f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
-        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tenth * 10} %</text>')
-    for tau, x in across.items():
-        label = "no decay" if tau is None else f"{tau:.0e}".replace("e+0", "e").replace("e+", "e")
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{label}</text>')
-    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 10}">time constant τ in seconds (1e7 s are 116 days)</text>')
-    place = 0
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
     for scorer in dict.fromkeys(row["scorer"] for row in rows):
+        own = {row["tau"]: row for row in rows if row["scorer"] == scorer}
         for measure in MEASURES:
-            points = [(across[r["tau"]], down(r[measure])) for r in rows if r["scorer"] == scorer]
-            line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-            style = f'stroke="{COLOURS.get(scorer, "#555")}" stroke-width="2" stroke-dasharray="{DASHES[measure]}"'
-            parts.append(f'<polyline points="{line}" fill="none" {style}/>')
-            x, y = across[taus[-1]] + 15, TOP + 16 * place
-            parts.append(f'<line x1="{x:.0f}" x2="{x + 25:.0f}" y1="{y}" y2="{y}" {style}/>')
-            parts.append(f'<text x="{x + 30:.0f}" y="{y + 4}">{scorer} {measure.removeprefix("recall_")}</text>')
-            place += 1
-    return "\n".join([*parts, "</svg>", ""])
+            values = [100 * own[tau][measure] for tau in taus]
+            label = f"{scorer}, {measure.removeprefix('recall_')}"
+            axes.plot(values, DASHES[measure], color=COLOURS[scorer], label=label, marker=".")
+    axes.set_xticks(range(len(taus)), ["no decay" if tau is None else f"{tau:.0e}".replace("e+0", "e") for tau in taus])
+    axes.set(xlabel="time constant τ in seconds (1e7 s are 116 days)", ylabel="recall, per cent", ylim=(0, 100))
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right center")
+    return figure
 
 
 def main(data: Path, out: Path) -> None:
@@ -80,7 +64,7 @@ def main(data: Path, out: Path) -> None:
     rows = curve(load_config(), load_cases(data))
     for row in rows:
         row.pop("ms_per_query", None)
-    out.write_text(picture(rows), encoding="utf-8")
+    picture(rows).savefig(out, dpi=130)
     out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 

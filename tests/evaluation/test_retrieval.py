@@ -236,6 +236,8 @@ def test_bad_mark_files(app: typer.Typer, tmp_path: Path, store_of_two: Path):
 
 def test_the_picture_has_a_line_for_each_curve():
     row = {"recall_any@1": 0.5, "recall_any@5": 0.75, "recall_all@5": 0.6}
-    drawn = picture([{"scorer": s, "tau": tau, **row} for s in ("paper", "hybrid") for tau in (1e7, None)])
-    assert drawn.count("<polyline") == 6
-    assert "no decay" in drawn
+    rows = [{"scorer": s, "tau": tau, **row} for s in ("paper", "hybrid") for tau in (1e7, None)]
+    (axes,) = picture(rows).get_axes()
+    assert len(axes.lines) == 6
+    assert axes.lines[1].get_xydata().tolist() == [[0, 75], [1, 75]]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1e7", "no decay"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from ld_agent.backbones.base import Request
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.errors import ConfigError
 from training.attention import NAME
+from training.curves import draw, picture
 from training.generated import FIGURES, Generations, check_metric, figures
 from training.rows import read_rows
 from training.settings import TrainingSettings
@@ -65,11 +68,33 @@ def test_they_are_logged_shown_and_in_the_card(settings: Make, tmp_path: Path, c
     log = log_of(tmp_path / "out")
     assert [row["step"] for row in log if row["eval_accuracy"] and row["eval_rouge_l"]] == ["2", "4"]
     assert "eval_accuracy" in capsys.readouterr().err
-    picture = (tmp_path / "out" / "curves.svg").read_text()
-    assert all(word in picture for word in ("validation", "rouge_l", "<polyline"))
+    assert (tmp_path / "out" / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "validation accuracy of answers" in (tmp_path / "out" / "README.md").read_text()
     tune(settings(max_steps=4, eval_generations=0, output_dir=str(tmp_path / "none")), "extractor")
     assert "eval_accuracy" not in log_of(tmp_path / "none")[0]
+
+
+def test_the_picture_has_the_losses_above_the_figures_of_answers():
+    history = [
+        {"step": 1, "loss": 2.0},
+        {"step": 1, "eval_loss": 1.5, "eval_rouge_l": 0.25, "eval_runtime": 3.0},
+        {"step": 2, "loss": math.inf},
+        {"step": 3, "loss": 1.0},
+    ]
+    drawn = [
+        {line.get_label(): line.get_xydata().tolist() for line in axes.lines} for axes in picture(history).get_axes()
+    ]
+    assert drawn == [{"training": [[1, 2.0], [3, 1.0]], "validation": [[1, 1.5]]}, {"rouge_l": [[1, 0.25]]}]
+    assert len(picture(history[:1]).get_axes()) == 1
+
+
+def test_without_matplotlib_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    draw(tmp_path, [{"step": 1, "loss": 2.0}])
+    assert "pip install" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_best_by_a_figure_is_kept(settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -25,7 +25,8 @@ from ld_agent.memory.views.together import Together
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import run
-from ld_agent.storage.sqlite import Store, StoredConversation
+from ld_agent.storage.rows import StoredConversation
+from ld_agent.storage.sqlite import Store
 from ld_agent.types import Recalled, checked_name, checked_text, utc
 
 __all__ = ["Agent", "Conversation"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import ipaddress
 import os
 import random
 import re
@@ -19,8 +18,8 @@ from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
+from ld_agent.backbones.address import address, key
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError, ModelError
 
@@ -28,7 +27,6 @@ OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_WINDOW = 8192
 CALLS_AT_ONCE = 8
 CONNECT_SECONDS, FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 10.0, 0.5, 8.0, 120.0
-PLACEHOLDER_KEY = "no-key-needed"
 MESSAGE_OVERHEAD = 8
 QUOTED_CHARACTERS = 200
 
@@ -102,9 +100,9 @@ class EndpointBackbone:
         except ImportError as exc:
             raise ModelError("backbone.kind=openai needs the openai package; pip install 'ld_agent[openai]'") from exc
         url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        self.endpoint, host = _address(url)
+        self.endpoint, host = address(url)
         self._key_env = api_key_env
-        self._key = _key(api_key_env, host, self.endpoint)
+        self._key = key(api_key_env, host, self.endpoint)
         own_host = host.endswith((".openai.com", ".openai.azure.com"))
         self._length_name = "max_completion_tokens" if own_host else "max_tokens"
         self._model = model
@@ -374,35 +372,3 @@ def _retry_after(exc: Exception) -> float | None:
         now = parsedate_to_datetime(str(headers.get("date")))
         return max(0.0, (parsedate_to_datetime(asked) - now).total_seconds())
     return None
-
-
-def _address(url: str) -> tuple[str, str]:
-    """Return the endpoint as it may be shown, without user, password or query, and its host."""
-    try:
-        parts = urlsplit(url)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError as exc:
-        raise ModelError(f"backbone.base_url is no address ({exc}); write it like http://localhost:8000/v1") from exc
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ModelError(f"backbone.base_url={url!r} is no http address; write it like http://localhost:8000/v1")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/"), parts.hostname
-
-
-def _is_private(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return "." not in host or host.endswith((".local", ".localhost", ".internal", ".lan", ".home.arpa"))
-    return address.is_private or address.is_loopback
-
-
-def _key(variable: str, host: str, endpoint: str) -> str:
-    key = os.environ.get(variable, "").strip()
-    if not key and _is_private(host):
-        return PLACEHOLDER_KEY
-    if not key:
-        raise ModelError(f"{endpoint} needs a key and the environment variable {variable} holds none; export it")
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise ModelError(f"the environment variable {variable} holds characters that no key has; export it anew")
-    return key

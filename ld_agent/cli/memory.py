@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ld_agent.storage.sqlite import Store, StoredConversation
+    from ld_agent.storage.rows import StoredConversation
+    from ld_agent.storage.sqlite import Store
 
 app = typer.Typer(help="Look into a memory file, search it, move it, forget.", no_args_is_help=True)
 

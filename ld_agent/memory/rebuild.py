@@ -11,7 +11,7 @@ from ld_agent.agent import Agent
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views import build_views
 from ld_agent.steps import run
-from ld_agent.storage.sqlite import StoredConversation
+from ld_agent.storage.rows import StoredConversation
 
 BATCH = 8  # sessions taken in at once: enough to batch the model's work, few enough to lose little
 

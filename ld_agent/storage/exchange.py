@@ -19,7 +19,8 @@ from typing import Any
 
 from ld_agent.errors import DataFileError, InputError, StoreError
 from ld_agent.storage.columns import json_text, microseconds, moment
-from ld_agent.storage.sqlite import Store, StoredConversation
+from ld_agent.storage.rows import StoredConversation
+from ld_agent.storage.sqlite import Store
 from ld_agent.types import iso, utc
 
 HEADER = {"format": "ld_agent.memory", "version": 1}

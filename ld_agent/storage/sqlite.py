@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,29 +16,10 @@ from typing import Any
 from ld_agent.errors import EncoderMismatchError, InputError, StoreError
 from ld_agent.storage.columns import Vector, json_text, microseconds, moment, vector_bytes, vector_from
 from ld_agent.storage.connection import BUSY_SECONDS, Connection
+from ld_agent.storage.rows import IndexRow, StoredConversation
 from ld_agent.types import Record, Session, Trait, Utterance, iso, utc
 
 PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class StoredConversation:
-    """A conversation's row: ``key`` is never given twice, not even after deletion."""
-
-    key: int
-    id: str
-    agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRow:
-    """What the long-term index needs of a record."""
-
-    key: int
-    at: float
-    topics: tuple[str, ...]
-    vector: Vector | None
-    text: str
 
 
 class Store:

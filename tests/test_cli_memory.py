@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_commands import CommandLine, conversation_line, run_real, scripted_config, start
 
-from ld_agent.memory.hybrid import weighted
+from ld_agent.memory.hybrid import TIME, weighted
 from ld_agent.storage.sqlite import Store
 
 SUMMARY = "Ann talked about her garden and her bees."
@@ -68,7 +68,8 @@ def test_search_gives_records_with_their_numbers(ld_agent: CommandLine, store: P
     assert len(rows) == 2
     for row in rows:
         assert row["text"] == SUMMARY
-        assert row["score"] == pytest.approx(float(weighted({"s_sem": row["s_sem"], **row["terms"]}, row["decay"])))
+        without_time = float(weighted({"s_sem": row["s_sem"], **row["terms"]}))
+        assert row["score"] == pytest.approx(without_time + TIME * row["decay"])
     assert rows[0]["score"] >= rows[1]["score"]
     assert len(json.loads(ld_agent(*command, "-k", 1, "--json").out)) == 1
     early = json.loads(ld_agent(*command, "--at", "2024-03-03T12:00:00+00:00", "--json").out)

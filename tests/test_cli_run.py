@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_commands import CommandLine, conversation_line, run_real, scripted_config, start
 
-from ld_agent.memory.hybrid import weighted
+from ld_agent.memory.hybrid import TIME, weighted
 from ld_agent.shipped import shipped_path
 from ld_agent.storage.sqlite import Store
 
@@ -62,7 +62,7 @@ def test_a_line_holds_everything_the_contract_names(ld_agent: CommandLine, three
     assert set(recalled) >= {"id", "text", "at", "s_sem", "s_top", "decay", "score"}
     assert recalled["text"] == "Ann talked about her garden and her bees."
     assert recalled["score"] == pytest.approx(
-        float(weighted({"s_sem": recalled["s_sem"], **recalled["terms"]}, recalled["decay"]))
+        float(weighted({"s_sem": recalled["s_sem"], **recalled["terms"]})) + TIME * recalled["decay"]
     )
     assert ran.lines[3]["traits"]["Ann"] == ["I keep bees."]
 

@@ -104,37 +104,34 @@ def best_passages(
         return s_sent, s_pass, nearest
     there = [packed for packed in vectors if len(packed)]
     steps = np.concatenate([packed.steps for packed in there], dtype=np.float32, casting="unsafe")
-    cosines = np.clip((steps @ vector) * np.concatenate([packed.scale for packed in there]), -1.0, 1.0)
+    cosines = (steps @ vector) * np.concatenate([packed.scale for packed in there])
+    np.maximum(np.minimum(cosines, 1.0, out=cosines), -1.0, out=cosines)
     turns = np.where(sizes > 0, windows, 0)
-    place = np.arange(len(cosines)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    of_turn = place < np.repeat(turns, sizes)
     if not sizes.all():
         further = further[np.repeat(sizes > 0, windows)]
-    _by_record(np.maximum, cosines, sizes, nearest)
-    _by_record(np.maximum, cosines[~of_turn], sizes - turns, s_sent)
-    near = np.minimum(SHARPNESS * (cosines[of_turn] + further), 600.0)  # e^709 overflows: pages pasted whole get there
-    _by_record(np.add, np.exp(near), turns, s_pass)
-    s_pass[turns > 0] = np.log(s_pass[turns > 0]) / SHARPNESS
+    starts, first = sizes.cumsum() - sizes, turns.cumsum() - turns
+    place = np.repeat(starts - first, turns) + np.arange(turns.sum())  # of the windows among all passages
+    near = np.minimum(SHARPNESS * (cosines[place] + further), 600.0)  # e^709 overflows: pages pasted whole get there
+    filled, turned, told = sizes.nonzero()[0], turns.nonzero()[0], (sizes > turns).nonzero()[0]
+    nearest[filled] = np.maximum.reduceat(cosines, starts[filled])
+    if len(turned):
+        s_pass[turned] = np.log(np.add.reduceat(np.exp(near), first[turned])) / SHARPNESS
+    if len(told):  # each record's sentences stand between two borders, of which every second begins what is wanted
+        borders = np.stack([(starts + turns)[told], (starts + sizes)[told]], axis=1).ravel()
+        s_sent[told] = np.maximum.reduceat(np.append(cosines, -1.0), borders)[::2]
     return s_sent, s_pass, nearest
 
 
-def _by_record(fold: np.ufunc, values: Floats, sizes: Counts, into: NDArray[np.float64]) -> None:
-    """Fold each record's stretch of values, as long as ``sizes`` says; where one is empty, nothing is written."""
-    filled = sizes > 0
-    if filled.any():
-        into[filled] = fold.reduceat(values, (np.cumsum(sizes) - sizes)[filled])
-
-
-def weighted(terms: Mapping[str, Floats], decay: Floats, weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:
-    """W · terms + w_λ λ, (n,); a term that is not given counts as 0.
+def weighted(terms: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:
+    """W · terms, (n,); a term that is not given counts as 0.
 
     Args:
-        terms: by name, each (n,).
-        decay: (n,) λ_t.
+        terms: at least one, by name, each (n,).
     """
-    score = TIME * np.asarray(decay, np.float64)
-    for name, values in terms.items():
-        score += weights[name] * values
+    (first, *others) = terms
+    score = weights[first] * np.asarray(terms[first], np.float64)
+    for name in others:
+        score += weights[name] * terms[name]
     return score
 
 

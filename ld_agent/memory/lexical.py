@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -19,6 +20,7 @@ from ld_agent.modules.wording import FUNCTION_WORDS, words_of
 SATURATION = 1.2  # k1: how soon a repeated word stops to count
 LENGTH = 0.75  # b: how much a long record is held back
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
+_own = threading.local()
 _CUT_FORMS = frozenset(
     "his him her hers don didn doesn isn wasn aren weren couldn wouldn shouldn hasn haven ve re ll".split()
 )
@@ -36,8 +38,14 @@ def stems(text: str) -> list[str]:
         and word not in _CUT_FORMS
         and not (len(word) == 1 and word.isascii() and word.isalpha())
     ]
-    stemmer = Stemmer.Stemmer("english")  # one a call: a stemmer must not be shared between threads
-    return list(stemmer.stemWords(words))
+    return list(_stemmer().stemWords(words))
+
+
+def _stemmer() -> Stemmer.Stemmer:
+    """This thread's own: a stemmer must not be shared, and making one takes longer than a question's words."""
+    if not hasattr(_own, "stemmer"):
+        _own.stemmer = Stemmer.Stemmer("english")
+    return _own.stemmer
 
 
 def rarity(documents: int, with_word: int) -> float:
@@ -90,30 +98,22 @@ class Lexicon:
         self._length += self._lengths[-1]
         self._borders.append(len(self._word_borders) - 1)
 
-    def match(
-        self,
-        words: Iterable[str],
-        rows: NDArray[np.intp] | None = None,
-        shares: tuple[float, float] = (0.0, 1.0),
-    ) -> NDArray[np.float64]:
+    def match(self, words: Iterable[str], most: float = 1.0) -> NDArray[np.float64]:
         """How well records match some words: BM25 divided by √(Σ rarity + 1), so that long questions, whose sums are
         greater, do not weigh more than short ones beside other evidence.
 
         Args:
-            rows: (m,) of which records; None: of all.
-            shares: count only the words that more than the first and at most the second share of the records say. What
-                parts of the range give adds up to what the whole gives.
+            most: pass over the words that more than this share of the records say.
 
         Returns:
-            (m,) or (n,), at least 0.
+            (n,), at least 0.
         """
         n = len(self._lengths)
-        score = np.zeros(n if rows is None else len(rows))
+        score = np.zeros(n)
         if n == 0:
             return score
         lengths = np.frombuffer(self._lengths, np.float32)
         scale = SATURATION * LENGTH / max(self._length / n, 1e-9)
-        wanted, own = (None, lengths) if rows is None else (rows.astype(np.uint32), lengths[rows])
         total = 0.0
         for word in sorted(set(words)):
             listed = self._rows.get(word)
@@ -121,35 +121,27 @@ class Lexicon:
                 continue
             weight = rarity(n, len(listed))
             total += weight
-            if not shares[0] * n < len(listed) <= shares[1] * n:
+            if len(listed) > most * n:
                 continue
             said_by, counts = np.frombuffer(listed, np.uint32), np.frombuffer(self._counts[word], np.uint16)
-            if wanted is None:
-                held = lengths[said_by] * scale + SATURATION * (1 - LENGTH)
-                score[said_by] += weight * (SATURATION + 1) * counts / (held + counts)
-            else:
-                found = said_by.searchsorted(wanted)
-                found[found == len(said_by)] = 0
-                counts = counts[found] * (said_by[found] == wanted)
-                score += weight * (SATURATION + 1) * counts / (own * scale + SATURATION * (1 - LENGTH) + counts)
+            held = lengths[said_by] * scale + SATURATION * (1 - LENGTH)
+            score[said_by] += weight * (SATURATION + 1) * counts / (held + counts)
         score /= math.sqrt(total + 1)
         return score
 
-    def windows(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The windows of records: (w,) their numbers among all windows, record after record; (m,) how many of each."""
+    def windows(self, rows: NDArray[np.intp]) -> list[tuple[int, int]]:
+        """The windows of records, numbered among all: (m,) of each record the first, and the one after its last."""
         borders = np.frombuffer(self._borders, np.uint32)
-        first = borders[rows].astype(np.intp)
-        sizes = borders[rows + 1].astype(np.intp) - first
-        return np.repeat(first - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum()), sizes
+        return list(zip(borders[rows].tolist(), borders[rows + 1].tolist(), strict=True))
 
-    def cover(self, words: Iterable[str], windows: NDArray[np.intp]) -> NDArray[np.float64]:
+    def cover(self, words: Iterable[str], windows: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
         """Which of some words windows say: Σ rarity of the words said / √(Σ rarity of all + 1).
 
         Args:
-            windows: (w,) their numbers.
+            windows: stretches of windows, as `windows` gives them.
 
         Returns:
-            (w,)
+            (w,) of the windows of all stretches, one after the other.
         """
         worth, total = np.zeros(len(self._numbers)), 0.0
         for word in sorted(set(words)):
@@ -158,14 +150,11 @@ class Lexicon:
                 worth[number] = rarity(self._borders[-1], self._windows_with[number])
                 total += worth[number]
         borders, spoken = np.frombuffer(self._word_borders, np.uint32), np.frombuffer(self._words, np.uint32)
-        starts, ends = borders[windows], borders[windows + 1]
-        heads = np.flatnonzero(np.diff(windows, prepend=-2) != 1)  # the words of windows in a row stand in one stretch
-        tails = np.flatnonzero(np.diff(windows, append=-2) != 1)
-        stretches = zip(starts[heads].tolist(), ends[tails].tolist(), strict=True)
-        said = np.concatenate([spoken[:0], *(spoken[start:end] for start, end in stretches)])
-        told = np.flatnonzero(worth.astype(np.bool_)[said])
-        if not len(told):
-            return np.zeros(len(windows))
-        place = np.cumsum(ends - starts, dtype=np.intp).searchsorted(told, "right")
-        share: NDArray[np.float64] = np.bincount(place, worth[said[told]], len(windows)) / math.sqrt(total + 1)
+        starts = np.concatenate([borders[:0], *(borders[first:after] for first, after in windows)])
+        ends = np.concatenate([borders[:0], *(borders[first + 1 : after + 1] for first, after in windows)])
+        said = np.concatenate([spoken[:0], *(spoken[borders[first] : borders[after]] for first, after in windows)])
+        earned = worth[said]
+        told = earned.nonzero()[0]
+        place = (ends - starts).cumsum(dtype=np.intp).searchsorted(told, "right")
+        share: NDArray[np.float64] = np.bincount(place, earned[told], len(starts)) / math.sqrt(total + 1)
         return share

@@ -25,9 +25,9 @@ from ld_agent.memory.scoring import LOOKS_AT_PASSAGES, Terms, best, hybrid_score
 
 GROWTH = 1.125
 FEW = 32
-CANDIDATES = 16
-COMMON = 0.2
-"""Share of the records above which a word is too common to choose candidates by."""
+CANDIDATES = 12
+COMMON = 0.5
+"""Share of the records above which a word is passed over, where there are many records: it tells little and costs most."""
 KEPT_VECTORS = 1024
 """Records whose passages' vectors stay in memory, about 11 kB each for a session of 22 turns."""
 Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
@@ -149,13 +149,12 @@ class LongTermIndex:
         n = self._n
         if n == 0 or k <= 0:
             return []
-        age = at - self._at[:n]
-        s_sem = np.vecdot(self._vectors[:n], vector)  # row by row: equal vectors get equal numbers, wherever they stand
-        np.clip(s_sem, -1.0, 1.0, out=s_sem)
-        decay = time_decay(np.maximum(age, 0.0), tau)
         if scorer_name == "hybrid":
             asked = question(text, datetime.fromtimestamp(at, UTC), self._speakers)
-            return self._hybrid(vector, topics, asked, age >= 0, s_sem, decay, k, gamma)
+            return self._hybrid(vector, topics, asked, at, k, gamma, tau)
+        age = at - self._at[:n]
+        s_sem = self._cosines(vector)
+        decay = time_decay(np.maximum(age, 0.0), tau)
         s_top, near, more = self._overlap(topics), s_sem > gamma, {}
         if scorer_name in LOOKS_AT_PASSAGES:
             more["s_word"] = self._lexicon.match(stems(text)) if len(self._lexicon) == n else np.zeros(n)
@@ -173,6 +172,12 @@ class LongTermIndex:
             )
             for r in found
         ]
+
+    def _cosines(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n,) s_sem, row by row: equal vectors get equal numbers, wherever they stand."""
+        s_sem: NDArray[np.float32] = np.vecdot(self._vectors[: self._n], vector)
+        np.maximum(np.minimum(s_sem, 1.0, out=s_sem), -1.0, out=s_sem)
+        return s_sem
 
     def _overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
         """Equation (1) for some rows, or for all."""
@@ -195,43 +200,38 @@ class LongTermIndex:
         vector: NDArray[np.float32],
         topics: Sequence[str],
         asked: Question,
-        known: NDArray[np.bool_],
-        s_sem: NDArray[np.float32],
-        decay: NDArray[np.float64],
+        now: float,
         k: int,
         gamma: float,
+        tau: float | None,
     ) -> list[Hit]:
-        """Rank all known records by the terms that are held here, common words passed over, then the best of
-        them by all terms.
+        """Rank all known records by the terms that are held here, then the best of them by all terms.
 
-        Equation (3) holds with the greatest cosine of the record's summary or any passage in place of s_sem.
+        Equation (3) holds with the greatest cosine of the record's summary or any passage in place of s_sem. λ has no
+        part in the choice of candidates: its weight decides between equals only.
         """
         n = self._n
-        at, keys = self._at[:n], self._keys[:n]
+        at = self._at[:n]
         candidates = max(CANDIDATES if n > FEW else FEW, 2 * k)
-        known_words = len(self._lexicon) == n  # no word is known of records that came without passages
-        first: dict[str, NDArray[np.float64]] = {}
+        held: dict[str, NDArray[np.floating]] = {"s_sem": self._cosines(vector)}
+        if len(self._lexicon) == n:  # else there are records that came without passages, and no word of them is known
+            held["s_word"] = self._lexicon.match(asked.words, COMMON if n > candidates else 1.0)
         if asked.periods:
-            first["s_date"] = nearness(asked.periods, at)
-        if known_words:
-            common = COMMON if n > candidates else 1.0
-            first["s_word"] = self._lexicon.match(asked.words, shares=(0.0, common))
-        rows = best(weighted({"s_sem": s_sem, **first}, decay, FIRST_LOOK), known, at, candidates)
-        s_word = np.zeros(len(rows))
-        if known_words:
-            s_word = first["s_word"][rows]
-            if common < 1:
-                s_word += self._lexicon.match(asked.words, rows, (common, 1.0))
+            held["s_date"] = nearness(asked.periods, at)
+        rows = best(weighted(held, FIRST_LOOK), at <= now, at, candidates)
+        nothing = np.zeros(len(rows))
+        s_sem, s_word, s_date = (
+            held[name][rows] if name in held else nothing for name in ("s_sem", "s_word", "s_date")
+        )
         s_sent, s_pass, nearest = self._passages_of(rows, vector, asked)
-        s_sem, decay, at = s_sem[rows], decay[rows], at[rows]
-        s_date = first["s_date"][rows] if asked.periods else np.zeros(len(rows))
+        at, decay = at[rows], time_decay(now - at[rows], tau)
         more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_date": s_date}
-        score = hybrid_score(Terms(s_sem, s_sem, decay, more))
+        score = hybrid_score(Terms(s_sem, nothing, decay, more))
         found = best(score, np.maximum(s_sem, nearest) > gamma, at, k)
         s_top = self._overlap(topics, rows[found])
         return [
             Hit(
-                int(keys[rows[i]]),
+                int(self._keys[rows[i]]),
                 float(s_sem[i]),
                 float(overlap),
                 float(decay[i]),
@@ -248,11 +248,13 @@ class LongTermIndex:
         vectors = self._kept(self._keys[rows].tolist())
         if len(self._lexicon) < self._n:
             return best_passages(vectors, np.zeros(len(rows), np.intp), vector, np.zeros(0))
-        windows, sizes = self._lexicon.windows(rows)
+        windows = self._lexicon.windows(rows)
         further = COVER * self._lexicon.cover((word for word in asked.words if word not in asked.names), windows)
         if asked.about:
-            further += OWN * (np.frombuffer(self._speaks, np.uint16)[windows] == self._speakers[asked.about])
-        return best_passages(vectors, sizes, vector, further)
+            speaks = np.frombuffer(self._speaks, np.uint16)
+            said_by = np.concatenate([speaks[first:after] for first, after in windows])
+            further += OWN * (said_by == self._speakers[asked.about])
+        return best_passages(vectors, np.array([after - first for first, after in windows]), vector, further)
 
     def _kept(self, keys: Sequence[int]) -> list[PackedVectors]:
         """The vectors of records' passages, fetched where they are not in memory."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.errors import ConfigError
-from ld_agent.memory.hybrid import formula, weighted
+from ld_agent.memory.hybrid import TIME, formula, weighted
 
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
@@ -72,7 +72,8 @@ def paper_score(terms: Terms) -> NDArray[np.float64]:
 
 def hybrid_score(terms: Terms) -> NDArray[np.float64]:
     """s_sem and the further terms, weighted, and w_λ λ, (n,); see `ld_agent.memory.hybrid`."""
-    return weighted({"s_sem": terms.s_sem, **terms.more}, terms.decay)
+    score: NDArray[np.float64] = weighted({"s_sem": terms.s_sem, **terms.more}) + TIME * terms.decay
+    return score
 
 
 def dense_score(terms: Terms) -> NDArray[np.float64]:

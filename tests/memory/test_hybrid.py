@@ -11,6 +11,7 @@ import pytest
 from ld_agent.memory.hybrid import OWN, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
 from ld_agent.memory.long_term import CANDIDATES, FEW, LongTermIndex
 from ld_agent.memory.passages import PackedVectors, Passages
+from ld_agent.memory.scoring import Terms, hybrid_score
 
 AT = datetime(2023, 10, 18, tzinfo=UTC)
 DIMENSION = 8
@@ -49,7 +50,10 @@ class Bank:
 
 def test_the_sum_by_hand():
     terms = {name: np.array([0.5, 0.0]) for name in WEIGHTS}
-    assert weighted(terms, np.array([1.0, 0.5])) == pytest.approx([sum(WEIGHTS.values()) / 2 + TIME, TIME / 2])
+    assert weighted(terms) == pytest.approx([sum(WEIGHTS.values()) / 2, 0])
+    s_sem = terms.pop("s_sem")
+    score = hybrid_score(Terms(s_sem, s_sem, np.array([1.0, 0.5]), terms))
+    assert score == pytest.approx([sum(WEIGHTS.values()) / 2 + TIME, TIME / 2])
     assert all(name in formula() for name in [*WEIGHTS, "λ"])
 
 

@@ -37,6 +37,7 @@ from ld_agent.memory.scoring import LOOKS_AT_PASSAGES
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.generator import Situation, render
 from ld_agent.shipped import shipped_path
+from ld_agent.storage.passages import store_passages
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import Record, Utterance
 
@@ -156,7 +157,7 @@ def _turn_times(config: Config, folder: Path) -> dict[str, Any]:
     config = config.model_copy(update={"store": store})
     backbone = ScriptedBackbone({"generator": "That sounds good.", "extractor": "NO_TRAIT", "summarizer": "They talk."})
     with Agent(config, backbone=backbone) as agent:
-        _fill(agent.store, agent.encoder.dimension, EVENTS, config.agent.name)
+        _fill(agent.store, agent.encoder.dimension, EVENTS, config)
         at = START + timedelta(hours=EVENTS + 1)
         conversation = agent.conversation("bench", at)
         texts = [turn.text for turn in _sample().turns if turn.speaker != "Sam"]
@@ -171,14 +172,19 @@ def _turn_times(config: Config, folder: Path) -> dict[str, Any]:
     return {"events": EVENTS, "median": round(statistics.median(total), 2), "p95": _p95(total)} | steps
 
 
-def _fill(store: Store, dimension: int, count: int, agent: str) -> None:
-    key = store.open_conversation("bench", agent).key
+def _fill(store: Store, dimension: int, count: int, config: Config) -> None:
+    """Random records, and beside them what the configured scorer looks at."""
+    key = store.open_conversation("bench", config.agent.name).key
     rng = np.random.default_rng(0)
     with store.db.transaction():
         for number, (vector, seconds, own) in enumerate(_records(rng, dimension, count), 1):
             at = datetime.fromtimestamp(seconds, UTC)
             record = Record(f"b{number}", "events", " ".join(own), at, number, own)
             store.insert_record(key, record, vector)
+    if config.memory.scorer in LOOKS_AT_PASSAGES:
+        rows = [(made.words_text, made.vectors.stored) for made in _passages(rng, dimension)]
+        keys = [row.key for row in store.index_rows(key, "events", 0)]
+        store_passages(store, {record: rows[n % len(rows)] for n, record in enumerate(keys)})
 
 
 def _generation(config: Config) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ) as server,
     ):
         try:
-            for _ in range(600):
+            for _ in range(2400):
                 try:
                     urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
                     break

@@ -252,9 +252,10 @@ class LongTermIndex:
         further = COVER * self._lexicon.cover((word for word in asked.words if word not in asked.names), windows)
         if asked.about:
             speaks = np.frombuffer(self._speaks, np.uint16)
-            said_by = np.concatenate([speaks[first:after] for first, after in windows])
+            said_by = np.concatenate([speaks[:0], *(speaks[first:after] for first, after in windows)])
             further += OWN * (said_by == self._speakers[asked.about])
-        return best_passages(vectors, np.array([after - first for first, after in windows]), vector, further)
+        sizes = np.array([after - first for first, after in windows], np.intp)
+        return best_passages(vectors, sizes, vector, further)
 
     def _kept(self, keys: Sequence[int]) -> list[PackedVectors]:
         """The vectors of records' passages, fetched where they are not in memory."""

@@ -207,3 +207,9 @@ def test_own_speaker_is_worth_what_it_says():
     bank.add(axis(0), one("tea", axis(0), "Sam"))
     first, second = bank.search("What of Maya?", axis(0))
     assert first.more["s_pass"] - second.more["s_pass"] == pytest.approx(OWN)
+
+
+def test_asked_before_anything_was_said_nothing_is_found():
+    bank = Bank()
+    bank.add(axis(0), one("dog rome", axis(0)), at=AT.timestamp() + 1)
+    assert bank.search("What does Maya say about her dog?", axis(0)) == []

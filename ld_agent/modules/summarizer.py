@@ -7,6 +7,7 @@ summary is replaced by the session's most typical sentences, and marked so.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -74,9 +75,10 @@ class Summarizer:
     def _stretches(self, session: Session) -> list[Session]:
         """A session as the fewest stretches of at most ``turns`` utterances, about equally long."""
         said = session.utterances
-        count = -(-len(said) // (self._turns or len(said) or 1)) or 1
-        length = -(-len(said) // count)
-        return [replace(session, utterances=said[n : n + length]) for n in range(0, max(len(said), 1), max(length, 1))]
+        if self._turns is None or len(said) <= self._turns:
+            return [session]
+        length = math.ceil(len(said) / math.ceil(len(said) / self._turns))
+        return [replace(session, utterances=said[n : n + length]) for n in range(0, len(said), length)]
 
     def _summaries(self, sessions: Sequence[Session]) -> Steps[list[Summary]]:
         parts = [self._parts(session) for session in sessions]

@@ -1,0 +1,111 @@
+"""LoRA adapters under the local backbone, one a row of a batch, against PEFT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from local_parts import TEXTS, request, rows_of, steps_of
+from tiny_models import save_adapter, save_model
+
+from ld_agent.backbones.local import LocalBackbone
+from ld_agent.errors import BackboneError, ModelError
+
+
+def test_every_row_has_the_logits_that_its_adapter_gives_under_peft(
+    llama: LocalBackbone, tiny_llama: Path, adapters: dict[str, Path]
+) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    names: list[str | None] = ["extractor", None, "summarizer", "extractor"]
+    rows = rows_of(llama, [request(text, adapter=name) for text, name in zip(TEXTS, names, strict=True)])
+    following = [7, 8, 9, 10]
+    steps = steps_of(llama)
+    with torch.inference_mode():
+        first = steps.prefill(rows)
+        second = steps.step(following)
+        steps.keep([1, 2])
+        third = steps.step([11, 12])
+    answers = []
+    for row, name in zip(rows, names, strict=True):
+        model: Any = AutoModelForCausalLM.from_pretrained(tiny_llama, dtype=torch.float32)
+        bare = model
+        if name is not None:
+            model = PeftModel.from_pretrained(model, adapters[name])
+        with torch.no_grad():
+            length = len(row.prompt)
+            token = following[len(answers)]
+            logits = model(torch.tensor([[*row.prompt, token, 10 + len(answers)]])).logits[0]
+        answers.append(logits)
+        torch.testing.assert_close(first[len(answers) - 1], logits[length - 1], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(second[len(answers) - 1], logits[length], rtol=1e-4, atol=1e-4)
+        del bare
+    for place, number in enumerate([1, 2]):
+        torch.testing.assert_close(third[place], answers[number][-1], rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(first[0], first[1], atol=0.1)
+
+
+def test_one_batch_answers_like_one_adapter_at_a_time(llama: LocalBackbone) -> None:
+    requests = [request(TEXTS[0], adapter=name) for name in ("summarizer", None, "extractor", "summarizer")]
+    alone = [llama.generate([r])[0] for r in requests]
+    assert llama.generate(requests) == alone
+    assert len({c.text for c in alone}) == 3
+
+
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "BartForConditionalGeneration"])
+def test_adapters_work_on_other_architectures(kind: str, tmp_path: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    base = save_model(tmp_path / "base", kind, template=None)
+    targets = ["c_attn", "c_proj"] if kind.startswith("GPT2") else ["q_proj", "v_proj", "fc1"]
+    folder = save_adapter(tmp_path / "adapter", base, 3, targets, rank_pattern={targets[0]: 4}, fan_in_fan_out=False)
+    backbone = LocalBackbone(str(base), dtype="float32", device="cpu", adapters={"a": str(folder)})
+    auto = AutoModelForCausalLM if kind.startswith("GPT2") else AutoModelForSeq2SeqLM
+    model = PeftModel.from_pretrained(auto.from_pretrained(base, dtype=torch.float32), folder)
+    one = request("Hello there", adapter="a")
+    ids = backbone.encode_messages(one.messages)
+    out = model.generate(input_ids=torch.tensor([ids]), max_new_tokens=12, do_sample=False, eos_token_id=0)[0].tolist()
+    out = out[len(ids) :] if kind.startswith("GPT2") else out[1:]
+    expected = backbone._tokens.decode(out[: out.index(0)] if 0 in out else out).strip()
+    both = backbone.generate([one, request("Hello there")])
+    assert both[0].text == expected
+    assert both[1].text != expected
+
+
+def test_an_adapter_for_another_base_is_refused_with_both_names(
+    tiny_llama: Path, adapters: dict[str, Path], tmp_path: Path
+) -> None:
+    wider = save_model(tmp_path / "wider", "LlamaForCausalLM", hidden_size=32, num_hidden_layers=1)
+    for reference in (adapters["summarizer"], adapters["extractor"]):
+        with pytest.raises(ModelError) as caught:
+            LocalBackbone(str(wider), dtype="float32", device="cpu", adapters={"summarizer": str(reference)})
+        for part in ("'summarizer'", str(tiny_llama), str(wider)):
+            assert part in str(caught.value)
+    with pytest.raises(ModelError, match=r"made for .*llama, not for .*gpt2: .*no linear module"):
+        LocalBackbone(
+            str(save_model(tmp_path / "gpt2", "GPT2LMHeadModel")),
+            device="cpu",
+            adapters={"summarizer": str(adapters["summarizer"])},
+        )
+
+
+def test_a_missing_or_foreign_adapter_is_named(tiny_llama: Path, tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    backbone = LocalBackbone(str(tiny_llama), device="cpu")
+    with pytest.raises(ModelError, match=r"adapter 'x'.*adapter_config\.json cannot be read"):
+        backbone.add_adapter("x", str(foreign))
+    with pytest.raises(ModelError, match="adapter 'x': no model at"):
+        backbone.add_adapter("x", str(tmp_path / "absent"))
+    (foreign / "adapter_config.json").write_text('{"peft_type": "PREFIX_TUNING"}')
+    with pytest.raises(ModelError, match="PREFIX_TUNING"):
+        backbone.add_adapter("x", str(foreign))
+    dora = save_adapter(tmp_path / "dora", tiny_llama, 1, ["q_proj"], use_dora=True)
+    with pytest.raises(ModelError, match="use_dora"):
+        backbone.add_adapter("x", str(dora))
+    with pytest.raises(BackboneError, match=r"no adapter 'x' .*: none"):
+        backbone.generate([request("a", adapter="x")])

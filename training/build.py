@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +21,7 @@ import typer
 from ld_agent.config import Config, load_config
 from ld_agent.datasets import format_of, load_annotated_utterances, load_dialogues, load_episodes
 from ld_agent.datasets.base import Episode
+from ld_agent.datasets.dialogsum import Dialogue
 from ld_agent.errors import InputError
 from training.ablations import ABLATIONS, FULL, Parts
 from training.command import run_command
@@ -55,11 +58,15 @@ def extractor_rows(sources: Sequence[Path], config: Config, limit: int | None = 
             )
 
 
-def summarizer_rows(sources: Sequence[Path], config: Config, limit: int | None = None) -> Iterator[Values]:
+def summarizer_rows(
+    sources: Sequence[Path], config: Config, limit: int | None = None, longest: int = 1, share: float = 0.0
+) -> Iterator[Values]:
     """Dialogue → its summary, one row a reference; the corpus's tags are names on both sides.
 
     Args:
         limit: dialogues read of each source.
+        longest: above 1: also sessions of up to so many dialogues, see `joined`.
+        share: of the dialogues that are held out; none of them is joined with one that is not.
 
     Raises:
         InputError: no such file.
@@ -71,18 +78,47 @@ def summarizer_rows(sources: Sequence[Path], config: Config, limit: int | None =
 
     settings = config.encoder
     summarizer = Summarizer(Models(config), SentenceEncoder(settings.model, settings.device, settings.sha256))
-    for source in sources:
-        for dialogue in load_dialogues(source, limit=limit):
-            session, summaries = named_dialogue(dialogue)
-            for summary in dict.fromkeys(summaries):
-                yield row_values(
-                    summarizer.prompt_for(session),
-                    summary,
-                    corpus="dialogsum",
-                    episode=dialogue.id,
-                    session=1,
-                    turn=len(dialogue.turns),
-                )
+    dialogues = [d for source in sources for d in load_dialogues(source, limit=limit)]
+    apart = held_out([dialogue.id for dialogue in dialogues], share)
+    sides = [[d for d in dialogues if (origin(d.id) in apart) is there] for there in (False, True)]
+    for dialogue in [*dialogues, *(session for side in sides for session in joined(side, longest))]:
+        session, summaries = named_dialogue(dialogue)
+        for summary in dict.fromkeys(summaries):
+            yield row_values(
+                summarizer.prompt_for(session),
+                summary,
+                corpus="dialogsum",
+                episode=dialogue.id,
+                session=1,
+                turn=len(dialogue.turns),
+            )
+
+
+def joined(dialogues: Sequence[Dialogue], longest: int) -> list[Dialogue]:
+    """Sessions of several dialogues, one after the other, each with the summaries in the same order.
+
+    Real sessions go on for longer than the dialogues of summarization corpora, and a summarizer that has seen only these
+    writes one sentence whatever it is given. For every k from 2 to ``longest`` there are 1/2^(k-1) times as many sessions of
+    k dialogues as there are dialogues; the choice depends on the dialogues alone. A session's id is that of its first
+    dialogue, "#" and the others'.
+    """
+    pairs = [dialogue for dialogue in dialogues if len({turn.speaker for turn in dialogue.turns}) == 2]
+    chosen = random.Random(len(pairs))
+    return [
+        _one_session([first, *chosen.sample([d for d in pairs if d is not first], k - 1)])
+        for k in range(2, min(longest, len(pairs)) + 1)
+        for first in chosen.sample(pairs, len(pairs) // 2 ** (k - 1))
+    ]
+
+
+def _one_session(parts: Sequence[Dialogue]) -> Dialogue:
+    first, *others = parts
+    return replace(
+        first,
+        id=f"{first.id}#{'+'.join(d.id for d in others)}",
+        turns=tuple(turn for d in parts for turn in d.turns),
+        summaries=(" ".join(d.summaries[0] for d in parts),),
+    )
 
 
 def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:
@@ -115,6 +151,9 @@ def build(
     no_memory: Annotated[bool, typer.Option("--no-memory", help="generator: nothing is recalled.")] = False,
     no_user: Annotated[bool, typer.Option("--no-user-personas", help="generator: no traits of the others.")] = False,
     no_agent: Annotated[bool, typer.Option("--no-agent-personas", help="generator: no traits of the agent.")] = False,
+    longest: Annotated[
+        int, typer.Option(min=1, help="summarizer: also sessions of up to so many dialogues, one after the other.")
+    ] = 1,
     ablations: Annotated[
         bool, typer.Option("--ablations", help="generator: also files of context alone and with one part each.")
     ] = False,
@@ -135,6 +174,8 @@ def build(
     parts = Parts(not no_memory, not no_user, not no_agent, annotated)
     if module != "generator" and (ablations or parts != Parts()):
         raise typer.BadParameter(f"the ablation options are for the generator, not the {module}")
+    if module != "summarizer" and longest > 1:
+        raise typer.BadParameter(f"--longest joins dialogues for the summarizer, not for the {module}")
     if ablations and not (parts.memory and parts.user_personas and parts.agent_personas):
         raise typer.BadParameter("--ablations switches the parts off one by one itself; leave the --no- options away")
     names = list(ABLATIONS) if ablations else [FULL]
@@ -153,9 +194,10 @@ def build(
         )
         if rows is None:  # another process of this launch writes what all of them have built
             return
+    elif module == "summarizer":
+        rows = list(_counted(summarizer_rows(sources, settings, limit, longest, share), module))
     else:
-        make: dict[str, Callable[..., Iterator[Values]]] = {"extractor": extractor_rows, "summarizer": summarizer_rows}
-        rows = list(_counted(make[module](sources, settings, limit), module))
+        rows = list(_counted(extractor_rows(sources, settings, limit), module))
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: no row for the {module} came of it; give more data")
     for name, (train_target, eval_target) in targets.items():

@@ -85,6 +85,31 @@ def test_summarizer_rows_have_names_in_place_of_tags():
     assert first in messages(tagged)[-1][1]
 
 
+def test_joined_sessions_are_several_dialogues_with_their_summaries_and_never_of_both_sides(tmp_path: Path):
+    texts = {
+        f"d{n}": (f"#Person1#: I have seen sight {n}.\n#Person2#: Fine.", f"#Person1# saw {n}.") for n in range(20)
+    }
+    file = tmp_path / "many.jsonl"
+    file.write_text(
+        "".join(json.dumps({"fname": k, "dialogue": d, "summary": s}) + "\n" for k, (d, s) in texts.items())
+    )
+    rows = list(summarizer_rows([file], Config(), longest=3, share=0.5))
+    assert rows == list(summarizer_rows([file], Config(), longest=3, share=0.5))
+    apart = held_out(list(texts), 0.5)
+    parts = [re.split(r"[#+]", row["episode"]) for row in rows]
+    assert [len(own) for own in parts].count(1) == 20
+    assert [len(own) for own in parts].count(2) == 10
+    assert [len(own) for own in parts].count(3) == 4
+    assert all(len({name in apart for name in own}) == 1 and len(set(own)) == len(own) for own in parts)
+    assert held_out([row["episode"] for row in rows], 0.5) == apart
+    for row, own in zip(rows, parts, strict=True):
+        prompt, target = messages(row)[1][1], messages(row)[-1][1]
+        first = re.findall(r"^([A-Z]\w+): ", prompt, re.MULTILINE)[0]
+        assert target == " ".join(f"{first} saw {name[1:]}." for name in own)
+        assert re.findall(r"sight (\d+)", prompt) == [name[1:] for name in own]
+    assert all("#" not in row["episode"] for row in summarizer_rows([file], Config()))
+
+
 def test_names_are_the_same_every_time_and_nobody_elses():
     dialogues = load_dialogues(SAMPLES / "dialogsum.jsonl")
     for dialogue in dialogues:
@@ -133,6 +158,7 @@ def test_bad_use_is_one_line(tmp_path: Path):
     broken.write_text((SAMPLES / "dialogsum.jsonl").read_text().splitlines()[0] + "\n{oops\n")
     for arguments, code, words in (
         (("extractor", "--from", tmp_path / "nowhere.txt", "--out", out), 1, ("nowhere.txt",)),
+        (("extractor", "--from", PERSONAS, "--out", out, "--longest", "3"), 2, ("--longest", "extractor")),
         (("summarizer", "--from", broken, "--out", out), 1, ("broken.jsonl", "line 2")),
         (("extractor", "--from", PERSONAS, "--out", out, "--no-memory"), 2, ("generator", "extractor")),
         (("extractor", "--from", PERSONAS, "--out", out, "memory.kk=3"), 2, ("memory.kk",)),

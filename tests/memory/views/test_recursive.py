@@ -18,6 +18,8 @@ from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memory_text import capped, difference, facts_from, grounded, lost, memory_text, repetitive
 from ld_agent.memory.views.recursive import PATIENCE
+from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.shipped import shipped_path
 
 FIRST = "Maya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails."
 SECOND = "Maya:\n- Maya keeps bees.\n- Maya moved to Oslo.\nSam:\n- Sam sails."
@@ -144,6 +146,12 @@ def test_n_shot_examples_come_from_a_file(scene: Scene, tmp_path: Path):
     path.write_text('{"memory": 1}\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"examples.jsonl, line 1: no example"):
         made(scene, FIRST, **{"memory.recursive": {"examples": str(path)}}).conversation("other")
+
+
+def test_the_shipped_examples_are_examples():
+    shown = reply_examples(str(shipped_path("data/samples/reply_examples.jsonl")))
+    assert [text.partition(".")[0] for text in shown] == ["Example 1", "Example 2", "Example 3"]
+    assert "The user plays the cello" in shown[0]
 
 
 def test_the_memory_may_be_rewritten_by_another_model_than_the_replies(

@@ -6,6 +6,7 @@ Each batch of sessions is stored when it is done, so that a rebuild that is brok
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ld_agent.agent import Agent
 from ld_agent.errors import BackboneError
@@ -32,7 +33,8 @@ def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str
         what could not be done, in words; the sessions behind it wait.
     """
     problems: list[str] = []
-    for view in build_views(agent.config.memory.views, agent.parts(conversation.key, conversation.agent)):
+    parts = replace(agent.parts(conversation.key, conversation.agent), waits=False)
+    for view in build_views(agent.config.memory.views, parts):
         waiting = agent.store.undigested(conversation.key, view.name)
         left = len(waiting)
         for start in range(0, len(waiting), BATCH):

@@ -41,6 +41,7 @@ class Parts:
     """What a view may be made from: the parts it shares with the rest of one conversation.
 
     ``models`` makes the requests of views that ask a model of their own (module ``memory``); ``agent`` is the agent's name.
+    ``waits``: more sessions will end and give another occasion for what failed; not so in a rebuild.
     """
 
     store: Store
@@ -51,6 +52,7 @@ class Parts:
     settings: MemorySection
     models: Models
     agent: str
+    waits: bool = True
 
 
 class View(Protocol):

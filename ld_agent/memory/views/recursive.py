@@ -52,7 +52,7 @@ class RecursiveView:
 
         A refused rewrite keeps the old memory; its session, and those after it, wait for the next session's end or the
         next opening. After `PATIENCE` further sessions the old memory is carried over with what was said, marked as a
-        fallback; so is it at once where there is no old memory to stay.
+        fallback; so is it at once where there is no old memory to stay, and in a rebuild after `PATIENCE` tries.
 
         Raises:
             BackboneError: a rewrite was refused, or the model failed to answer.
@@ -70,8 +70,7 @@ class RecursiveView:
             facts, problem = yield from self._rewritten(session, known)
             if problem:
                 self._refused[session.number] = newest
-                self._tries[session.number] = self._tries.get(session.number, 0) + 1
-                if known and newest - session.number < PATIENCE:
+                if known and parts.waits and newest - session.number < PATIENCE:
                     raise BackboneError(
                         f"the memory rewritten after session {session.number} was refused ({problem}); the old one stays "
                         "and the session waits for another try"
@@ -98,15 +97,22 @@ class RecursiveView:
         return Guidance(prompt("recursive_reply").render()[0].content, self._examples)
 
     def _rewritten(self, session: Session, known: Facts) -> Steps[tuple[Facts, str]]:
-        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece."""
-        facts = known
-        for part in self._pieces(session, known):
-            [answer] = yield [self._request(session, part, facts)]
-            fresh, problem = self._judged(answer, part, session, facts)
-            if problem:
-                return known, problem
-            facts = fresh
-        return facts, ""
+        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece.
+
+        A rebuild, which no further session follows, tries again at once.
+        """
+        problem = ""
+        for _ in range(1 if self._parts.waits else PATIENCE):
+            facts = known
+            for part in self._pieces(session, known):
+                [answer] = yield [self._request(session, part, facts)]
+                facts, problem = self._judged(answer, part, session, facts)
+                if problem:
+                    break
+            if not problem:
+                return facts, ""
+            self._tries[session.number] = self._tries.get(session.number, 0) + 1
+        return known, problem
 
     def _judged(
         self, answer: Completion, part: Sequence[Utterance], session: Session, known: Facts

@@ -65,6 +65,22 @@ def test_a_rebuild_whose_model_fails_says_what_waits(ld_agent: CommandLine, scen
     assert "Traceback" not in failed.err
 
 
+@pytest.mark.parametrize(("answers", "fallback"), [([MEMORY, "", MEMORY], False), ([MEMORY, "", "", ""], True)])
+def test_a_rebuild_tries_a_refused_rewrite_again_and_then_carries_the_old_memory_over(
+    ld_agent: CommandLine, scene: Scene, tmp_path: Path, answers: list[str], fallback: bool
+):
+    store = tmp_path / "me.db"
+    a_store(scene, store, sessions=2)
+    config = scripted_config(tmp_path, memory=answers)
+    done = ld_agent("memory", "rebuild", "--store", store, "-c", config, "memory.views=[recursive]")
+    assert (done.code, done.out) == (0, "")
+    told = json.loads(ld_agent("memory", "list", "--store", store, "--conversation", "ann", "--json").out)
+    first, second = (record["text"] for record in told if record.get("view") == "recursive")
+    assert "Ann has a garden." in first
+    assert "Ann has a garden." in second
+    assert ("Ann said:" in second) == fallback
+
+
 def test_why_and_memory_tell_each_view_apart(scene: Scene, monkeypatch: pytest.MonkeyPatch):
     from rich.console import Console
 

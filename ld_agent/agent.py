@@ -164,7 +164,7 @@ class Agent:
 
     def parts(self, key: int, agent_name: str) -> Parts:
         """What the views of one conversation are made from."""
-        summarizer = Summarizer(self.models, self.encoder, self.config.modules.summarizer.turns)
+        summarizer = Summarizer(self.models, self.encoder)
         settings = self.config.memory
         return Parts(self.store, key, self.encoder, self.topics, summarizer, settings, self.models, agent_name)
 

@@ -90,15 +90,6 @@ class ModuleSection(Section):
     backbone: BackboneSection | None = None
 
 
-class SummarizerSection(ModuleSection):
-    """The summarizer's own key. ``turns``: a session of more utterances is summarised in equal stretches of at most so many,
-    one call each, and the summaries stand one after the other; null: always one call (LD-Agent, section 2.2), unless the
-    window is too small.
-    """
-
-    turns: AtLeastOne | None = None
-
-
 class ExtractorSection(ModuleSection):
     """The extractor's own keys.
 
@@ -118,7 +109,7 @@ class ModulesSection(Section):
     judge what is worth keeping, to choose among what was found). Its ``backbone`` may be another than the replies'.
     """
 
-    summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
+    summarizer: ModuleSection = ModuleSection(max_new_tokens=64)
     extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
     generator: ModuleSection = ModuleSection(max_new_tokens=64, repetition_penalty=1.1)
     memory: ModuleSection = ModuleSection(max_new_tokens=256, repetition_penalty=1.1)

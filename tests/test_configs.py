@@ -45,7 +45,7 @@ def test_the_default_file_is_the_default_config_with_the_adapters_that_ship():
     bare = Config().modules
     tuned = {name: f"shipped:adapters/{name}" for name in ("summarizer", "extractor", "generator")}
     changes = {name: getattr(bare, name).model_copy(update={"adapter": path}) for name, path in tuned.items()}
-    changes["summarizer"] = changes["summarizer"].model_copy(update={"turns": 10})
+    changes["summarizer"] = changes["summarizer"].model_copy(update={"max_new_tokens": 192})
     changes["extractor"] = changes["extractor"].model_copy(update={"prompting": "brief", "grounded": False})
     assert load_config("default") == shipped
     assert shipped == Config().model_copy(update={"modules": bare.model_copy(update=changes)})

@@ -59,7 +59,7 @@ class SummaryTask:
         models = Models(config)
         try:
             encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
-            summarizer = Summarizer(models, encoder, config.modules.summarizer.turns)
+            summarizer = Summarizer(models, encoder)
             ordered = sorted(items, key=lambda item: sum(len(u.text) for u in self._sessions[item.key].utterances))
             for start in range(0, len(ordered), CHUNK):
                 chunk = ordered[start : start + CHUNK]

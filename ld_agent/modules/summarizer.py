@@ -1,13 +1,11 @@
 """The event summarizer A(·) of equation (4): a finished session in, a brief summary out.
 
-A session longer than the summarizer was tuned for is summarised stretch by stretch, and the summaries stand one after the
-other. What does not fit the model's window is summarised in parts, and the parts' summaries are merged. An answer that is no
-summary is replaced by the session's most typical sentences, and marked so.
+A session is summarised in one call. What does not fit the model's window is summarised in parts, and the parts' summaries
+are merged. An answer that is no summary is replaced by the session's most typical sentences, and marked so.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -49,14 +47,11 @@ class Summarizer:
     Args:
         models: the backbones.
         encoder: chooses the sentences of an extracted summary.
-        turns: most utterances that are summarised at once; None: a whole session. A small model that was tuned on short
-            dialogues writes one sentence however long the session is.
     """
 
-    def __init__(self, models: Models, encoder: SentenceEncoder, turns: int | None = None) -> None:
+    def __init__(self, models: Models, encoder: SentenceEncoder) -> None:
         self._models = models
         self._encoder = encoder
-        self._turns = turns
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
         """Summarise sessions in one batch; see `steps`."""
@@ -68,19 +63,6 @@ class Summarizer:
         Raises:
             BackboneError: the model failed to answer at all.
         """
-        stretches = [self._stretches(session) for session in sessions]
-        summaries = iter((yield from self._summaries([stretch for own in stretches for stretch in own])))
-        return [_joined([next(summaries) for _ in own]) for own in stretches]
-
-    def _stretches(self, session: Session) -> list[Session]:
-        """A session as the fewest stretches of at most ``turns`` utterances, about equally long."""
-        said = session.utterances
-        if self._turns is None or len(said) <= self._turns:
-            return [session]
-        length = math.ceil(len(said) / math.ceil(len(said) / self._turns))
-        return [replace(session, utterances=said[n : n + length]) for n in range(0, len(said), length)]
-
-    def _summaries(self, sessions: Sequence[Session]) -> Steps[list[Summary]]:
         parts = [self._parts(session) for session in sessions]
         requests = [
             self._request(people(s), p, n, len(own))
@@ -234,12 +216,6 @@ def _merged(group: Sequence[Summary], answer: Completion | None) -> Summary:
     if answer is not None and _plausible(text := _said(answer), joined):
         return Summary(text, fallback=any(s.fallback for s in group))
     return Summary(joined, fallback=True)
-
-
-def _joined(summaries: Sequence[Summary]) -> Summary:
-    if len(summaries) == 1:
-        return summaries[0]
-    return Summary(" ".join(s.text for s in summaries), fallback=any(s.fallback for s in summaries))
 
 
 def _shortened(text: str) -> str:

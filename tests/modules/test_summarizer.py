@@ -35,9 +35,9 @@ ROME = session(("Maya", "My dogs love Rome."), ("Sam", "So they should."))
 
 @pytest.fixture
 def summarizer(config, encoder: SentenceEncoder) -> Callable[..., tuple[Summarizer, ScriptedBackbone]]:
-    def make(answer, window: int = 4096, turns: int | None = None):
+    def make(answer, window: int = 4096):
         backbone = ScriptedBackbone({"summarizer": answer}, context_window=window)
-        return Summarizer(Models(config(), backbone), encoder, turns), backbone
+        return Summarizer(Models(config(), backbone), encoder), backbone
 
     return make
 
@@ -163,20 +163,6 @@ def test_a_long_session_is_summarised_in_parts_and_merged(summarizer):
     assert f"Part 2 of {len(parts)} of a conversation" in parts[1].messages[-1].content
     merged = "\n".join(told(r) for r in backbone.requests if is_merge(r))
     assert all(f"- They spoke of {told(r).split()[3]}." in merged for r in parts)
-
-
-def test_a_session_of_many_turns_is_summarised_in_equal_stretches(summarizer):
-    lines = [(("Maya", "Sam")[n % 2], f"My dogs love Rome {n}.") for n in range(7)]
-    made, backbone = summarizer(["They love Rome 0.", "They love Rome 3.", "They love Rome 6.", GOOD], turns=3)
-    found = made.summarize([session(*lines), session(*lines[:3], number=2)])
-    assert found == [Summary("They love Rome 0. They love Rome 3. They love Rome 6."), Summary(GOOD)]
-    assert backbone.batches == [4]
-    assert [told(r).count("\n") + 1 for r in backbone.requests] == [3, 3, 1, 3]
-    assert "Part" not in backbone.requests[0].messages[-1].content
-    made, _ = summarizer(["They love Rome.", "Yes.", "They love Rome 6."], turns=3)
-    [found] = made.summarize([session(*lines)])
-    assert found.fallback
-    assert found.text.startswith("They love Rome. Sam: My dogs love Rome 3.")
 
 
 def test_parts_of_several_sessions_go_in_one_batch(summarizer):

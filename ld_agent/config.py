@@ -121,7 +121,8 @@ class RecursiveSection(Section):
     Attributes:
         sentences: most sentences of a memory.
         most_lost: share of the old memory's sentences that a rewrite may drop; one that drops more is refused.
-        examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply; null: none.
+        examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply, such as
+            ``shipped:samples/reply_examples.jsonl``; null: none.
     """
 
     sentences: AtLeastOne = 20

@@ -21,7 +21,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from ld_agent.errors import ModelError
-from ld_agent.shipped import shipped_path
+from ld_agent.shipped import named_path
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
     if reference.startswith("package:"):
         path = _path_in_package(reference)
     elif reference.startswith("shipped:"):
-        path = shipped_path(f"data/{reference.removeprefix('shipped:')}")
+        path = named_path(reference)
         if not path.exists():
             raise ModelError(f"no {reference!r} came with this package; give an existing path or a hub id")
     else:

@@ -6,10 +6,10 @@ A line is ``{"memory": "…", "dialogue": [["User", "…"], …], "reply": "…"
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from ld_agent.errors import ConfigError
 from ld_agent.prompts import prompt
+from ld_agent.shipped import named_path
 
 
 def reply_examples(path: str) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def reply_examples(path: str) -> tuple[str, ...]:
         ConfigError: no such file, or a line that is no example; names file and line.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = named_path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError(f"memory.recursive.examples={path} cannot be read ({exc}); give a JSON-lines file") from exc
     rendered: list[str] = []

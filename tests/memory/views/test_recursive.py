@@ -19,7 +19,6 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memory_text import capped, difference, facts_from, grounded, lost, memory_text, repetitive
 from ld_agent.memory.views.recursive import PATIENCE
 from ld_agent.memory.views.reply_examples import reply_examples
-from ld_agent.shipped import shipped_path
 
 FIRST = "Maya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails."
 SECOND = "Maya:\n- Maya keeps bees.\n- Maya moved to Oslo.\nSam:\n- Sam sails."
@@ -149,7 +148,7 @@ def test_n_shot_examples_come_from_a_file(scene: Scene, tmp_path: Path):
 
 
 def test_the_shipped_examples_are_examples():
-    shown = reply_examples(str(shipped_path("data/samples/reply_examples.jsonl")))
+    shown = reply_examples("shipped:samples/reply_examples.jsonl")
     assert [text.partition(".")[0] for text in shown] == ["Example 1", "Example 2", "Example 3"]
     assert "The user plays the cello" in shown[0]
 

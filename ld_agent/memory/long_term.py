@@ -25,7 +25,7 @@ from ld_agent.memory.scoring import LOOKS_AT_PASSAGES, Terms, best, hybrid_score
 
 GROWTH = 1.125
 FEW = 32
-CANDIDATES = 12
+CANDIDATES = 8
 COMMON = 0.5
 """Share of the records above which a word is passed over, where there are many records: it tells little and costs most."""
 KEPT_VECTORS = 1024

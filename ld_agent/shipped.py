@@ -16,4 +16,4 @@ def named_path(reference: str) -> Path:
     """The path that a config names: ``shipped:PATH``, what came with the package under ``data``, or a path as it stands."""
     if reference.startswith("shipped:"):
         return shipped_path(f"data/{reference.removeprefix('shipped:')}")
-    return Path(reference)
+    return Path(reference).expanduser()

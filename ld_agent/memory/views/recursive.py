@@ -68,6 +68,8 @@ class RecursiveView:
             old = newest_record(parts.store, parts.key, self.name)
             known = facts_of(old[0]) if old else {}
             facts, problem = yield from self._rewritten(session, known)
+            while problem and not parts.waits and self._tries[session.number] < PATIENCE:
+                facts, problem = yield from self._rewritten(session, known)
             if problem:
                 self._refused[session.number] = newest
                 if known and parts.waits and newest - session.number < PATIENCE:
@@ -97,22 +99,15 @@ class RecursiveView:
         return Guidance(prompt("recursive_reply").render()[0].content, self._examples)
 
     def _rewritten(self, session: Session, known: Facts) -> Steps[tuple[Facts, str]]:
-        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece.
-
-        A rebuild, which no further session follows, tries again at once.
-        """
-        problem = ""
-        for _ in range(1 if self._parts.waits else PATIENCE):
-            facts = known
-            for part in self._pieces(session, known):
-                [answer] = yield [self._request(session, part, facts)]
-                facts, problem = self._judged(answer, part, session, facts)
-                if problem:
-                    break
-            if not problem:
-                return facts, ""
-            self._tries[session.number] = self._tries.get(session.number, 0) + 1
-        return known, problem
+        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece."""
+        facts = known
+        for part in self._pieces(session, known):
+            [answer] = yield [self._request(session, part, facts)]
+            facts, problem = self._judged(answer, part, session, facts)
+            if problem:
+                self._tries[session.number] = self._tries.get(session.number, 0) + 1
+                return known, problem
+        return facts, ""
 
     def _judged(
         self, answer: Completion, part: Sequence[Utterance], session: Session, known: Facts

@@ -6,6 +6,7 @@ piece of work through; `run_many` carries many side by side and answers what the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -14,6 +15,8 @@ from ld_agent.backbones.base import Completion, Request
 T = TypeVar("T")
 K = TypeVar("K")
 Steps = Generator[Sequence[Request], Sequence[Completion], T]
+Waiting = tuple[K, Steps[T], Sequence[Request]]
+"""A piece of work with what it asks."""
 Complete = Callable[[Sequence[Request]], Sequence[Completion]]
 
 
@@ -53,8 +56,9 @@ def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
 def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:
     """Carry many pieces of work through, at most ``width`` of them at once, and yield each result as it is there.
 
-    What all of them ask at one time is answered in one call. An exception of ``complete`` is raised inside all that
-    asked; one that leaves a piece of work leaves this iterator too.
+    What most of them ask of one module is answered in one call, while the others wait until they are most: rows of a
+    batch are then alike in length, and the few long answers of one module keep no short ones of another waiting. An
+    exception of ``complete`` is raised inside all that asked; one that leaves a piece of work leaves this iterator too.
 
     Args:
         work: (key, steps) pairs; the key comes back with the result, and need not be unique.
@@ -66,8 +70,8 @@ def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int)
     if width < 1:
         raise ValueError(f"width={width}; carry at least 1 piece of work at once")
     source = iter(work)
-    waiting: list[tuple[K, Steps[T], Sequence[Request]]] = []
-    asked: list[tuple[K, Steps[T], Sequence[Request]]] = []
+    waiting: list[Waiting[K, T]] = []
+    asked: list[Waiting[K, T]] = []
     drained = False
     try:
         while waiting or not drained:
@@ -81,7 +85,7 @@ def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int)
                     waiting.append((key, steps, next(steps)))
                 except StopIteration as stop:
                     yield key, stop.value
-            asked, waiting = waiting, []
+            asked, waiting = _largest_group(waiting)
             failure: Exception | None = None
             completions: Sequence[Completion] = []
             requests = [request for _, _, own in asked for request in own]
@@ -100,3 +104,11 @@ def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int)
     finally:
         for _, steps, _ in [*waiting, *asked]:  # a failure of one leaves no other suspended
             steps.close()
+
+
+def _largest_group(waiting: Sequence[Waiting[K, T]]) -> tuple[list[Waiting[K, T]], list[Waiting[K, T]]]:
+    """Part those that ask what most ask, and those that ask nothing, from the others; the longest waiting win a draw."""
+    modules = Counter(requests[0].module for _, _, requests in waiting if requests)
+    most = max(modules, key=lambda module: modules[module], default=None)
+    asked = [one for one in waiting if not one[2] or one[2][0].module == most]
+    return asked, [one for one in waiting if one[2] and one[2][0].module != most]

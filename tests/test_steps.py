@@ -12,7 +12,9 @@ from ld_agent.steps import Steps, metered, run, run_many
 
 
 def request(text: str) -> Request:
-    return Request((Message("user", text),), "generator", 8)
+    """Of the module that stands before a colon in the text, if one does."""
+    module = text.split(":")[0] if ":" in text else "generator"
+    return Request((Message("user", text),), module, 8)
 
 
 class Echo:
@@ -105,6 +107,23 @@ def test_side_by_side_work_is_asked_in_one_batch():
     results = list(run_many(work, echo, width=3))
     assert results == [("y", ["B1", "B2"]), ("x", ["A1", "A2"]), ("z", ["C1", "C2", "C3"])]  # as each is done
     assert echo.batches == [["a1", "b1", "b2", "c1"], ["a2", "c2"], ["c3"]]
+
+
+def test_what_most_ask_of_one_module_is_answered_first():
+    echo = Echo()
+    work = [
+        ("x", asking(["extractor:x1"], ["summarizer:x2"], ["extractor:x3"])),
+        ("y", asking(["extractor:y1"], [], ["extractor:y2"], ["summarizer:y3"])),
+        ("z", asking(["extractor:z1"], ["extractor:z2"], ["extractor:z3"])),
+    ]
+    assert dict(run_many(work, echo, width=3))["x"] == ["EXTRACTOR:X1", "SUMMARIZER:X2", "EXTRACTOR:X3"]
+    assert echo.batches == [
+        ["extractor:x1", "extractor:y1", "extractor:z1"],
+        ["summarizer:x2"],  # y asks nothing now, so x draws with z and came first
+        ["extractor:z2", "extractor:x3", "extractor:y2"],
+        ["extractor:z3"],
+        ["summarizer:y3"],
+    ]
 
 
 def test_no_more_than_the_width_is_carried_at_once():

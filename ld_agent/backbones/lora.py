@@ -22,6 +22,8 @@ from ld_agent.backbones.packed import PackedLinear
 from ld_agent.errors import ModelError
 
 _KEY = re.compile(r"base_model\.model\.(.+)\.(lora_A|lora_B)(?:\.default)?\.weight")
+MOST_EXACT = 48
+"""Tokens up to which what an adapter adds is computed in float32; it costs next to nothing there."""
 _UNSUPPORTED = {"use_dora": False, "modules_to_save": None, "bias": "none", "lora_bias": False}
 
 
@@ -36,7 +38,8 @@ class Factors:
 class AdaptedLinear(nn.Module):
     """A linear module with the factors of any number of adapters, of which each row of a batch uses one or none.
 
-    `LoraAdapters.select` sets ``down`` (rows, in, r) and ``up`` (rows, r, out), or rows = 1 where all rows agree.
+    `LoraAdapters.select` sets ``down`` (rows, in, r) and ``up`` (rows, r, out), or rows = 1 where all rows agree; then
+    ``narrow`` too, the same in the type of a 16-bit base.
     """
 
     def __init__(self, base: nn.Module) -> None:
@@ -45,6 +48,7 @@ class AdaptedLinear(nn.Module):
         self.factors: dict[str, Factors] = {}
         self.down: Tensor | None = None
         self.up: Tensor | None = None
+        self.narrow: tuple[Tensor, Tensor] | None = None
 
     @property
     def weight(self) -> Tensor:
@@ -57,10 +61,17 @@ class AdaptedLinear(nn.Module):
         return out
 
     def add_to(self, out: Tensor, x: Tensor) -> None:
-        """Add what each row's adapter makes of ``x`` to ``out``, in float32 as PEFT does."""
+        """Add what each row's adapter makes of ``x`` to ``out``, in float32 as PEFT does.
+
+        Over the many tokens of a prompt it is done in the base's own 16 bits: a twentieth of the time, and what rounding
+        takes from the small sum is less than what it takes from the base's product.
+        """
         if self.down is None or self.up is None:
             return
-        if len(self.down) == 1:
+        if self.narrow is not None and (tokens := x.numel() // x.shape[-1]) > MOST_EXACT:
+            down, up = self.narrow
+            out.view(tokens, -1).addmm_(x.reshape(tokens, -1) @ down, up)
+        elif len(self.down) == 1:
             out.add_((x.float() @ self.down[0]) @ self.up[0])
         else:
             rows = x.float().reshape(len(self.down), -1, x.shape[-1])
@@ -128,6 +139,10 @@ class LoraAdapters:
             return
         for module in self._modules.values():
             module.down, module.up = _stacked(module.factors, chosen)
+            module.narrow = None
+            kind = module.weight.dtype
+            if module.down is not None and module.up is not None and len(chosen) == 1 and kind.itemsize == 2:
+                module.narrow = module.down[0].to(kind), module.up[0].to(kind)
         self._selected = chosen
 
     def _linear(self, path: str) -> nn.Module | None:

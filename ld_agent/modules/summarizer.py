@@ -27,6 +27,7 @@ LEAD_IN = re.compile(
     re.IGNORECASE,
 )
 LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
+SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
 T = TypeVar("T")
 FEWEST_WORDS = 3
 SHORTEST_PIECE = 64  # characters
@@ -155,9 +156,11 @@ def named(names: Sequence[str]) -> str:
 
 
 def cleaned(answer: str) -> str:
-    """A model's answer without its lead-in ("Here is a summary:"), list marks, quotes and line breaks."""
+    """A model's answer without its lead-in ("Here is a summary:"), list marks, quotes, line breaks and repeated sentences."""
     text = LIST_MARK.sub("", first_paragraph(LEAD_IN.sub("", answer.strip())))
-    return " ".join(text.split()).strip("\"'*` ")
+    sentences = SENTENCE_END.split(" ".join(text.split()).strip("\"'*` "))
+    first = {sentence.casefold(): sentence for sentence in reversed(sentences)}
+    return " ".join(first[key] for key in dict.fromkeys(map(str.casefold, sentences)))
 
 
 def whole_sentences(text: str) -> str:

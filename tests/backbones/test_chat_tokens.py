@@ -23,8 +23,8 @@ def test_a_cached_prefix_changes_no_answer_and_is_read_once(kind: str, tmp_path:
     hinted = [request(text, cacheable_prefix=1) for text in TEXTS[:3]] + plain[3:]
     expected = backbone.generate(plain)
     widths: list[int] = []
-    backbone._model.register_forward_pre_hook(
-        lambda module, given, named: widths.append(named["input_ids"].shape[1]), with_kwargs=True
+    backbone._model.get_input_embeddings().register_forward_pre_hook(
+        lambda module, given: widths.append(given[0].shape[-1])
     )
     assert backbone.generate(hinted) == expected
     constant = backbone._tokens.prefix_length(plain[0].messages, 1)

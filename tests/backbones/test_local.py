@@ -152,7 +152,7 @@ def test_a_model_that_fails_is_one_line(tiny_llama: Path) -> None:
     def fail(*given: Any) -> None:
         raise RuntimeError("out of memory\nstack")
 
-    backbone._model.model.layers[0].register_forward_pre_hook(fail)
+    backbone._model.model.layers[0].mlp.down_proj.register_forward_pre_hook(fail)
     with pytest.raises(BackboneError, match=r"failed on a batch of 1 .*out of memory") as caught:
         backbone.generate([request("a")])
     assert "\n" not in str(caught.value)

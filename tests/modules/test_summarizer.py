@@ -91,6 +91,11 @@ def test_a_list_becomes_one_line():
     assert cleaned("- Maya has dogs.\n\n- They love Rome.\n") == "Maya has dogs. They love Rome."
 
 
+def test_a_sentence_is_said_once():
+    answer = "Maya has a dog. They talk about Rome! maya has a dog. They talk about Rome! They leave."
+    assert cleaned(answer) == "Maya has a dog. They talk about Rome! They leave."
+
+
 @pytest.mark.parametrize("text", [GOOD, "Summarising, Sam agreed with Maya.", "Maya's summary pleased Sam."])
 def test_a_plain_summary_stays_as_it_is(text: str):
     assert cleaned(text) == text

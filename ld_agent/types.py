@@ -135,7 +135,7 @@ class Recalled:
         decay: λ_t, in (0, 1].
         score: s_overall, what the ranking used.
         overlap: the topics that query and record share, sorted.
-        terms: what else the scorer looked at, by name (the scorer ``hybrid``: s_sent, s_word, s_pass, s_date).
+        terms: what else the scorer looked at, by name (the scorer ``hybrid``: s_sent, s_word, s_pass, s_like, s_date).
     """
 
     record: Record

@@ -1,9 +1,11 @@
 """The scorer ``hybrid``: several kinds of evidence that a record answers a question, added up with fixed weights.
 
-    s_overall = W · (s_sem, s_sent, s_word, s_pass, s_date) + w_λ λ_t
+    s_overall = W · (s_sem, s_sent, s_word, s_pass, s_like, s_date) + w_λ λ_t
 
-s_sem is the paper's. s_sent is the cosine of the summary's best sentence, s_word BM25 over what was said and its summary,
-s_pass the best two-turn passages (meaning, rare words, who speaks) and s_date the nearness to the dates that are named.
+s_sem is the paper's. s_sent is the cosine of the summary's best sentence; s_word BM25 over what was said and its summary,
+in equal parts with BM25 over what the one speaker said whom the question names; s_pass the best two-turn passages (meaning,
+rare words, who speaks); s_like passages that are like the best ones of all (relevance feedback: they speak of what is asked
+in other words than the question's); s_date the nearness to the dates that are named.
 Passages add up as a soft maximum: one that answers counts for most, and a session that comes back to what is asked, as
 lists and habits need it, counts for more than one that touches it once.
 Every term has its own scale and does not depend on the other records' terms. The weights were fitted by logistic
@@ -31,7 +33,14 @@ from ld_agent.memory.passages import PackedVectors
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
 
-WEIGHTS: Mapping[str, float] = {"s_sem": 0.9, "s_sent": 4.9, "s_word": 1.05, "s_pass": 7.9, "s_date": 4.6}
+WEIGHTS: Mapping[str, float] = {
+    "s_sem": 0.95,
+    "s_sent": 4.7,
+    "s_word": 1.35,
+    "s_pass": 6.6,
+    "s_like": 1.65,
+    "s_date": 4.7,
+}
 TIME = 0.01
 """w_λ"""
 FIRST_LOOK: Mapping[str, float] = {**WEIGHTS, "s_sem": 4.0}
@@ -39,6 +48,8 @@ FIRST_LOOK: Mapping[str, float] = {**WEIGHTS, "s_sem": 4.0}
 COVER, OWN, SHARPNESS = 0.2, 0.1, 12.0
 """s_pass = ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the windows of a record, x = cos + COVER · cover + OWN [said by the
 speaker asked about]; cover as in `Lexicon.cover`."""
+LIKE = 4
+"""s_like = ln(Σ e^(SHARPNESS · cos(window, p))) / SHARPNESS, p the mean of the LIKE best windows of all records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,7 @@ def best_passages(
     windows: Counts,
     vector: NDArray[np.float32],
     further: Floats,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """The best sentence and the best windows of each of m records.
 
     Args:
@@ -96,30 +107,43 @@ def best_passages(
         further: (w,) what the windows of all records earn beside their cosine, record after record.
 
     Returns:
-        (m,) s_sent, 0 without sentences; (m,) s_pass, 0 without windows; (m,) the greatest cosine, -1 without either.
+        (m,) s_sent, 0 without sentences; (m,) s_pass and (m,) s_like, 0 without windows; (m,) the greatest cosine, -1
+        without either.
     """
     sizes = np.array([len(packed) for packed in vectors], np.intp)
-    s_sent, s_pass, nearest = np.zeros(len(vectors)), np.zeros(len(vectors)), np.full(len(vectors), -1.0)
+    s_sent, s_pass, s_like = (np.zeros(len(vectors)) for _ in range(3))
+    nearest = np.full(len(vectors), -1.0)
     if not sizes.any():
-        return s_sent, s_pass, nearest
+        return s_sent, s_pass, s_like, nearest
     there = [packed for packed in vectors if len(packed)]
     steps = np.concatenate([packed.steps for packed in there], dtype=np.float32, casting="unsafe")
-    cosines = (steps @ vector) * np.concatenate([packed.scale for packed in there])
+    scale = np.concatenate([packed.scale for packed in there])
+    cosines = (steps @ vector) * scale
     np.maximum(np.minimum(cosines, 1.0, out=cosines), -1.0, out=cosines)
     turns = np.where(sizes > 0, windows, 0)
     if not sizes.all():
         further = further[np.repeat(sizes > 0, windows)]
     starts, first = sizes.cumsum() - sizes, turns.cumsum() - turns
     place = np.repeat(starts - first, turns) + np.arange(turns.sum())  # of the windows among all passages
-    near = np.minimum(SHARPNESS * (cosines[place] + further), 600.0)  # e^709 overflows: pages pasted whole get there
+    near = cosines[place] + further
     filled, turned, told = sizes.nonzero()[0], turns.nonzero()[0], (sizes > turns).nonzero()[0]
     nearest[filled] = np.maximum.reduceat(cosines, starts[filled])
     if len(turned):
-        s_pass[turned] = np.log(np.add.reduceat(np.exp(near), first[turned])) / SHARPNESS
+        s_pass[turned] = _soft_maximum(near, first[turned])
+        chosen = place[near.argsort(kind="stable")[-LIKE:]]
+        middle = scale[chosen] @ steps[chosen]
+        middle /= max(float(np.linalg.norm(middle)), 1e-12)
+        s_like[turned] = _soft_maximum((steps[place] @ middle) * scale[place], first[turned])
     if len(told):  # each record's sentences stand between two borders, of which every second begins what is wanted
         borders = np.stack([(starts + turns)[told], (starts + sizes)[told]], axis=1).ravel()
         s_sent[told] = np.maximum.reduceat(np.append(cosines, -1.0), borders)[::2]
-    return s_sent, s_pass, nearest
+    return s_sent, s_pass, s_like, nearest
+
+
+def _soft_maximum(values: Floats, starts: NDArray[np.intp]) -> NDArray[np.float64]:
+    """ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the values from each start to the next."""
+    bounded = np.minimum(SHARPNESS * values, 600.0)  # e^709 overflows: pages pasted whole get there
+    return np.asarray(np.log(np.add.reduceat(np.exp(bounded), starts)) / SHARPNESS, np.float64)
 
 
 def weighted(terms: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:

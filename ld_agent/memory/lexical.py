@@ -53,65 +53,50 @@ def rarity(documents: int, with_word: int) -> float:
     return math.log(1 + (documents - with_word + 0.5) / (with_word + 0.5)) if with_word else 0.0
 
 
-class Lexicon:
-    """Word statistics of n records and of their windows, appended in amortised constant time."""
+class Postings:
+    """Which of n documents say each word, how often, and how long they are; appended in amortised constant time.
+
+    Documents have growing numbers, which need not follow each other.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[str, array[int]] = {}
         self._counts: dict[str, array[int]] = {}
+        self.documents: array[int] = array("I")
         self._lengths: array[float] = array("f")
         self._length = 0.0
-        self._borders: array[int] = array("I", [0])  # windows of row r: from border r to border r + 1
-        self._numbers: dict[str, int] = {}  # of the words that windows say
-        self._windows_with: array[int] = array("I")  # by the word's number
-        self._words: array[int] = array("I")  # numbers of each window's different words, window after window
-        self._word_borders: array[int] = array("I", [0])
-
-    def __len__(self) -> int:
-        return len(self._lengths)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by lists and statistics, about."""
-        rows = sum(len(word) + 350 + 6 * len(listed) for word, listed in self._rows.items())
-        windows = 4 * (len(self._words) + len(self._word_borders)) + 110 * len(self._numbers)
-        return rows + windows + 8 * len(self._lengths)
+        """Bytes held, about."""
+        return sum(len(word) + 350 + 6 * len(listed) for word, listed in self._rows.items()) + 8 * len(self.documents)
 
-    def add(self, counts: Mapping[str, int], windows: Sequence[Iterable[str]]) -> None:
-        """Append one record.
-
-        Args:
-            counts: how often it says each stem.
-            windows: the stems of each of its windows.
-        """
-        row = len(self._lengths)
+    def add(self, row: int, counts: Mapping[str, int]) -> None:
+        """Append a document by its number, greater than every one before."""
         for word, count in counts.items():
             self._rows.setdefault(word, array("I")).append(row)
             self._counts.setdefault(word, array("H")).append(min(count, 65_535))
-        start, numbers = len(self._words), self._numbers
-        for words in windows:
-            self._words.extend([numbers.setdefault(word, len(numbers)) for word in dict.fromkeys(words)])
-            self._word_borders.append(len(self._words))
-        self._windows_with.extend([0] * (len(numbers) - len(self._windows_with)))
-        np.add.at(np.frombuffer(self._windows_with, np.uint32), np.frombuffer(self._words, np.uint32)[start:], 1)
+        self.documents.append(row)
         self._lengths.append(float(sum(counts.values())))
         self._length += self._lengths[-1]
-        self._borders.append(len(self._word_borders) - 1)
 
-    def match(self, words: Iterable[str], most: float = 1.0) -> NDArray[np.float64]:
-        """How well records match some words: BM25 divided by √(Σ rarity + 1), so that long questions, whose sums are
+    def match(self, words: Iterable[str], rows: NDArray[np.intp], most: float = 1.0) -> NDArray[np.float64]:
+        """How well documents match some words: BM25 divided by √(Σ rarity + 1), so that long questions, whose sums are
         greater, do not weigh more than short ones beside other evidence.
 
         Args:
-            most: pass over the words that more than this share of the records say.
+            rows: (m,) numbers of the documents wanted, growing.
+            most: pass over the words that more than this share of the documents say.
 
         Returns:
-            (n,), at least 0.
+            (m,), at least 0; 0 for a number that has no document.
         """
-        n = len(self._lengths)
-        score = np.zeros(n)
+        n = len(self.documents)
+        score = np.zeros(len(rows))
         if n == 0:
             return score
+        documents = np.frombuffer(self.documents, np.uint32)
+        every = len(rows) == n and int(documents[-1]) == n - 1  # then a number is its own place
         lengths = np.frombuffer(self._lengths, np.float32)
         scale = SATURATION * LENGTH / max(self._length / n, 1e-9)
         total = 0.0
@@ -124,10 +109,67 @@ class Lexicon:
             if len(listed) > most * n:
                 continue
             said_by, counts = np.frombuffer(listed, np.uint32), np.frombuffer(self._counts[word], np.uint16)
-            held = lengths[said_by] * scale + SATURATION * (1 - LENGTH)
-            score[said_by] += weight * (SATURATION + 1) * counts / (held + counts)
+            if not every:
+                place = np.minimum(said_by.searchsorted(rows.astype(np.uint32)), len(said_by) - 1)
+                there = (said_by[place] == rows).nonzero()[0]
+                said_by, counts = said_by[place[there]], counts[place[there]]
+            held = lengths[said_by if every else documents.searchsorted(said_by)] * scale + SATURATION * (1 - LENGTH)
+            score[said_by if every else there] += weight * (SATURATION + 1) * counts / (held + counts)
         score /= math.sqrt(total + 1)
         return score
+
+
+class Lexicon:
+    """Word statistics of n records, of what each speaker said in them, and of their windows."""
+
+    def __init__(self) -> None:
+        self._all = Postings()
+        self._by: dict[str, Postings] = {}
+        self._borders: array[int] = array("I", [0])  # windows of row r: from border r to border r + 1
+        self._numbers: dict[str, int] = {}  # of the words that windows say
+        self._windows_with: array[int] = array("I")  # by the word's number
+        self._words: array[int] = array("I")  # numbers of each window's different words, window after window
+        self._word_borders: array[int] = array("I", [0])
+
+    def __len__(self) -> int:
+        return len(self._all.documents)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by lists and statistics, about."""
+        windows = 4 * (len(self._words) + len(self._word_borders) + len(self._borders)) + 110 * len(self._numbers)
+        return self._all.nbytes + sum(own.nbytes for own in self._by.values()) + windows
+
+    def add(
+        self, counts: Mapping[str, int], windows: Sequence[Iterable[str]], by: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Append one record.
+
+        Args:
+            counts: how often it says each stem.
+            windows: the stems of each of its windows.
+            by: how often each speaker says each stem in it.
+        """
+        row = len(self)
+        self._all.add(row, counts)
+        for speaker, own in by.items():
+            self._by.setdefault(speaker, Postings()).add(row, own)
+        start, numbers = len(self._words), self._numbers
+        for words in windows:
+            self._words.extend([numbers.setdefault(word, len(numbers)) for word in dict.fromkeys(words)])
+            self._word_borders.append(len(self._words))
+        self._windows_with.extend([0] * (len(numbers) - len(self._windows_with)))
+        np.add.at(np.frombuffer(self._windows_with, np.uint32), np.frombuffer(self._words, np.uint32)[start:], 1)
+        self._borders.append(len(self._word_borders) - 1)
+
+    def match(self, words: Iterable[str], most: float = 1.0) -> NDArray[np.float64]:
+        """How well each record matches some words, (n,); see `Postings.match`."""
+        return self._all.match(words, np.arange(len(self)), most)
+
+    def match_by(self, speaker: str, words: Iterable[str], rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """How well what a speaker said in some records matches, (m,) as ``rows``; 0 where they said nothing."""
+        own = self._by.get(speaker)
+        return own.match(words, rows) if own else np.zeros(len(rows))
 
     def windows(self, rows: NDArray[np.intp]) -> list[tuple[int, int]]:
         """The windows of records, numbered among all: (m,) of each record the first, and the one after its last."""

@@ -108,7 +108,7 @@ class LongTermIndex:
         for topic in topics:
             self._rows_with.setdefault(topic, array("I")).append(row)
         if passages is not None:
-            self._lexicon.add(passages.counts, passages.windows)
+            self._lexicon.add(passages.counts, passages.windows, passages.counts_by)
             self._speaks.extend(self._speakers.setdefault(name, len(self._speakers)) for name in passages.speakers)
         self._n += 1
 
@@ -223,9 +223,15 @@ class LongTermIndex:
         s_sem, s_word, s_date = (
             held[name][rows] if name in held else nothing for name in ("s_sem", "s_word", "s_date")
         )
-        s_sent, s_pass, nearest = self._passages_of(rows, vector, asked)
+        words = [word for word in asked.words if word not in asked.names]
+        if asked.about and "s_word" in held:
+            order = rows.argsort()
+            own = np.empty(len(rows))
+            own[order] = self._lexicon.match_by(asked.about, words, rows[order])
+            s_word = (s_word + own) / 2
+        s_sent, s_pass, s_like, nearest = self._passages_of(rows, vector, words, asked.about)
         at, decay = at[rows], time_decay(now - at[rows], tau)
-        more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_date": s_date}
+        more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_like": s_like, "s_date": s_date}
         score = hybrid_score(Terms(s_sem, nothing, decay, more))
         found = best(score, np.maximum(s_sem, nearest) > gamma, at, k)
         s_top = self._overlap(topics, rows[found])
@@ -242,18 +248,23 @@ class LongTermIndex:
         ]
 
     def _passages_of(
-        self, rows: NDArray[np.intp], vector: NDArray[np.float32], asked: Question
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """(m,) s_sent, s_pass and the greatest cosine of the passages of records; see `best_passages`."""
+        self, rows: NDArray[np.intp], vector: NDArray[np.float32], words: Sequence[str], about: str
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """(m,) s_sent, s_pass, s_like and the greatest cosine of the passages of records; see `best_passages`.
+
+        Args:
+            words: the question's stems but names.
+            about: the speaker it names.
+        """
         vectors = self._kept(self._keys[rows].tolist())
         if len(self._lexicon) < self._n:
             return best_passages(vectors, np.zeros(len(rows), np.intp), vector, np.zeros(0))
         windows = self._lexicon.windows(rows)
-        further = COVER * self._lexicon.cover((word for word in asked.words if word not in asked.names), windows)
-        if asked.about:
+        further = COVER * self._lexicon.cover(words, windows)
+        if about:
             speaks = np.frombuffer(self._speaks, np.uint16)
             said_by = np.concatenate([speaks[:0], *(speaks[first:after] for first, after in windows)])
-            further += OWN * (said_by == self._speakers[asked.about])
+            further += OWN * (said_by == self._speakers[about])
         sizes = np.array([after - first for first, after in windows], np.intp)
         return best_passages(vectors, sizes, vector, further)
 

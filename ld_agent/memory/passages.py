@@ -86,6 +86,14 @@ class Passages:
         return Counter(word for words in (*self.turns, *self.sentences) for word in words)
 
     @property
+    def counts_by(self) -> dict[str, Counter[str]]:
+        """How often each speaker's turns say each stem."""
+        counts: dict[str, Counter[str]] = {}
+        for speaker, turn in zip(self.speakers, self.turns, strict=True):
+            counts.setdefault(speaker, Counter()).update(turn)
+        return counts
+
+    @property
     def words_text(self) -> str:
         """Speakers and stems as JSON text."""
         return json.dumps([self.speakers, self.turns, self.sentences], ensure_ascii=False, separators=(",", ":"))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from ld_agent.memory.hybrid import OWN, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
+from ld_agent.memory.hybrid import LIKE, OWN, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
 from ld_agent.memory.long_term import CANDIDATES, FEW, LongTermIndex
 from ld_agent.memory.passages import PackedVectors, Passages
 from ld_agent.memory.scoring import Terms, hybrid_score
@@ -66,10 +66,10 @@ def test_a_question_is_about_the_one_speaker_it_names():
 
 def test_the_best_window_and_sentence_by_hand():
     vectors = PackedVectors.of(np.stack([axis(0), axis(1), axis(0)]))  # two windows, one sentence
-    s_sent, s_pass, nearest = best_passages([vectors], np.array([2]), axis(1), np.array([0.3, 0.2]))
-    # ln(e^(12 · 0.3) + e^(12 · 1.2)) / 12
-    assert (s_sent[0], s_pass[0], nearest[0]) == pytest.approx(
-        (0.0, math.log(math.exp(3.6) + math.exp(14.4)) / 12, 1.0)
+    s_sent, s_pass, s_like, nearest = best_passages([vectors], np.array([2]), axis(1), np.array([0.3, 0.2]))
+    # ln(e^(12 · 0.3) + e^(12 · 1.2)) / 12; both windows lie at √½ from their mean: ln(2 e^(12 · √½)) / 12
+    assert (s_sent[0], s_pass[0], s_like[0], nearest[0]) == pytest.approx(
+        (0.0, math.log(math.exp(3.6) + math.exp(14.4)) / 12, math.sqrt(0.5) + math.log(2) / 12, 1.0), abs=1e-4
     )
 
 
@@ -92,18 +92,28 @@ def test_pages_that_match_word_for_word_do_not_overflow():
 
 def plainly(vectors, windows, vector, further):
     """The same by records and passages one at a time."""
-    s_sent, s_pass, nearest, used = [], [], [], 0
-    for packed, turns in zip(vectors, windows, strict=True):
-        own, used = further[used : used + turns], used + turns
-        cosines = [
-            float(np.clip((step.astype(np.float32) @ vector) * scale, -1, 1))
-            for step, scale in zip(packed.steps, packed.scale, strict=True)
-        ]
-        nearest.append(max(cosines, default=-1.0))
-        s_sent.append(max(cosines[turns:], default=0.0))
-        earned = [math.exp(SHARPNESS * (c + more)) for c, more in zip(cosines, own, strict=False)]
-        s_pass.append(math.log(sum(earned)) / SHARPNESS if earned else 0.0)
-    return s_sent, s_pass, nearest
+    wide = [packed.steps.astype(np.float32) * packed.scale[:, None] for packed in vectors]
+    borders = np.append(0, np.cumsum(windows))
+    earned = [  # of each record's windows, with their vectors
+        [(float(row @ vector) + more, row) for row, more in zip(rows, further[borders[n] :], strict=False)][:turns]
+        for n, (rows, turns) in enumerate(zip(wide, windows, strict=True))
+    ]
+    ranked = sorted((pair for own in earned for pair in own), key=lambda pair: pair[0])
+    middle = np.sum([row for _, row in ranked[-LIKE:]], axis=0)
+    middle /= np.linalg.norm(middle)
+
+    def soft_maximum(values):
+        return math.log(sum(math.exp(SHARPNESS * value) for value in values)) / SHARPNESS if values else 0.0
+
+    return (
+        [
+            max((float(row @ vector) for row in rows[turns:]), default=0.0)
+            for rows, turns in zip(wide, windows, strict=True)
+        ],
+        [soft_maximum([value for value, _ in own]) for own in earned],
+        [soft_maximum([float(row @ middle) for _, row in own]) for own in earned],
+        [max((float(row @ vector) for row in rows), default=-1.0) for rows in wide],
+    )
 
 
 def test_many_records_at_once_get_what_each_gets_by_itself():
@@ -125,14 +135,39 @@ def test_records_without_passages_have_no_terms():
     found = best_passages(
         [PackedVectors.of(axis(0)[None]), PackedVectors.of(np.zeros((0, 8)))], np.array([1, 2]), axis(0), np.zeros(3)
     )
-    assert [term.tolist() for term in found] == [[0.0, 0.0], [1.0, 0.0], [1.0, -1.0]]
+    assert [term.tolist() for term in found] == [[0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, -1.0]]
+
+
+def test_what_the_one_asked_about_said_counts_before_what_was_said_to_them():
+    bank = Bank()
+    for speaker, other in (("Sam", "Maya"), ("Maya", "Sam")):
+        said = Passages(
+            (speaker, other), (("violin", "sold"), ("nice",)), (), PackedVectors.of(np.stack([axis(0)] * 2))
+        )
+        bank.add(axis(0), said)
+    first, second = bank.search("When was Maya's violin sold?", axis(0))
+    assert (first.key, second.key) == (2, 1)
+    assert first.more["s_word"] > second.more["s_word"] > 0
+    both = bank.search("When was the violin sold?", axis(0))
+    assert both[0].more["s_word"] == both[1].more["s_word"]
+
+
+def test_a_session_like_the_best_passages_is_before_one_that_is_not():
+    bank = Bank()
+    tilted = (axis(0) + axis(1)) / np.float32(math.sqrt(2))
+    for vector in (tilted, axis(1), axis(2)):  # the question is on axis 0; the second is like its best passage
+        bank.add(axis(3), one("tea", vector))
+    hits = {hit.key: hit for hit in bank.search("rome", axis(0), gamma=-1.0)}
+    assert list(hits) == [1, 2, 3]
+    assert hits[2].more["s_pass"] == hits[3].more["s_pass"]
+    assert hits[2].more["s_like"] > hits[3].more["s_like"] > 0
 
 
 def test_every_term_is_told_and_makes_the_score():
     bank = Bank()
     bank.add(axis(0), one("violin", axis(1)))
     [hit] = bank.search("Who sold the violin?", axis(0))
-    assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_date"]
+    assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_like", "s_date"]
     assert hit.more["s_word"] > 0
     assert hit.s_top == 1.0
     total = sum(WEIGHTS[name] * value for name, value in {"s_sem": hit.s_sem, **hit.more}.items())

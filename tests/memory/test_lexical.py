@@ -16,7 +16,7 @@ def lexicon(*records: list[str]) -> Lexicon:
     for windows in records:
         split = [window.split() for window in windows]
         words = [word for window in split for word in window]
-        made.add({word: words.count(word) for word in words}, split)
+        made.add({word: words.count(word) for word in words}, split, {})
     return made
 
 
@@ -31,6 +31,19 @@ def test_bm25_by_hand():
     #   2.2 / (1 + 1.2 (0.25 + 0.75 · 2/3)) = 2.2 / 1.9, over √(ln 2 + 1)
     found = lexicon(["dog rome"], ["tea tea rome snow"]).match(["dog", "unheard"])
     assert found == pytest.approx([math.log(2) * 2.2 / 1.9 / math.sqrt(math.log(2) + 1), 0.0])
+
+
+def test_what_one_speaker_said_is_matched_by_itself():
+    made = Lexicon()
+    for sam, maya in (({"tea": 9}, {"tea": 1, "dog": 1}), ({"dog": 2}, None), ({"ice": 1}, {"dog": 3, "ice": 1})):
+        made.add({}, [], {"Sam": sam} | ({"Maya": maya} if maya is not None else {}))
+    # of Maya's two documents, of 2 and 4 words, both say "dog": rarity ln(1 + 0.5/2.5); one says "tea": ln(1 + 1.5/1.5)
+    dog, tea = math.log(1.2), math.log(2)
+    short, long = 1.2 * (0.25 + 0.75 * 2 / 3), 1.2 * (0.25 + 0.75 * 4 / 3)
+    wanted = np.array([(dog + tea) * 2.2 / (1 + short), 0, dog * 2.2 * 3 / (3 + long)]) / math.sqrt(dog + tea + 1)
+    assert made.match_by("Maya", ["tea", "dog", "unheard"], np.arange(3)) == pytest.approx(wanted)
+    assert made.match_by("Maya", ["tea", "dog", "unheard"], np.array([1, 2])) == pytest.approx(wanted[1:])
+    assert made.match_by("Ann", ["tea"], np.array([0, 2])).tolist() == [0, 0]
 
 
 def test_a_rare_word_weighs_more_than_a_common_one():

@@ -69,4 +69,4 @@ def test_an_adapter_in_sixteen_bits_over_a_long_prompt_is_as_close_to_float32(
     torch.testing.assert_close(exact, read("float32", 1000))
     off_wide, off_narrow = (read("bfloat16", most) - exact for most in (1000, 48))
     assert not torch.equal(off_wide, off_narrow)
-    assert 0 < off_narrow.norm() < 1.5 * off_wide.norm()
+    assert 0 < off_narrow.norm() < 3 * off_wide.norm()

@@ -80,23 +80,24 @@ class Postings:
         self._lengths.append(float(sum(counts.values())))
         self._length += self._lengths[-1]
 
-    def match(self, words: Iterable[str], rows: NDArray[np.intp], most: float = 1.0) -> NDArray[np.float64]:
+    def match(
+        self, words: Iterable[str], rows: NDArray[np.intp] | None = None, most: float = 1.0
+    ) -> NDArray[np.float64]:
         """How well documents match some words: BM25 divided by √(Σ rarity + 1), so that long questions, whose sums are
         greater, do not weigh more than short ones beside other evidence.
 
         Args:
-            rows: (m,) numbers of the documents wanted, growing.
+            rows: (m,) numbers of the documents wanted, growing; None: all n documents, where they are numbered 0 to n - 1.
             most: pass over the words that more than this share of the documents say.
 
         Returns:
             (m,), at least 0; 0 for a number that has no document.
         """
         n = len(self.documents)
-        score = np.zeros(len(rows))
+        score = np.zeros(n if rows is None else len(rows))
         if n == 0:
             return score
-        documents = np.frombuffer(self.documents, np.uint32)
-        every = len(rows) == n and int(documents[-1]) == n - 1  # then a number is its own place
+        documents, wanted = np.frombuffer(self.documents, np.uint32), None if rows is None else rows.astype(np.uint32)
         lengths = np.frombuffer(self._lengths, np.float32)
         scale = SATURATION * LENGTH / max(self._length / n, 1e-9)
         total = 0.0
@@ -109,12 +110,14 @@ class Postings:
             if len(listed) > most * n:
                 continue
             said_by, counts = np.frombuffer(listed, np.uint32), np.frombuffer(self._counts[word], np.uint16)
-            if not every:
-                place = np.minimum(said_by.searchsorted(rows.astype(np.uint32)), len(said_by) - 1)
-                there = (said_by[place] == rows).nonzero()[0]
-                said_by, counts = said_by[place[there]], counts[place[there]]
-            held = lengths[said_by if every else documents.searchsorted(said_by)] * scale + SATURATION * (1 - LENGTH)
-            score[said_by if every else there] += weight * (SATURATION + 1) * counts / (held + counts)
+            if wanted is None:
+                own = place = said_by
+            else:
+                found = np.minimum(said_by.searchsorted(wanted), len(said_by) - 1)
+                place = (said_by[found] == wanted).nonzero()[0]
+                own, counts = documents.searchsorted(wanted[place]), counts[found[place]]
+            held = lengths[own] * scale + SATURATION * (1 - LENGTH)
+            score[place] += weight * (SATURATION + 1) * counts / (held + counts)
         score /= math.sqrt(total + 1)
         return score
 
@@ -164,7 +167,7 @@ class Lexicon:
 
     def match(self, words: Iterable[str], most: float = 1.0) -> NDArray[np.float64]:
         """How well each record matches some words, (n,); see `Postings.match`."""
-        return self._all.match(words, np.arange(len(self)), most)
+        return self._all.match(words, most=most)
 
     def match_by(self, speaker: str, words: Iterable[str], rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """How well what a speaker said in some records matches, (m,) as ``rows``; 0 where they said nothing."""

@@ -43,6 +43,13 @@ def test_what_one_speaker_said_is_matched_by_itself():
     wanted = np.array([(dog + tea) * 2.2 / (1 + short), 0, dog * 2.2 * 3 / (3 + long)]) / math.sqrt(dog + tea + 1)
     assert made.match_by("Maya", ["tea", "dog", "unheard"], np.arange(3)) == pytest.approx(wanted)
     assert made.match_by("Maya", ["tea", "dog", "unheard"], np.array([1, 2])) == pytest.approx(wanted[1:])
+    assert made.match_by("Sam", ["tea"], np.array([1, 2])).tolist() == [0, 0]
+    early = Lexicon()
+    for said in ({"Maya": {"tea": 1}}, {"Maya": {"dog": 1}}, {"Sam": {"tea": 1}}):
+        early.add({}, [], said)
+    assert (
+        early.match_by("Maya", ["dog"], np.array([1, 2]))[1] == 0 < early.match_by("Maya", ["dog"], np.array([1, 2]))[0]
+    )
     assert made.match_by("Ann", ["tea"], np.array([0, 2])).tolist() == [0, 0]
 
 

@@ -17,6 +17,7 @@ Pure functions and one question; knows no store.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,21 +130,21 @@ def best_passages(
     filled, turned, told = sizes.nonzero()[0], turns.nonzero()[0], (sizes > turns).nonzero()[0]
     nearest[filled] = np.maximum.reduceat(cosines, starts[filled])
     if len(turned):
-        s_pass[turned] = _soft_maximum(near, first[turned])
-        chosen = place[near.argsort(kind="stable")[-LIKE:]]
-        middle = scale[chosen] @ steps[chosen]
-        middle /= max(float(np.linalg.norm(middle)), 1e-12)
-        s_like[turned] = _soft_maximum((steps[place] @ middle) * scale[place], first[turned])
+        best = place[near.argpartition(max(len(near) - LIKE, 0))[-LIKE:]]
+        middle = scale[best] @ steps[best]
+        middle /= max(math.sqrt(middle @ middle), 1e-12)
+        like = ((steps @ middle) * scale)[place]
+        s_pass[turned], s_like[turned] = _soft_maxima(np.stack([near, like]), first[turned])
     if len(told):  # each record's sentences stand between two borders, of which every second begins what is wanted
         borders = np.stack([(starts + turns)[told], (starts + sizes)[told]], axis=1).ravel()
         s_sent[told] = np.maximum.reduceat(np.append(cosines, -1.0), borders)[::2]
     return s_sent, s_pass, s_like, nearest
 
 
-def _soft_maximum(values: Floats, starts: NDArray[np.intp]) -> NDArray[np.float64]:
-    """ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the values from each start to the next."""
+def _soft_maxima(values: Floats, starts: NDArray[np.intp]) -> NDArray[np.float64]:
+    """ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the columns from each start to the next, for every row."""
     bounded = np.minimum(SHARPNESS * values, 600.0)  # e^709 overflows: pages pasted whole get there
-    return np.asarray(np.log(np.add.reduceat(np.exp(bounded), starts)) / SHARPNESS, np.float64)
+    return np.asarray(np.log(np.add.reduceat(np.exp(bounded), starts, axis=1)) / SHARPNESS, np.float64)
 
 
 def weighted(terms: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:

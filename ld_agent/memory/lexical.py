@@ -87,7 +87,7 @@ class Postings:
         greater, do not weigh more than short ones beside other evidence.
 
         Args:
-            rows: (m,) numbers of the documents wanted, growing; None: all n documents, where they are numbered 0 to n - 1.
+            rows: (m,) numbers of the documents wanted; None: all n documents, where they are numbered 0 to n - 1.
             most: pass over the words that more than this share of the documents say.
 
         Returns:

@@ -225,10 +225,7 @@ class LongTermIndex:
         )
         words = [word for word in asked.words if word not in asked.names]
         if asked.about and "s_word" in held:
-            order = rows.argsort()
-            own = np.empty(len(rows))
-            own[order] = self._lexicon.match_by(asked.about, words, rows[order])
-            s_word = (s_word + own) / 2
+            s_word = (s_word + self._lexicon.match_by(asked.about, words, rows)) / 2
         s_sent, s_pass, s_like, nearest = self._passages_of(rows, vector, words, asked.about)
         at, decay = at[rows], time_decay(now - at[rows], tau)
         more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_like": s_like, "s_date": s_date}

@@ -35,11 +35,10 @@ Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found record: its primary key, the numbers of equations (1)–(3), and by name those of its scorer alone."""
+    """One found record: its primary key, the numbers of equations (2) and (3), and by name those of its scorer alone."""
 
     key: int
     s_sem: float
-    s_top: float
     decay: float
     score: float
     more: Mapping[str, float] = field(default_factory=dict)
@@ -151,7 +150,7 @@ class LongTermIndex:
             return []
         if scorer_name == "hybrid":
             asked = question(text, datetime.fromtimestamp(at, UTC), self._speakers)
-            return self._hybrid(vector, topics, asked, at, k, gamma, tau)
+            return self._hybrid(vector, asked, at, k, gamma, tau)
         age = at - self._at[:n]
         s_sem = self._cosines(vector)
         decay = time_decay(np.maximum(age, 0.0), tau)
@@ -165,7 +164,6 @@ class LongTermIndex:
             Hit(
                 int(self._keys[r]),
                 float(s_sem[r]),
-                float(s_top[r]),
                 float(decay[r]),
                 float(score[r]),
                 {name: float(values[r]) for name, values in more.items()},
@@ -179,26 +177,17 @@ class LongTermIndex:
         np.maximum(np.minimum(s_sem, 1.0, out=s_sem), -1.0, out=s_sem)
         return s_sem
 
-    def _overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
-        """Equation (1) for some rows, or for all."""
-        sizes = self._topic_counts[: self._n] if rows is None else self._topic_counts[rows]
-        shared = np.zeros(len(sizes), np.int32)
+    def _overlap(self, topics: Sequence[str]) -> NDArray[np.float64]:
+        """Equation (1) for all records."""
+        shared = np.zeros(self._n, np.int32)
         for topic in topics:
-            listed = self._rows_with.get(topic)
-            if listed is None:
-                continue
-            having = np.frombuffer(listed, np.uint32)
-            if rows is None:
-                shared[having] += 1
-            else:
-                found = np.searchsorted(having, rows.astype(np.uint32))
-                shared += having[np.minimum(found, len(having) - 1)] == rows
-        return topic_overlap(shared, len(topics), sizes)
+            if topic in self._rows_with:
+                shared[np.frombuffer(self._rows_with[topic], np.uint32)] += 1
+        return topic_overlap(shared, len(topics), self._topic_counts[: self._n])
 
     def _hybrid(
         self,
         vector: NDArray[np.float32],
-        topics: Sequence[str],
         asked: Question,
         now: float,
         k: int,
@@ -231,17 +220,15 @@ class LongTermIndex:
         more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_like": s_like, "s_date": s_date}
         score = hybrid_score(Terms(s_sem, nothing, decay, more))
         found = best(score, np.maximum(s_sem, nearest) > gamma, at, k)
-        s_top = self._overlap(topics, rows[found])
         return [
             Hit(
                 int(self._keys[rows[i]]),
                 float(s_sem[i]),
-                float(overlap),
                 float(decay[i]),
                 float(score[i]),
                 {name: float(values[i]) for name, values in more.items()},
             )
-            for i, overlap in zip(found, s_top, strict=True)
+            for i in found
         ]
 
     def _passages_of(

@@ -169,7 +169,6 @@ def test_every_term_is_told_and_makes_the_score():
     [hit] = bank.search("Who sold the violin?", axis(0))
     assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_like", "s_date"]
     assert hit.more["s_word"] > 0
-    assert hit.s_top == 1.0
     total = sum(WEIGHTS[name] * value for name, value in {"s_sem": hit.s_sem, **hit.more}.items())
     assert hit.score == pytest.approx(total + TIME * hit.decay)
 

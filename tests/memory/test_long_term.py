@@ -63,12 +63,12 @@ def test_the_index_agrees_with_the_equations_written_out(records, seed, topics, 
         shared = len(topics & words)
         s_top = 0.5 * (shared / len(topics) + shared / len(words)) if topics and words else 0.0
         decay = 1.0 if tau is None else max(math.exp(-(at - time) / tau), 2.2250738585072014e-308)
-        expected.append((decay * (s_sem + s_top), time, 10 * number, s_sem, s_top, decay))
+        expected.append((decay * (s_sem + s_top), time, 10 * number, s_sem, decay))
     expected.sort(key=lambda row: (-round(row[0], 12), -row[1], -row[2]))
     hits = search(index, unit(seed), tuple(sorted(topics)), at, k=k, gamma=gamma, tau=tau)
     assert [hit.key for hit in hits] == [row[2] for row in expected[:k]]
     for hit, row in zip(hits, expected, strict=False):
-        assert (hit.score, hit.s_sem, hit.s_top, hit.decay) == pytest.approx((row[0], *row[3:]), abs=1e-6)
+        assert (hit.score, hit.s_sem, hit.decay) == pytest.approx((row[0], *row[3:]), abs=1e-6)
 
 
 def test_an_empty_bank_recalls_nothing():
@@ -132,8 +132,8 @@ def test_growing_keeps_what_is_there():
     assert (len(index), index.last_key) == (1000, 1000)
     for key in (1, 64, 65, 500, 1000):
         [hit] = search(index, unit(key), (f"own{key}",), 1e9, k=1, tau=None)
-        assert (hit.key, hit.s_top) == (key, 0.75)  # ½ (1/1 + 1/2)
-        assert hit.s_sem == pytest.approx(1.0)
+        assert hit.key == key
+        assert (hit.s_sem, hit.score) == pytest.approx((1.0, 1.75))  # s_top = ½ (1/1 + 1/2)
 
 
 def test_reserved_room_is_used_and_not_taken_twice():

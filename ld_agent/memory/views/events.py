@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+import numpy as np
+
 from ld_agent.errors import StoreError
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.long_term import LongTermIndex
 from ld_agent.memory.passages import NO_PASSAGES, PackedVectors, Passages, passages_of
-from ld_agent.memory.scoring import LOOKS_AT_PASSAGES
+from ld_agent.memory.scoring import LOOKS_AT_PASSAGES, topic_overlap
 from ld_agent.memory.views.base import Parts, Query
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import Steps
@@ -73,9 +75,12 @@ class EventView:
         records = self._parts.store.records(self._parts.key, [hit.key for hit in hits]) if hits else []
         if len(records) < len(hits):
             raise StoreError(f"{self._parts.store.path}: the conversation was deleted meanwhile; open it anew")
+        shared = [tuple(sorted(set(query.topics) & set(record.topics))) for record in records]
+        sizes = np.array([len(record.topics) for record in records], np.int32)
+        s_top = topic_overlap(np.array(list(map(len, shared)), np.int32), len(query.topics), sizes).tolist()
         return [
-            Recalled(r, h.s_sem, h.s_top, h.decay, h.score, tuple(sorted(set(query.topics) & set(r.topics))), h.more)
-            for r, h in zip(records, hits, strict=True)
+            Recalled(record, hit.s_sem, overlap, hit.decay, hit.score, topics, hit.more)
+            for record, hit, overlap, topics in zip(records, hits, s_top, shared, strict=True)
         ]
 
     def _catch_up(self) -> None:

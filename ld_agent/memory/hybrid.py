@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,37 +112,40 @@ def best_passages(
         (m,) s_sent, 0 without sentences; (m,) s_pass and (m,) s_like, 0 without windows; (m,) the greatest cosine, -1
         without either.
     """
-    sizes = np.array([len(packed) for packed in vectors], np.intp)
-    s_sent, s_pass, s_like = (np.zeros(len(vectors)) for _ in range(3))
+    counts = windows.tolist()
+    s_sent, s_pass, s_like = np.zeros(len(vectors)), np.zeros(len(vectors)), np.zeros(len(vectors))
+    turned = [n for n, packed in enumerate(vectors) if counts[n] and len(packed)]
+    told = [n for n, packed in enumerate(vectors) if len(packed) > counts[n]]
     nearest = np.full(len(vectors), -1.0)
-    if not sizes.any():
+    # All windows, then all sentences, so that each kind lies in one piece.
+    parts = [(n, slice(0, counts[n])) for n in turned] + [(n, slice(counts[n], None)) for n in told]
+    if not parts:
         return s_sent, s_pass, s_like, nearest
-    there = [packed for packed in vectors if len(packed)]
-    steps = np.concatenate([packed.steps for packed in there], dtype=np.float32, casting="unsafe")
-    scale = np.concatenate([packed.scale for packed in there])
+    steps = np.concatenate([vectors[n].steps[own] for n, own in parts], dtype=np.float32, casting="unsafe")
+    scale = np.concatenate([vectors[n].scale[own] for n, own in parts])
     cosines = (steps @ vector) * scale
     np.maximum(np.minimum(cosines, 1.0, out=cosines), -1.0, out=cosines)
-    turns = np.where(sizes > 0, windows, 0)
-    if not sizes.all():
-        further = further[np.repeat(sizes > 0, windows)]
-    starts, first = sizes.cumsum() - sizes, turns.cumsum() - turns
-    place = np.repeat(starts - first, turns) + np.arange(turns.sum())  # of the windows among all passages
-    near = cosines[place] + further
-    filled, turned, told = sizes.nonzero()[0], turns.nonzero()[0], (sizes > turns).nonzero()[0]
-    nearest[filled] = np.maximum.reduceat(cosines, starts[filled])
-    if len(turned):
-        best = place[near.argpartition(max(len(near) - LIKE, 0))[-LIKE:]]
+    spoken = sum(counts[n] for n in turned)
+    if told:
+        starts = list(accumulate((len(vectors[n]) - counts[n] for n in told[:-1]), initial=spoken))
+        s_sent[told] = nearest[told] = np.maximum.reduceat(cosines, starts)
+    if turned:
+        if len(turned) < len(vectors):
+            ends = list(accumulate(counts))
+            further = np.concatenate([further[ends[n] - counts[n] : ends[n]] for n in turned])
+        starts = list(accumulate((counts[n] for n in turned[:-1]), initial=0))
+        own = cosines[:spoken]
+        nearest[turned] = np.maximum(nearest[turned], np.maximum.reduceat(own, starts))
+        near = own + further
+        best = near.argpartition(max(spoken - LIKE, 0))[-LIKE:]
         middle = scale[best] @ steps[best]
         middle /= max(math.sqrt(middle @ middle), 1e-12)
-        like = ((steps @ middle) * scale)[place]
-        s_pass[turned], s_like[turned] = _soft_maxima(np.stack([near, like]), first[turned])
-    if len(told):  # each record's sentences stand between two borders, of which every second begins what is wanted
-        borders = np.stack([(starts + turns)[told], (starts + sizes)[told]], axis=1).ravel()
-        s_sent[told] = np.maximum.reduceat(np.append(cosines, -1.0), borders)[::2]
+        like = (steps[:spoken] @ middle) * scale[:spoken]
+        s_pass[turned], s_like[turned] = _soft_maxima(np.stack([near, like]), starts)
     return s_sent, s_pass, s_like, nearest
 
 
-def _soft_maxima(values: Floats, starts: NDArray[np.intp]) -> NDArray[np.float64]:
+def _soft_maxima(values: Floats, starts: Sequence[int]) -> NDArray[np.float64]:
     """ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the columns from each start to the next, for every row."""
     bounded = np.minimum(SHARPNESS * values, 600.0)  # e^709 overflows: pages pasted whole get there
     return np.asarray(np.log(np.add.reduceat(np.exp(bounded), starts, axis=1)) / SHARPNESS, np.float64)

@@ -148,8 +148,8 @@ class LlamaSteps(CausalSteps):
         self._small = model.num_parameters() < SMALL
 
     def prefill(self, rows: Sequence[Row]) -> Tensor:
-        for layer in self._layers:
-            for projections in layer.projections:
+        for place in self._layers:
+            for projections in place.projections:
                 projections.bind()
         self._adapters = [row.adapter for row in rows]
         lengths = [len(row.prompt) for row in rows]
@@ -157,12 +157,12 @@ class LlamaSteps(CausalSteps):
         self._states = self._room(len(rows), self._length + max(row.limit for row in rows))
         prompts = []
         for number, row in enumerate(rows):
-            prefix = self._prefix(row)
+            prefix = self._prefix(row) or []
             first = self._length - lengths[number]
             before = prefix[0][0].shape[-2] if prefix else 0
-            for (keys, values), (old_keys, old_values) in zip(self._states, prefix or (), strict=bool(prefix)):
-                keys[number, :, first : first + before] = old_keys[0]
-                values[number, :, first : first + before] = old_values[0]
+            for layer, known in enumerate(prefix):
+                for mine, theirs in zip(self._states[layer], known, strict=True):
+                    mine[number, :, first : first + before] = theirs[0]
             prompts.append(Unread(number, row.prompt[before:], first, before))
         base = self._model.model
         last = self._states[0][0].new_empty(len(rows), self._model.config.hidden_size)

@@ -62,8 +62,8 @@ class AdaptedLinear(nn.Module):
         """Add what each row's adapter makes of ``x`` to ``out``, in float32 as PEFT does.
 
         A long prompt goes through in pieces: what is in between then stays in the processor's cache and needs no fresh
-        pages, which takes a fifth of the time. In a base's own 16 bits it would take less still, and the extractor was
-        worse for it.
+        pages, which takes a fifth of the time. In a base's own 16 bits it would take less still; the extractor was a
+        little worse for it.
         """
         if self.down is None or self.up is None:
             return

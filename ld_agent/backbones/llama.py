@@ -195,17 +195,14 @@ class LlamaSteps(CausalSteps):
         base = self._model.model
         x = base.embed_tokens(torch.tensor([token for prompt in prompts for token in prompt.ids]))
         places = torch.tensor([place for p in prompts for place in range(p.before, p.before + len(p.ids))])
-        cosine, sine = (part[0, :, None] for part in base.rotary_emb(x, places[None]))
-        half = self._width // 2
-        sine = torch.cat([-sine[..., :half], sine[..., half:]], -1)
+        angles = _angles(*(part[0, :, None] for part in base.rotary_emb(x, places[None])))
         ends = torch.tensor([len(prompt.ids) for prompt in prompts]).cumsum(0).tolist()
         for layer, (keys, values) in zip(self._layers, states, strict=True):
             read = layer.read.apart(_normed(x, layer.before_attention))
             own_queries, own_keys, own_values = (part.view(len(x), -1, self._width) for part in read)
             if hasattr(layer.attention, "q_norm"):
                 own_queries, own_keys = layer.attention.q_norm(own_queries), layer.attention.k_norm(own_keys)
-            own_queries = torch.addcmul(own_queries * cosine, own_queries.roll(half, -1), sine)
-            own_keys = torch.addcmul(own_keys * cosine, own_keys.roll(half, -1), sine)
+            own_queries, own_keys = _rotated(own_queries, *angles), _rotated(own_keys, *angles)
             attended = torch.empty_like(own_queries)
             for prompt, end in zip(prompts, ends, strict=True):
                 own = slice(end - len(prompt.ids), end)
@@ -239,10 +236,7 @@ class LlamaSteps(CausalSteps):
         rows, end = len(ids), self._length + 1
         base = self._model.model
         x = base.embed_tokens(torch.tensor(ids))
-        cosine, sine = base.rotary_emb(x, self._next)
-        # Rotating half turns is one roll when the sign is already in the sine.
-        half = self._width // 2
-        sine = torch.cat([-sine[..., :half], sine[..., half:]], -1)
+        angles = _angles(*base.rotary_emb(x, self._next))
         self._next = self._next + 1
         visible = None if self._visible is None else self._visible[..., :end]
         turned = self._heads + self._key_heads
@@ -257,7 +251,7 @@ class LlamaSteps(CausalSteps):
                     ],
                     1,
                 )
-            rotated = torch.addcmul(queries_keys * cosine, queries_keys.roll(half, -1), sine)
+            rotated = _rotated(queries_keys, *angles)
             keys[:, :, end - 1] = rotated[:, self._heads :]
             values[:, :, end - 1] = read[:, turned:]
             # Query heads that share a key head go in as if they were successive queries: one pass over the keys.
@@ -310,6 +304,16 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tenso
         weights = torch.softmax(scores, -1).to(values.dtype).view(shared, -1, known)
         out[start:end] = torch.bmm(weights, values[:, :known]).view(heads, end - start, width).transpose(0, 1)
     return out
+
+
+def _angles(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine as `_rotated` takes them: rotating half turns is one roll when the sign is already in the sine."""
+    half = sine.shape[-1] // 2
+    return cosine, torch.cat([-sine[..., :half], sine[..., half:]], -1)
+
+
+def _rotated(x: Tensor, cosine: Tensor, signed_sine: Tensor) -> Tensor:
+    return torch.addcmul(x * cosine, x.roll(x.shape[-1] // 2, -1), signed_sine)
 
 
 def _packs(prompts: Sequence[Unread], adapters: Sequence[str | None]) -> Iterator[list[Unread]]:

@@ -159,8 +159,10 @@ def cleaned(answer: str) -> str:
     """A model's answer without its lead-in ("Here is a summary:"), list marks, quotes, line breaks and repeated sentences."""
     text = LIST_MARK.sub("", first_paragraph(LEAD_IN.sub("", answer.strip())))
     sentences = SENTENCE_END.split(" ".join(text.split()).strip("\"'*` "))
-    first = {sentence.casefold(): sentence for sentence in reversed(sentences)}
-    return " ".join(first[key] for key in dict.fromkeys(map(str.casefold, sentences)))
+    once: dict[str, str] = {}
+    for sentence in sentences:
+        once.setdefault(sentence.casefold(), sentence)
+    return " ".join(once.values())
 
 
 def whole_sentences(text: str) -> str:

@@ -41,12 +41,12 @@ def use_causal_attention(model: Any) -> bool:
 def _attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    if attention_mask is not None or key.shape[2] != query.shape[2]:
+    if key.shape[2] != query.shape[2] or (attention_mask is not None and attention_mask.dim() != 4):
         raise ValueError(
-            "causal attention takes whole batches padded on the right: no mask and no cache; leave them away"
+            "causal attention takes whole batches padded on the right: no mask of tokens and no cache; leave them away"
         )
     scale = kwargs.get("scaling") or 1 / math.sqrt(query.shape[-1])
-    out: Tensor = CausalAttention.apply(query, key, value, scale)  # type: ignore[no-untyped-call]
+    out: Tensor = CausalAttention.apply(query, key, value, scale, attention_mask)  # type: ignore[no-untyped-call]
     return out.transpose(1, 2), None
 
 
@@ -57,31 +57,36 @@ def _given(*, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | N
 class CausalAttention(torch.autograd.Function):
     """softmax(scale · Q Kᵀ, no key after its query) V over (rows, heads, tokens, width).
 
-    Keys and values may have fewer heads than queries, each then serving as many of them in a row.
+    Keys and values may have fewer heads than queries, each then serving as many of them in a row. A mask (rows, 1, tokens,
+    tokens) is added to the scores in place of that order: see `training.risk.branched`.
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        weights = _weights(query, key, scale)
-        ctx.scale = scale
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None = None
+    ) -> Tensor:
+        weights = _weights(query, key, scale, mask)
+        ctx.scale, ctx.mask = scale, mask
         ctx.save_for_backward(query, key, value, *([weights] if query.shape[2] <= KEPT else []))
         return weights @ _shared(value, query)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, *kept = ctx.saved_tensors
-        weights = kept[0] if kept else _weights(query, key, ctx.scale)
+        weights = kept[0] if kept else _weights(query, key, ctx.scale, ctx.mask)
         to_value = weights.transpose(-1, -2) @ gradient
         to_weights = gradient @ _shared(value, query).transpose(-1, -2)
         to_scores = torch._softmax_backward_data(to_weights, weights, -1, weights.dtype).mul_(ctx.scale)
         to_query = to_scores @ _shared(key, query)
         to_key = to_scores.transpose(-1, -2) @ query
-        return to_query, _summed(to_key, key), _summed(to_value, value), None
+        return to_query, _summed(to_key, key), _summed(to_value, value), None, None
 
 
-def _weights(query: Tensor, key: Tensor, scale: float) -> Tensor:
+def _weights(query: Tensor, key: Tensor, scale: float, mask: Tensor | None) -> Tensor:
     """(rows, heads, tokens, tokens)."""
     scores = (query @ _shared(key, query).transpose(-1, -2)).mul_(scale)
+    if mask is not None:
+        return torch.softmax(scores.add_(mask), -1)
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu_(1)
     return torch.softmax(scores.masked_fill_(later, float("-inf")), -1)
 

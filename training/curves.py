@@ -59,15 +59,15 @@ class Curves(TrainerCallback):
             self._bar.update(self._task, completed=state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if not state.is_world_process_zero or not logs or not ({"loss", "eval_loss"} & set(logs)):
+        if not state.is_world_process_zero or not logs or not ({"loss", "risk", "eval_loss"} & set(logs)):
             return
         write_log(self._folder, state.log_history)
         told = [
             f"{name} {logs[name]:.4g}"
-            for name in ("loss", "eval_loss", *figures_in([logs]), "tokens_per_second")
+            for name in ("loss", "risk", "eval_loss", *figures_in([logs]), "tokens_per_second")
             if name in logs
         ]
-        if errors.is_terminal and "loss" in logs:
+        if errors.is_terminal and {"loss", "risk"} & set(logs):
             self._bar.update(self._task, description=", ".join(told).replace("tokens_per_second", "tokens/s"))
         else:
             errors.print(f"step {state.global_step}/{state.max_steps}: {', '.join(told)}", markup=False)
@@ -75,10 +75,11 @@ class Curves(TrainerCallback):
 
 def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Write ``log.csv`` anew: a row a step, a cell empty where nothing was measured then."""
-    columns = [*COLUMNS, *figures_in(history)]
+    risk = ["risk"] if any("risk" in entry for entry in history) else []
+    columns = [*COLUMNS, *risk, *figures_in(history)]
     rows: dict[int, dict[str, Any]] = {}
     for entry in history:
-        if "loss" in entry or "eval_loss" in entry:
+        if {"loss", "risk", "eval_loss"} & set(entry):
             rows.setdefault(entry["step"], {}).update({key: entry[key] for key in columns if key in entry})
     beside = folder / ".log.csv"
     with beside.open("w", encoding="utf-8", newline="") as file:
@@ -102,9 +103,14 @@ def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
 
     panels = {
         "loss (nats a token)": {"training": "loss", "validation": "eval_loss"},
+        "expected error of answers drawn": {"training": "risk"},
         "answers to validation prompts": {key.removeprefix("eval_"): key for key in figures_in(history)},
     }
-    shown = {title: curves for title, curves in panels.items() if curves}
+    logged = {key for entry in history for key in entry}
+    shown = {}
+    for title, curves in panels.items():
+        if own := {name: key for name, key in curves.items() if key in logged}:
+            shown[title] = own
     figure = Figure(figsize=(8, 3.2 * len(shown)), layout="constrained")
     for axes, (title, curves) in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown.items(), strict=True):
         for name, key in curves.items():

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ld_agent.cli.show import console
 from training.answers import AnswerLogits, Batch, answer_losses
+from training.risk import Risk, check_risk
 from training.settings import TrainingSettings
 from training.train import SHOWN, Prepared, adapted, prepare, rows_of
 
@@ -19,11 +21,12 @@ LONGEST_TRIAL = 10.0
 """Seconds that the timing of one batch may take."""
 
 
-def show(settings: TrainingSettings) -> None:
+def show(settings: TrainingSettings, module: str) -> None:
     """Print what a run with these settings would do.
 
     Raises: as `training.train.tune`.
     """
+    check_risk(settings, module)
     prepared = prepare(settings, *rows_of(settings))
     for number, example in enumerate(prepared.train[:SHOWN], 1):
         console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")
@@ -40,32 +43,49 @@ def show(settings: TrainingSettings) -> None:
     batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
     each_epoch = math.ceil(len(prepared.train) / batch)
     steps = settings.max_steps if settings.max_steps > 0 else math.ceil(settings.num_train_epochs * each_epoch)
-    seconds = _seconds_a_token(model, logits, prepared, settings) * sum(map(len, prepared.train)) / each_epoch
+    passed = _pass_of(settings, module, model, prepared, logits)
+    seconds = _seconds_a_token(model, passed, prepared, settings) * sum(map(len, prepared.train)) / each_epoch
     _print(f"{trained:,} trained parameters in {model.dtype} base {settings.model}")
     _print(
         f"{steps} steps of {batch} rows, {seconds:.2f} s each: about {_duration(steps * seconds)} without evaluations"
     )
 
 
-def _seconds_a_token(model: Any, logits: AnswerLogits, prepared: Prepared, settings: TrainingSettings) -> float:
+def _pass_of(
+    settings: TrainingSettings, module: str, model: Any, prepared: Prepared, logits: AnswerLogits
+) -> Callable[[Batch], Tensor]:
+    """What a step computes of a batch: its loss, or its risk, for which answers are drawn first."""
+    if settings.risk_samples:
+        risk = Risk(module, prepared.model, prepared.tokenizer, logits, prepared.collator, settings)
+        return lambda batch: risk(model, batch, 0)
+
+    def loss(batch: Batch) -> Tensor:
+        chosen, targets, _ = logits(model, batch)
+        return answer_losses(chosen, targets).mean()
+
+    return loss
+
+
+def _seconds_a_token(
+    model: Any, passed: Callable[[Batch], Tensor], prepared: Prepared, settings: TrainingSettings
+) -> float:
     """Time a forward and backward pass over rows of middling length: of a whole batch, unless that takes too long."""
     ordered = sorted(prepared.train, key=len)
     size = min(settings.per_device_train_batch_size, len(ordered))
     start = (len(ordered) - size) // 2
     examples = ordered[start : start + size]
     model.train()
-    _pass_seconds(model, logits, prepared.collator(examples[:1]))  # what is made once is made now
-    one = _pass_seconds(model, logits, prepared.collator(examples[:1]))
+    _pass_seconds(model, passed, prepared.collator(examples[:1]))  # what is made once is made now
+    one = _pass_seconds(model, passed, prepared.collator(examples[:1]))
     if one * size > LONGEST_TRIAL:
         return one / len(examples[0])
-    return _pass_seconds(model, logits, prepared.collator(examples)) / sum(map(len, examples))
+    return _pass_seconds(model, passed, prepared.collator(examples)) / sum(map(len, examples))
 
 
-def _pass_seconds(model: Any, logits: AnswerLogits, batch: Batch) -> float:
+def _pass_seconds(model: Any, passed: Callable[[Batch], Tensor], batch: Batch) -> float:
     batch = {key: value.to(model.device) for key, value in batch.items()}
     start = time.perf_counter()
-    chosen, targets, _ = logits(model, batch)
-    torch.autograd.backward(answer_losses(chosen, targets).mean())
+    torch.autograd.backward(passed(batch))
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - start

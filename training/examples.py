@@ -92,14 +92,14 @@ class Collator:
         """
         if self._start is None:
             return {
-                "input_ids": _padded([e.prompt + e.answer for e in examples], self.padding_id),
-                "labels": _padded([[IGNORED] * len(e.prompt) + e.answer for e in examples], IGNORED),
+                "input_ids": padded([e.prompt + e.answer for e in examples], self.padding_id),
+                "labels": padded([[IGNORED] * len(e.prompt) + e.answer for e in examples], IGNORED),
             }
         return {
-            "input_ids": _padded([e.prompt for e in examples], self.padding_id),
-            "attention_mask": _padded([[1] * len(e.prompt) for e in examples], 0),
-            "decoder_input_ids": _padded([[*self._start, *e.answer[:-1]] for e in examples], self.padding_id),
-            "labels": _padded([[IGNORED] * (len(self._start) - 1) + e.answer for e in examples], IGNORED),
+            "input_ids": padded([e.prompt for e in examples], self.padding_id),
+            "attention_mask": padded([[1] * len(e.prompt) for e in examples], 0),
+            "decoder_input_ids": padded([[*self._start, *e.answer[:-1]] for e in examples], self.padding_id),
+            "labels": padded([[IGNORED] * (len(self._start) - 1) + e.answer for e in examples], IGNORED),
         }
 
 
@@ -130,6 +130,7 @@ class LengthGrouped(Sampler[int]):
         yield from (index for batch in [*(batches[n] for n in order), *last] for index in batch)
 
 
-def _padded(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
+def padded(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
+    """Rows of ids as one tensor (rows, longest), padded on the right."""
     width = max(len(row) for row in rows)
     return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows])

@@ -73,7 +73,7 @@ class Generations:
         prompts = self._prompts[share]
         by_length = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
         texts: dict[int, str] = {}
-        with _attending(self._model):
+        with attending(self._model):
             for start in range(0, len(prompts), self._batch):
                 places = by_length[start : start + self._batch]
                 texts.update(zip(places, self._answered([prompts[n] for n in places]), strict=True))
@@ -104,9 +104,8 @@ def figures(module: str, answers: Sequence[str], targets: Sequence[str]) -> dict
     found: dict[str, float] = {}
     texts = [cleaned(answer) if module == "summarizer" else answer for answer in answers]
     if module == "extractor":
-        traits = [parse_traits(answer, "", lambda trait, utterance: True) for answer in answers]
-        texts = [" ".join(own) or NO_TRAIT for own in traits]
-        found["accuracy"] = accuracy([bool(own) for own in traits], [t != NO_TRAIT for t in targets]).overall
+        texts = [traits_said(answer) for answer in answers]
+        found["accuracy"] = accuracy([t != NO_TRAIT for t in texts], [t != NO_TRAIT for t in targets]).overall
     references = [[target] for target in targets]
     orders = [n for n in (2, 3) if f"bleu_{n}" in FIGURES[module]]
     measured = bleu(texts, references, orders) if orders else {}
@@ -115,8 +114,13 @@ def figures(module: str, answers: Sequence[str], targets: Sequence[str]) -> dict
     return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in found.items()}
 
 
+def traits_said(answer: str) -> str:
+    """The traits of an extractor's answer as one text, or NO_TRAIT."""
+    return " ".join(parse_traits(answer, "", lambda trait, utterance: True)) or NO_TRAIT
+
+
 @contextmanager
-def _attending(model: Any) -> Iterator[None]:
+def attending(model: Any) -> Iterator[None]:
     """Let a model attend as it was loaded to: the attention of training takes no cache and no mask."""
     own = getattr(model.config, "_attn_implementation", None)
     if own != NAME:

@@ -38,6 +38,11 @@ class TrainingSettings(Section):
         metric_for_best_model: what the best checkpoint is chosen by: ``eval_loss`` or, where validation rows are answered,
             one of the module's figures, such as ``eval_rouge_l``.
         eval_generations: validation rows that are answered and measured at each evaluation; 0: none, the loss alone.
+        risk_samples: answers drawn to every row, whose expected error is the loss (`training.risk`); 0: the loss is that
+            of the recorded answer. For going on from an adapter.
+        risk_temperature: at which they are drawn; the nearer to 0, the more like the greedy answer.
+        risk_no_trait: what rightly saying NO_TRAIT is worth beside a trait said word for word, which is worth 1. Less of it
+            finds more of the traits, more of it fewer wrong ones.
         early_stopping_patience: evaluations without a better loss after which training ends; null: it never does.
     """
 
@@ -78,6 +83,9 @@ class TrainingSettings(Section):
     save_total_limit: AtLeastOne = 2
     eval_generations: Count = 64
     metric_for_best_model: str = "eval_loss"
+    risk_samples: Count = 0
+    risk_temperature: Positive = 0.6
+    risk_no_trait: Share = 0.5
     early_stopping_patience: AtLeastOne | None = None
     seed: Count = 42
 
@@ -89,6 +97,10 @@ class TrainingSettings(Section):
             )
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"max_steps={self.max_steps}; give the number of steps, or -1 to go by num_train_epochs")
+        if self.risk_samples == 1:
+            raise ValueError(
+                "risk_samples=1 leaves nothing to prefer; give 4 to 8, or 0 for the recorded answer's loss"
+            )
         if self.early_stopping_patience is not None and self.eval_file is None:
             raise ValueError("early_stopping_patience needs an eval_file; give one, or set it to null")
         return self

@@ -49,7 +49,7 @@ def main(module: str) -> None:
         if dry_run:
             from training.dry_run import show
 
-            show(settings)
+            show(settings, module)
         else:
             words = [f"training.{module}", *(a for a in sys.argv[1:] if a != "--debug")]
             tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
@@ -86,9 +86,11 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         ModelError: the base cannot be loaded.
     """
     from training.generated import Generations, check_metric
+    from training.risk import Risk, check_risk
     from training.run_folder import check_folder, claim, description, tidy
 
     check_metric(settings, module)
+    check_risk(settings, module)
     folder = Path(settings.output_dir)
     rows = rows_of(settings)
     run = description(settings, module)
@@ -107,11 +109,14 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
             module, prepared.model, prepared.tokenizer, rows[1], prepared.evaluation,
             settings.eval_generations, settings.per_device_eval_batch_size,
         )  # fmt: skip
+    risk = None
+    if settings.risk_samples:
+        risk = Risk(module, prepared.model, prepared.tokenizer, logits, prepared.collator, settings)
     if is_first_process():
         claim(folder, run, overwrite)
     with Curves(folder) as curves, quiet_transformers():
         trainer = AnswerTrainer(
-            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations
+            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations, risk
         )
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)

@@ -1,7 +1,7 @@
 """transformers' Trainer with this project's loss, batches and evaluation. Knows no files but checkpoints, and no prompts.
 
 Losses are means over answer tokens: over those of one optimizer step in training, over those of the whole file in
-evaluation, however they fall into batches and processes.
+evaluation, however they fall into batches and processes. A risk is a mean over rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traine
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
+from ld_agent.errors import ConfigError
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
 from training.generated import Generations
+from training.risk import Risk
 from training.settings import TrainingSettings
 
 PASSED_ON = (
@@ -60,6 +62,10 @@ class AnswerTrainer(Trainer):
         logits: made of the model inside it.
         shown: shows what happens.
         generations: answers validation rows at every evaluation; None: nothing is measured but the loss.
+        risk: trained on in place of the recorded answers' loss; None: it is not.
+
+    Raises:
+        ConfigError: a risk under FSDP or DeepSpeed.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class AnswerTrainer(Trainer):
         evaluation: Sequence[Example] | None,
         shown: TrainerCallback,
         generations: Generations | None = None,
+        risk: Risk | None = None,
     ) -> None:
         # Evaluated by length: no batch is padded far, and the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
@@ -86,8 +93,13 @@ class AnswerTrainer(Trainer):
             callbacks=[_Epoch(self._order), shown, *patience],
         )
         self.remove_callback(PrinterCallback)
-        self._logits, self._smoothing = logits, settings.label_smoothing_factor
+        self._logits, self._smoothing, self._risk = logits, settings.label_smoothing_factor, risk
         # A model whose weights are spread over the processes cannot be asked by one of them alone.
+        if risk is not None and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            raise ConfigError(
+                f"risk_samples={settings.risk_samples}: a base that is spread over processes cannot be asked for answers; "
+                "leave FSDP and DeepSpeed away, or set it to 0"
+            )
         self._generations = None if self.is_fsdp_enabled or self.is_deepspeed_enabled else generations
         # Gradients of accumulated batches then weigh every answer token alike.
         self.model_accepts_loss_kwargs = True
@@ -101,6 +113,9 @@ class AnswerTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The mean loss over answer tokens, of ``num_items_in_batch`` of them where the step has several batches."""
+        if self._risk is not None:
+            risk = self._risk(model, inputs, self.state.global_step)
+            return risk / self.current_gradient_accumulation_steps
         logits, targets, _ = self._logits(model, inputs)
         losses = answer_losses(logits, targets, self._smoothing)
         if num_items_in_batch is None:
@@ -116,6 +131,9 @@ class AnswerTrainer(Trainer):
         start = time.perf_counter()
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._seconds += time.perf_counter() - start
+        if self._risk is not None:
+            self._tokens += self._risk.tokens
+            return loss
         tokens = inputs["attention_mask"].sum() if "attention_mask" in inputs else inputs["input_ids"].numel()
         self._tokens += int(tokens) + (int((inputs["labels"] != IGNORED).sum()) if "attention_mask" in inputs else 0)
         return loss
@@ -125,6 +143,8 @@ class AnswerTrainer(Trainer):
         if "loss" in logs and self._seconds:
             logs["tokens_per_second"] = round(self.accelerator.num_processes * self._tokens / self._seconds, 1)
             self._tokens, self._seconds = 0, 0.0
+        if "loss" in logs and self._risk is not None:
+            logs["risk"] = logs.pop("loss")
         super().log(logs, start_time)
 
     @torch.no_grad()

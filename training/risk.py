@@ -1,0 +1,239 @@
+"""Tuning on the measure itself: the loss is the expected error of answers that the model draws itself.
+
+The likelihood of recorded answers prefers no wrong word to another, and says nothing of answers as a whole. Here the module
+answers every prompt K times, and its own measure says how wrong each answer is. The gradient of the error expected is
+estimated by REINFORCE with the mean of the other answers as baseline (Kool et al., 2019), which has no bias:
+
+    ∇R(θ) ≈ 1/K Σₖ (Δₖ − 1/(K−1) Σⱼ≠ₖ Δⱼ) ∇ log p_θ(yₖ | x),   yₖ ~ p_θ(· | x)
+
+p_θ is taken at a temperature below 1: answers are given greedily later on, and what is learnt of answers that nobody will
+ever see is lost on them.
+
+It comes after ordinary tuning: a model that draws no good answer has nothing to prefer. Knows answers and their measure;
+nothing of steps and files.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ld_agent.errors import ConfigError
+from ld_agent.evaluation.metrics import rouge
+from ld_agent.modules.summarizer import cleaned
+from training.answers import AnswerLogits, Batch, answer_losses
+from training.build import NO_TRAIT
+from training.examples import IGNORED, Collator, Example, padded
+from training.generated import attending, traits_said
+from training.settings import TrainingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A prompt, the different answers drawn to it as ids, how often each was, and the error of each, from 0 to 1."""
+
+    prompt: list[int]
+    answers: list[list[int]]
+    times: list[int]
+    errors: list[float]
+
+    @property
+    def tells(self) -> bool:
+        """Whether one answer is better than another, so that there is something to learn."""
+        return max(self.errors) > min(self.errors)
+
+    @property
+    def risk(self) -> float:
+        """The mean error of the answers drawn."""
+        return sum(n * error for n, error in zip(self.times, self.errors, strict=True)) / sum(self.times)
+
+    @property
+    def weights(self) -> list[float]:
+        """What the log-likelihood of each answer has in the gradient: Δ − the mean of the others, over K."""
+        drawn = sum(self.times)
+        return [n * (error - self.risk) / (drawn - 1) for n, error in zip(self.times, self.errors, strict=True)]
+
+
+class Risk:
+    """The expected error of a batch.
+
+    Args:
+        module: whose measure counts; see `ERRORS`.
+        model: the transformers model itself, with its factors inside.
+        logits: of that model.
+
+    Attributes:
+        tokens: that the last batch had, answers drawn included.
+
+    Raises:
+        ConfigError: a module whose answers no measure can tell right from wrong.
+    """
+
+    def __init__(
+        self, module: str, model: Any, tokenizer: Any, logits: AnswerLogits, collator: Collator,
+        settings: TrainingSettings,
+    ) -> None:  # fmt: skip
+        from ld_agent.backbones.chat_tokens import ChatTokens
+        from ld_agent.backbones.loading import choice, decoder_start
+
+        check_risk(settings, module)
+        self._error = ERRORS[module]
+        self._model, self._logits, self._collator = model, logits, collator
+        self._samples, self._temperature = settings.risk_samples, settings.risk_temperature
+        self._worth, self._seed = settings.risk_no_trait, settings.seed
+        self._start = decoder_start(model) if model.config.is_encoder_decoder else None
+        self._choice = choice(model, tokenizer)
+        self._tokens = ChatTokens(tokenizer, self._start is not None)
+        self.tokens = 0
+
+    def __call__(self, model: nn.Module, batch: Batch, step: int) -> Tensor:
+        """Return the mean over the rows of a batch, as the collator makes it.
+
+        Args:
+            model: the same model, as it is wrapped for this launch.
+            step: answers are drawn anew at each, and the same at the same.
+        """
+        drawn = self._drawn(self._recorded(batch), step)
+        told = [one for one in drawn if one.tells] or drawn[:1]
+        laid_out = self._laid_out(told)
+        device = batch["input_ids"].device
+        laid_out = {key: value.to(device) for key, value in laid_out.items()}
+        self.tokens = laid_out["input_ids"].numel()
+        logits, targets, _ = self._logits(model, laid_out)
+        own = [len(answer) for one in told for answer in one.answers]
+        places = torch.arange(len(own), device=device).repeat_interleave(torch.tensor(own, device=device))
+        likely = torch.zeros(len(own), device=device).index_add(
+            0, places, -answer_losses(logits / self._temperature, targets)
+        )
+        steered = likely @ torch.tensor([weight for one in told for weight in one.weights], device=device)
+        # The value is the risk, the gradient that of the sum above.
+        return sum(one.risk for one in drawn) / len(drawn) + (steered - steered.detach()) / len(drawn)
+
+    def _recorded(self, batch: Batch) -> list[Example]:
+        """The prompt and the recorded answer of each row."""
+        found = []
+        for ids, labels, mask in zip(
+            batch["input_ids"], batch["labels"], batch.get("attention_mask", batch["input_ids"]), strict=True
+        ):
+            answered = labels != IGNORED
+            end = int(mask.sum()) if self._start is not None else int(answered.int().argmax())
+            found.append(Example(ids[:end].tolist(), labels[answered].tolist()))
+        return found
+
+    def _drawn(self, recorded: Sequence[Example], step: int) -> list[Drawn]:
+        from ld_agent.backbones.decoding import Row, decode
+        from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
+
+        def select(adapters: Sequence[str | None]) -> None:
+            """The factors are in the model itself."""
+
+        limit = 2 * max(len(example.answer) for example in recorded)
+        rows = []
+        for example in recorded:
+            seed = zlib.crc32(array("l", example.prompt).tobytes(), self._seed)
+            for n in range(step * self._samples, (step + 1) * self._samples):
+                prompt = self._start or example.prompt
+                # All that a prompt's answers share is read once.
+                rows.append(
+                    Row(list(prompt), limit, temperature=self._temperature, seed=seed + n, prefix=len(prompt) - 1)
+                )
+        training = self._model.training
+        self._model.eval()
+        with attending(self._model):
+            if self._start is None:
+                steps = CausalSteps(self._model, select, PrefixCache(len(recorded)), self._collator.padding_id)
+                decode(steps, rows, self._choice)
+            else:
+                prompts = [example.prompt for example in recorded for _ in range(self._samples)]
+                decode(Seq2SeqSteps(self._model, select, prompts, self._collator.padding_id), rows, self._choice)
+        self._model.train(training)
+        return [
+            self._judged(example, rows[n * self._samples : (n + 1) * self._samples])
+            for n, example in enumerate(recorded)
+        ]
+
+    def _judged(self, example: Example, rows: Sequence[Any]) -> Drawn:
+        end = example.answer[-1]
+        answers = Counter((*row.out, end) if row.stopped else tuple(row.out) for row in rows)
+        target = self._tokens.decode(example.answer).strip()
+        errors = [self._error(self._tokens.decode(ids).strip(), target, self._worth) for ids in answers]
+        return Drawn(example.prompt, [list(ids) for ids in answers], list(answers.values()), errors)
+
+    def _laid_out(self, drawn: Sequence[Drawn]) -> Batch:
+        if self._start is not None:
+            return self._collator([Example(one.prompt, answer) for one in drawn for answer in one.answers])
+        return branched([one.prompt for one in drawn], [one.answers for one in drawn], self._collator.padding_id,
+                        self._model.dtype)  # fmt: skip
+
+
+def branched(
+    prompts: Sequence[list[int]], answers: Sequence[Sequence[list[int]]], padding: int, dtype: torch.dtype
+) -> Batch:
+    """Lay out several answers to each prompt as one row of a decoder-only model, so that the prompt is read once.
+
+    A row is its prompt without the last token and then, for each answer, that token and the answer without its own last.
+    An answer sees the prompt and itself, at the positions that it would have as the only one.
+
+    Returns:
+        ``input_ids``, ``position_ids`` and ``labels`` (rows, tokens), ``attention_mask`` (rows, 1, tokens, tokens) to be
+        added to the scores. Labels stand where the token before foretells them, answer after answer.
+    """
+    ids, positions, labels, branches = [], [], [], []
+    for prompt, own in zip(prompts, answers, strict=True):
+        *head, last = prompt
+        row, places, wanted, branch = list(head), list(range(len(head))), [IGNORED] * (len(head) + 1), [0] * len(head)
+        for number, answer in enumerate(own, 1):
+            row += [last, *answer[:-1]]
+            places += range(len(head), len(head) + len(answer))
+            wanted += answer
+            branch += [number] * len(answer)
+        ids.append([*row, padding])  # room for the last label
+        positions.append([*places, 0])
+        labels.append(wanted)
+        branches.append([*branch, -1])
+    branch_of = padded(branches, -1)
+    seen = (branch_of[:, None, :] == 0) | (branch_of[:, None, :] == branch_of[:, :, None])
+    hidden = (~seen[:, None]).logical_or_(torch.ones(branch_of.shape[1], branch_of.shape[1], dtype=torch.bool).triu(1))
+    return {
+        "input_ids": padded(ids, padding),
+        "position_ids": padded(positions, 0),
+        "labels": padded(labels, IGNORED),
+        "attention_mask": torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min),
+    }
+
+
+def extraction_error(answer: str, target: str, worth: float) -> float:
+    """1 − ROUGE-L of the traits; rightly none is worth ``worth``, and none where there are some, or the reverse, nothing."""
+    traits = traits_said(answer)
+    if NO_TRAIT in (traits, target):
+        return 1.0 - worth * (traits == target)
+    return 1.0 - rouge([traits], [[target]], ["rouge_l"])["rouge_l"].overall
+
+
+def summary_error(answer: str, target: str, worth: float) -> float:
+    """1 − the mean of ROUGE-1, -2 and -L."""
+    found = rouge([cleaned(answer)], [[target]])
+    return 1.0 - sum(measure.overall for measure in found.values()) / len(found)
+
+
+ERRORS: Mapping[str, Callable[[str, str, float], float]] = {"extractor": extraction_error, "summarizer": summary_error}
+
+
+def check_risk(settings: TrainingSettings, module: str) -> None:
+    """Check that this module can be tuned so.
+
+    Raises:
+        ConfigError: its answers have no measure that tells right from wrong.
+    """
+    if settings.risk_samples and module not in ERRORS:
+        raise ConfigError(
+            f"risk_samples={settings.risk_samples}: a reply is not wrong because another was recorded, so the {module} "
+            f"has no such loss; leave it 0"
+        )

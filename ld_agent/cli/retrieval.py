@@ -121,7 +121,10 @@ def annotate(
             count += 1
     finally:
         agent.close(end_sessions=False)
-    say(f"{count} quer{'y' if count == 1 else 'ies'} marked in {marks}; score them with `ld-agent eval marks {marks}`")
+    say(
+        f"{count} quer{'y' if count == 1 else 'ies'} marked in {marks}; score them with "
+        f"`ld-agent eval marks {marks} --store {store}`"
+    )
 
 
 def marks(

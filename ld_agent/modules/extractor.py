@@ -1,7 +1,7 @@
 """The persona extractor: one utterance in, its speaker's traits out, or none (LD-Agent, section 2.3).
 
 What a model says is not what a trait is: prefixes, numbers, quotes, reasoning and examples said back are taken off, and a
-sentence that shares no word with the utterance is not believed.
+sentence that shares no word with what the model was shown is not believed.
 """
 
 from __future__ import annotations
@@ -63,13 +63,15 @@ class Extractor:
     Args:
         models: the backbones.
         prompting: "direct" or "chain_of_thought".
-        grounded_only: drop traits that share no word with the utterance; see `grounded`.
+        grounded_only: drop traits that share no word with the utterance or, where the prompt shows it, with what that
+            answers; see `grounded`.
     """
 
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
         self._believe = grounded if grounded_only else _anything
         self._prompt = prompt(f"extractor_{prompting}")
+        self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
 
     def extract(self, texts: Sequence[str], before: Sequence[str] | None = None) -> list[tuple[str, ...]]:
@@ -94,12 +96,13 @@ class Extractor:
             for part in own
         ]
         completions = iter((yield requests))
-        found = [[t for part, _ in own for t in self._read(next(completions), part)] for own in parts]
+        found = [[t for part in own for t in self._read(next(completions), *part)] for own in parts]
         return [tuple(dict.fromkeys(own)) for own in found]
 
-    def _read(self, completion: Completion, part: str) -> tuple[str, ...]:
+    def _read(self, completion: Completion, part: str, before: str) -> tuple[str, ...]:
         text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
-        return parse_traits(text, part, self._believe, reasoned=self._reasoned)
+        shown = f"{_end_of(before)} {part}" if self._shows_before else part
+        return parse_traits(text, shown, self._believe, reasoned=self._reasoned)
 
     def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
         """The prompt of an utterance that fits the window, and of what it answers: what training renders too."""

@@ -229,6 +229,12 @@ def test_what_was_answered_stands_before_the_first_part_and_never_takes_the_room
     assert all(backbone.count_tokens(r.messages) <= 300 - r.max_new_tokens for r in backbone.requests)
 
 
+def test_a_trait_may_come_from_what_was_answered_where_that_is_shown(extractor):
+    for prompting, found in (("brief", ("I love dogs.",)), ("direct", ())):
+        made, _ = extractor("I love dogs.", prompting)
+        assert made.extract(["Me too!"], ["I have dogs. You?"]) == [found]
+
+
 def test_white_space_asks_nobody(extractor):
     made, backbone = extractor("I have a dog.")
     assert made.extract(["  \n ", "my dog"]) == [(), (DOG,)]

@@ -1,0 +1,77 @@
+"""Means of adapters."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.local import LocalBackbone
+from ld_agent.errors import ConfigError, InputError
+from training.average import average, read_part
+from training.settings import TrainingSettings
+from training.train import tune
+
+Make = Callable[..., TrainingSettings]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def two(settings: Make, tmp_path: Path) -> list[Path]:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(folders):
+        tune(settings(output_dir=str(folder), max_steps=2, seed=seed, adapter_dtype="float16"), "extractor")
+    return folders
+
+
+def test_the_mean_is_weighted_loads_and_says_what_it_is_of(two: list[Path], tmp_path: Path, tiny_llama: Path):
+    out = tmp_path / "mean"
+    done = subprocess.run(
+        [sys.executable, "-m", "training.average", "--out", str(out), f"{two[0]}=3", str(two[1])],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    a, b, mean = (load_file(folder / "adapter_model.safetensors") for folder in (*two, out))
+    assert any(not torch.equal(a[name], b[name]) for name in a)
+    for name, found in mean.items():
+        assert found.dtype == torch.float16
+        assert torch.allclose(found.float(), 0.75 * a[name].float() + 0.25 * b[name].float(), atol=1e-3)
+    card = (out / "README.md").read_text()
+    for part in (f"| `{two[0]}` | 3 |", f"| `{two[1]}` | 1 |", "| base |", "sha256"):
+        assert part in card, part
+    assert card.index("## A mean") < card.index("| base |")
+    backbone = LocalBackbone(str(tiny_llama), dtype="float32", device="cpu", adapters={"mean": str(out)})
+    assert backbone.generate([Request((Message("user", "a?"),), "extractor", 4, adapter="mean")])
+
+
+def test_what_has_no_mean_is_refused(two: list[Path], tmp_path: Path):
+    parts = [read_part(str(folder)) for folder in two]
+    with pytest.raises(ConfigError, match="two adapters"):
+        average(parts[:1], tmp_path / "out")
+    with pytest.raises(InputError, match="exists"):
+        average(parts, two[0])
+    with pytest.raises(InputError, match="no adapter"):
+        read_part(str(tmp_path / "nowhere"))
+    for text in (f"{two[0]}=0", f"{two[0]}=much", f"{two[0]}=nan"):
+        with pytest.raises(ConfigError, match="weight above 0"):
+            read_part(text)
+    config = json.loads((two[1] / "adapter_config.json").read_text())
+    (two[1] / "adapter_config.json").write_text(json.dumps(config | {"r": 4}))
+    with pytest.raises(ConfigError, match="r=4"):
+        average(parts, tmp_path / "out")
+    (two[1] / "adapter_config.json").write_text(json.dumps(config))
+    weights = load_file(two[1] / "adapter_model.safetensors")
+    save_file(dict(list(weights.items())[:-1]), two[1] / "adapter_model.safetensors")
+    with pytest.raises(ConfigError, match="different modules"):
+        average(parts, tmp_path / "out")
+    (two[1] / "adapter_model.safetensors").write_bytes(b"broken")
+    with pytest.raises(InputError, match="cannot be read"):
+        average(parts, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -16,6 +16,7 @@ from training_parts import toy_rows, write
 from ld_agent.errors import ConfigError
 from training.answers import answer_losses
 from training.attention import NAME
+from training.dry_run import show
 from training.examples import Example
 from training.generated import attending
 from training.risk import ERRORS, Drawn, Risk, branched, extraction_error, summary_error
@@ -171,3 +172,11 @@ def test_what_has_no_right_answer_is_refused(settings: Make):
         tune(settings(risk_samples=4), "generator")
     with pytest.raises(ValidationError, match="risk_samples=1"):
         settings(risk_samples=1)
+
+
+def test_a_dry_run_times_the_drawing_too(settings: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    show(settings(risk_samples=4), "extractor")
+    assert "8 steps of 4 rows" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ConfigError, match="generator has no such loss"):
+        show(settings(risk_samples=4), "generator")

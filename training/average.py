@@ -9,7 +9,8 @@ out (Wortsman et al., ICML 2022). Knows PEFT's files; nothing of models and data
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,14 +27,11 @@ WEIGHTS, CONFIG, CARD = "adapter_model.safetensors", "adapter_config.json", "REA
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An adapter's folder and how much it counts."""
+    """An adapter's folder, how much it counts, and its configuration."""
 
     folder: Path
     weight: float
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / CONFIG).read_text("utf-8")))
+    config: Mapping[str, Any]
 
 
 def read_part(text: str) -> Part:
@@ -41,7 +39,7 @@ def read_part(text: str) -> Part:
 
     Raises:
         ConfigError: the weight is no number above 0.
-        InputError: no adapter is there.
+        InputError: no adapter is there, or its configuration is broken.
     """
     folder, _, weight = text.partition("=")
     try:
@@ -50,10 +48,13 @@ def read_part(text: str) -> Part:
         value = 0.0
     if not 0 < value < float("inf"):
         raise ConfigError(f"{text!r} has no weight above 0; write FOLDER or FOLDER=2")
-    part = Part(Path(folder), value)
-    if not all((part.folder / name).is_file() for name in (WEIGHTS, CONFIG)):
+    path = Path(folder)
+    if not all((path / name).is_file() for name in (WEIGHTS, CONFIG)):
         raise InputError(f"{folder} holds no adapter; give the folder of a LoRA adapter or of a checkpoint")
-    return part
+    try:
+        return Part(path, value, dict(json.loads((path / CONFIG).read_text("utf-8"))))
+    except (OSError, ValueError, TypeError) as exc:
+        raise InputError(f"{path / CONFIG} cannot be read ({exc}); give a whole adapter") from exc
 
 
 def average(parts: Sequence[Part], out: Path) -> None:
@@ -91,15 +92,16 @@ def average(parts: Sequence[Part], out: Path) -> None:
             mean[name] = mean[name] + share if name in mean else share
     # Checkpoints are float32; an adapter that is done says what is wanted.
     dtype = min(dtypes, key=lambda found: found.itemsize)
+    if out.exists():
+        raise InputError(f"{out} exists; give a folder that does not")
     try:
         out.mkdir(parents=True)
         save_file({name: tensor.to(dtype) for name, tensor in mean.items()}, out / WEIGHTS, {"format": "pt"})
         (out / CARD).write_text(_card(parts), "utf-8")
         (out / CONFIG).write_bytes((first.folder / CONFIG).read_bytes())
-    except FileExistsError as exc:
-        raise InputError(f"{out} exists; give a folder that does not") from exc
-    except OSError as exc:
-        raise InputError(f"{out} cannot be written ({exc.strerror}); give a folder with room") from exc
+    except (OSError, SafetensorError) as exc:
+        shutil.rmtree(out, ignore_errors=True)
+        raise InputError(f"{out} cannot be written ({exc}); give a folder with room") from exc
 
 
 def _value(value: Any) -> Any:
@@ -109,23 +111,18 @@ def _value(value: Any) -> Any:
 def _card(parts: Sequence[Part]) -> str:
     """The first adapter's card with a section on the others, before its table."""
     first = parts[0].folder
-    own = (
-        (first / CARD).read_text("utf-8")
-        if (first / CARD).is_file()
-        else f"# A LoRA adapter\n\n(No card in {first}.)\n"
-    )
+    card = first / CARD
+    head, table, rest = (card.read_text("utf-8") if card.is_file() else "").partition("\n| | |\n")
     lines = [
+        head,
         "## A mean",
         f"The weights are the mean of these adapters. All that follows is of `{first}`, the first of them.",
         "",
         "| adapter | weight | sha256 |",
         "|---|---|---|",
         *(f"| `{part.folder}` | {part.weight:g} | `{file_sha256(part.folder / WEIGHTS)}` |" for part in parts),
-        "",
-        "",
     ]
-    head, table, rest = own.partition("\n| | |\n")
-    return f"{head}\n" + "\n".join(lines).rstrip("\n") + f"\n{table}{rest}" if table else own + "\n" + "\n".join(lines)
+    return "\n".join(lines) + f"\n{table}{rest}"
 
 
 def main() -> None:

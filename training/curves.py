@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
+LOGGED = {"loss", "risk", "eval_loss"}
 COSTS = ("_runtime", "_per_second", "_preparation_time")
 """What an evaluation cost, which the Trainer logs beside what it found."""
 
@@ -59,7 +60,7 @@ class Curves(TrainerCallback):
             self._bar.update(self._task, completed=state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if not state.is_world_process_zero or not logs or not ({"loss", "risk", "eval_loss"} & set(logs)):
+        if not state.is_world_process_zero or not logs or not LOGGED & set(logs):
             return
         write_log(self._folder, state.log_history)
         told = [
@@ -79,7 +80,7 @@ def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     columns = [*COLUMNS, *risk, *figures_in(history)]
     rows: dict[int, dict[str, Any]] = {}
     for entry in history:
-        if {"loss", "risk", "eval_loss"} & set(entry):
+        if LOGGED & set(entry):
             rows.setdefault(entry["step"], {}).update({key: entry[key] for key in columns if key in entry})
     beside = folder / ".log.csv"
     with beside.open("w", encoding="utf-8", newline="") as file:

@@ -73,10 +73,9 @@ class Generations:
         prompts = self._prompts[share]
         by_length = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
         texts: dict[int, str] = {}
-        with attending(self._model):
-            for start in range(0, len(prompts), self._batch):
-                places = by_length[start : start + self._batch]
-                texts.update(zip(places, self._answered([prompts[n] for n in places]), strict=True))
+        for start in range(0, len(prompts), self._batch):
+            places = by_length[start : start + self._batch]
+            texts.update(zip(places, self._answered([prompts[n] for n in places]), strict=True))
         return [texts[n] for n in range(len(prompts))]
 
     def figures(self, texts: Sequence[str]) -> dict[str, float]:
@@ -85,17 +84,9 @@ class Generations:
 
     def _answered(self, prompts: Sequence[list[int]]) -> list[str]:
         from ld_agent.backbones.decoding import Row as Sequence_
-        from ld_agent.backbones.decoding import decode
-        from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
-
-        def select(adapters: Sequence[str | None]) -> None:
-            """The factors are in the model itself."""
 
         rows = [Sequence_(self._start or prompt, self._limit) for prompt in prompts]
-        if self._start is None:
-            decode(CausalSteps(self._model, select, PrefixCache(), self._padding), rows, self._choice)
-        else:
-            decode(Seq2SeqSteps(self._model, select, list(prompts), self._padding), rows, self._choice)
+        fill(self._model, prompts, rows, self._choice, self._padding)
         return [self._tokens.decode(row.out).strip() for row in rows]
 
 
@@ -119,8 +110,28 @@ def traits_said(answer: str) -> str:
     return " ".join(parse_traits(answer, "", lambda trait, utterance: True)) or NO_TRAIT
 
 
+def fill(model: Any, prompts: Sequence[list[int]], rows: Sequence[Any], choice: Any, padding: int) -> None:
+    """Let a model that is being tuned fill the rows of `ld_agent.backbones.decoding`, by the backbone's own loop.
+
+    Args:
+        model: the transformers model itself, with its factors inside.
+        prompts: of the rows; an encoder-decoder model's encoder reads them.
+    """
+    from ld_agent.backbones.decoding import decode
+    from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
+
+    def select(adapters: Sequence[str | None]) -> None:
+        """The factors are in the model itself."""
+
+    with _attending(model):
+        if model.config.is_encoder_decoder:
+            decode(Seq2SeqSteps(model, select, list(prompts), padding), rows, choice)
+        else:
+            decode(CausalSteps(model, select, PrefixCache(len(rows)), padding), rows, choice)
+
+
 @contextmanager
-def attending(model: Any) -> Iterator[None]:
+def _attending(model: Any) -> Iterator[None]:
     """Let a model attend as it was loaded to: the attention of training takes no cache and no mask."""
     own = getattr(model.config, "_attn_implementation", None)
     if own != NAME:

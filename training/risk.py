@@ -31,7 +31,7 @@ from ld_agent.modules.summarizer import cleaned
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.build import NO_TRAIT
 from training.examples import IGNORED, Collator, Example, padded
-from training.generated import attending, traits_said
+from training.generated import fill, traits_said
 from training.settings import TrainingSettings
 
 
@@ -128,11 +128,7 @@ class Risk:
         return found
 
     def _drawn(self, recorded: Sequence[Example], step: int) -> list[Drawn]:
-        from ld_agent.backbones.decoding import Row, decode
-        from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
-
-        def select(adapters: Sequence[str | None]) -> None:
-            """The factors are in the model itself."""
+        from ld_agent.backbones.decoding import Row
 
         limit = 2 * max(len(example.answer) for example in recorded)
         rows = []
@@ -146,13 +142,8 @@ class Risk:
                 )
         training = self._model.training
         self._model.eval()
-        with attending(self._model):
-            if self._start is None:
-                steps = CausalSteps(self._model, select, PrefixCache(len(recorded)), self._collator.padding_id)
-                decode(steps, rows, self._choice)
-            else:
-                prompts = [example.prompt for example in recorded for _ in range(self._samples)]
-                decode(Seq2SeqSteps(self._model, select, prompts, self._collator.padding_id), rows, self._choice)
+        prompts = [example.prompt for example in recorded for _ in range(self._samples)]
+        fill(self._model, prompts, rows, self._choice, self._collator.padding_id)
         self._model.train(training)
         return [
             self._judged(example, rows[n * self._samples : (n + 1) * self._samples])

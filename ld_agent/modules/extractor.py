@@ -62,7 +62,7 @@ class Extractor:
 
     Args:
         models: the backbones.
-        prompting: "direct" or "chain_of_thought".
+        prompting: "direct", "chain_of_thought" or "brief".
         grounded_only: drop traits that share no word with the utterance or, where the prompt shows it, with what that
             answers; see `grounded`.
     """

@@ -65,7 +65,10 @@ def test_what_has_no_mean_is_refused(two: list[Path], tmp_path: Path):
     config = json.loads((two[1] / "adapter_config.json").read_text())
     (two[1] / "adapter_config.json").write_text(json.dumps(config | {"r": 4}))
     with pytest.raises(ConfigError, match="r=4"):
-        average(parts, tmp_path / "out")
+        average([read_part(str(folder)) for folder in two], tmp_path / "out")
+    (two[1] / "adapter_config.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_part(str(two[1]))
     (two[1] / "adapter_config.json").write_text(json.dumps(config))
     weights = load_file(two[1] / "adapter_model.safetensors")
     save_file(dict(list(weights.items())[:-1]), two[1] / "adapter_model.safetensors")

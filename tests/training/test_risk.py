@@ -18,7 +18,7 @@ from training.answers import answer_losses
 from training.attention import NAME
 from training.dry_run import show
 from training.examples import Example
-from training.generated import attending
+from training.generated import _attending
 from training.risk import ERRORS, Drawn, Risk, branched, extraction_error, summary_error
 from training.settings import TrainingSettings
 from training.train import adapted, prepare, rows_of, tune
@@ -41,7 +41,7 @@ def likelihoods(model: Any, rows: list[tuple[list[int], list[int]]]) -> list[flo
     """Of each answer after its prompt, one at a time, by the plain forward pass."""
     found = []
     for prompt, answer in rows:
-        with torch.no_grad(), attending(model):
+        with torch.no_grad(), _attending(model):
             logits = model(input_ids=torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
         found.append(-float(answer_losses(logits, torch.tensor(answer)).sum()))
     return found
@@ -82,7 +82,7 @@ def test_the_risk_is_the_mean_error_and_its_gradient_that_of_the_error_expected(
     # Of the four drawn, three are wrong by 0.25 where the others are wrong by 0.5, one by 1 where they are by 0.25.
     wanted = 0.0
     for weight, answer in ((3 * (0.25 - 0.5) / 4 / 3, [7, 2]), ((1.0 - 0.25) / 4 / 3, [8, 9, 2])):
-        with attending(prepared.model):
+        with _attending(prepared.model):
             logits = prepared.model(input_ids=torch.tensor([[5, 6, *answer]])).logits[0, 1:-1]
         wanted = wanted - weight * answer_losses(logits / 0.5, torch.tensor(answer)).sum()
     wanted.backward()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import ConfigError
 from ld_agent.evaluation.metrics import accuracy, bleu, rouge
@@ -19,6 +19,9 @@ from training.build import NO_TRAIT
 from training.examples import Example
 from training.rows import Row
 from training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from ld_agent.backbones.decoding import Steps
 
 FIGURES: Mapping[str, tuple[str, ...]] = {
     "extractor": ("accuracy", "bleu_2", "bleu_3", "rouge_l"),
@@ -84,9 +87,11 @@ class Generations:
 
     def _answered(self, prompts: Sequence[list[int]]) -> list[str]:
         from ld_agent.backbones.decoding import Row as Sequence_
+        from ld_agent.backbones.decoding import decode
 
         rows = [Sequence_(self._start or prompt, self._limit) for prompt in prompts]
-        fill(self._model, prompts, rows, self._choice, self._padding)
+        with stepping(self._model, prompts, self._padding) as steps:
+            decode(steps, rows, self._choice)
         return [self._tokens.decode(row.out).strip() for row in rows]
 
 
@@ -110,24 +115,28 @@ def traits_said(answer: str) -> str:
     return " ".join(parse_traits(answer, "", lambda trait, utterance: True)) or NO_TRAIT
 
 
-def fill(model: Any, prompts: Sequence[list[int]], rows: Sequence[Any], choice: Any, padding: int) -> None:
-    """Let a model that is being tuned fill the rows of `ld_agent.backbones.decoding`, by the backbone's own loop.
+@contextmanager
+def stepping(model: Any, prompts: Sequence[list[int]], padding: int) -> Iterator[Steps]:
+    """The steps of a model that is being tuned, as the backbone takes them.
 
     Args:
         model: the transformers model itself, with its factors inside.
         prompts: of the rows; an encoder-decoder model's encoder reads them.
     """
-    from ld_agent.backbones.decoding import decode
+    from ld_agent.backbones.four_bit import FourBitGrids
+    from ld_agent.backbones.llama import LlamaSteps, llama_layers
     from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
 
     def select(adapters: Sequence[str | None]) -> None:
         """The factors are in the model itself."""
 
-    with _attending(model):
-        if model.config.is_encoder_decoder:
-            decode(Seq2SeqSteps(model, select, list(prompts), padding), rows, choice)
-        else:
-            decode(CausalSteps(model, select, PrefixCache(len(rows)), padding), rows, choice)
+    if model.config.is_encoder_decoder:
+        yield Seq2SeqSteps(model, select, list(prompts), padding)
+    elif (layers := llama_layers(model, FourBitGrids(None))) is not None:
+        yield LlamaSteps(model, select, PrefixCache(), padding, layers)
+    else:
+        with _attending(model):
+            yield CausalSteps(model, select, PrefixCache(), padding)
 
 
 @contextmanager

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +30,11 @@ from ld_agent.modules.summarizer import cleaned
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.build import NO_TRAIT
 from training.examples import IGNORED, Collator, Example, padded
-from training.generated import fill, traits_said
+from training.generated import stepping, traits_said
 from training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from ld_agent.backbones.decoding import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,34 +130,27 @@ class Risk:
         return found
 
     def _drawn(self, recorded: Sequence[Example], step: int) -> list[Drawn]:
-        from ld_agent.backbones.decoding import Row
+        from ld_agent.backbones.decoding import Row, draw
 
         limit = 2 * max(len(example.answer) for example in recorded)
-        rows = []
-        for example in recorded:
-            seed = zlib.crc32(array("l", example.prompt).tobytes(), self._seed)
-            for n in range(step * self._samples, (step + 1) * self._samples):
-                prompt = self._start or example.prompt
-                # All that a prompt's answers share is read once.
-                rows.append(
-                    Row(list(prompt), limit, temperature=self._temperature, seed=seed + n, prefix=len(prompt) - 1)
-                )
+        rows = [
+            Row(self._start or example.prompt, limit, temperature=self._temperature,
+                seed=zlib.crc32(array("l", example.prompt).tobytes(), self._seed + step))
+            for example in recorded
+        ]  # fmt: skip
         training = self._model.training
         self._model.eval()
-        prompts = [example.prompt for example in recorded for _ in range(self._samples)]
-        fill(self._model, prompts, rows, self._choice, self._collator.padding_id)
+        with stepping(self._model, [example.prompt for example in recorded], self._collator.padding_id) as steps:
+            found = draw(steps, rows, self._samples, self._choice)
         self._model.train(training)
-        return [
-            self._judged(example, rows[n * self._samples : (n + 1) * self._samples])
-            for n, example in enumerate(recorded)
-        ]
+        return [self._judged(example, answers) for example, answers in zip(recorded, found, strict=True)]
 
-    def _judged(self, example: Example, rows: Sequence[Any]) -> Drawn:
+    def _judged(self, example: Example, drawn: Sequence[tuple[Row, int]]) -> Drawn:
         end = example.answer[-1]
-        answers = Counter((*row.out, end) if row.stopped else tuple(row.out) for row in rows)
+        answers = [[*row.out, end] if row.stopped else row.out for row, _ in drawn]
         target = self._tokens.decode(example.answer).strip()
         errors = [self._error(self._tokens.decode(ids).strip(), target, self._worth) for ids in answers]
-        return Drawn(example.prompt, [list(ids) for ids in answers], list(answers.values()), errors)
+        return Drawn(example.prompt, answers, [times for _, times in drawn], errors)
 
     def _laid_out(self, drawn: Sequence[Drawn]) -> Batch:
         if self._start is not None:

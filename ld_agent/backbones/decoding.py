@@ -1,4 +1,4 @@
-"""The decode loop: rows of prompt ids in, rows of generated ids out, over any model that can take a step.
+"""The decode loops: rows of prompt ids in, rows of generated ids out, over any model that can take a step.
 
 Works with token ids only; knows nothing of tokenizers, templates or adapters. Rows of different length are padded on
 the left and masked, with position ids counted from each row's own first token, so a row's answer depends on its
@@ -7,8 +7,9 @@ batch-mates only through the rounding of batched arithmetic.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 import torch
@@ -60,7 +61,7 @@ class Steps(Protocol):
         ...
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows only."""
+        """Go on with these rows only, in this order; one that is named twice becomes two."""
         ...
 
 
@@ -105,6 +106,45 @@ def decode(steps: Steps, rows: Sequence[Row], choice: Choice) -> None:
         logits = _read(steps.step, [rows[i].out[-1] for i in active])
 
 
+@torch.inference_mode()
+def draw(steps: Steps, rows: Sequence[Row], times: int, choice: Choice) -> list[list[tuple[Row, int]]]:
+    """Draw several answers to every row, at its temperature and from its seed.
+
+    Answers are as likely as if each were drawn alone. As long as they are alike they are one row, so that it takes little
+    more to have many of them.
+
+    Returns:
+        for every row its different answers, as rows of their own, and how often each was drawn.
+
+    Raises:
+        BackboneError: the model failed.
+    """
+    found: list[list[tuple[Row, int]]] = [[] for _ in rows]
+    generators = [torch.Generator().manual_seed(row.seed) for row in rows]
+    active = [(number, row, times) for number, row in enumerate(rows)]
+    logits = _read(steps.prefill, rows)
+    while True:
+        logits = _processed(logits, [row for _, row, _ in active], choice)
+        going, parents = [], []
+        for place, (number, row, count) in enumerate(active):
+            for token, share in Counter(_sample(logits[place], row, generators[number], choice, count)).items():
+                if token in choice.end_ids:
+                    found[number].append((replace(row, stopped=True), share))
+                    continue
+                longer = replace(row, out=[*row.out, token])
+                if len(longer.out) < row.limit:
+                    going.append((number, longer, share))
+                    parents.append(place)
+                else:
+                    found[number].append((longer, share))
+        if not going:
+            return found
+        if parents != list(range(len(active))):
+            steps.keep(parents)
+        active = going
+        logits = _read(steps.step, [row.out[-1] for _, row, _ in active])
+
+
 def _read(forward: Callable[[Sequence[Given]], Tensor], given: Sequence[Given]) -> Tensor:
     try:
         return forward(given)
@@ -119,21 +159,26 @@ def _read(forward: Callable[[Sequence[Given]], Tensor], given: Sequence[Given]) 
 def _choose(
     logits: Tensor, rows: Sequence[Row], generators: Sequence[torch.Generator | None], choice: Choice
 ) -> list[int]:
-    if choice.processors:
-        logits = torch.cat([_processed(logits[i : i + 1].float(), row, choice) for i, row in enumerate(rows)])
-    if any(row.repetition_penalty != 1.0 for row in rows):
-        logits = torch.stack([_penalised(logits[i], row, choice.end_ids) for i, row in enumerate(rows)])
-    greedy = logits.argmax(-1).tolist()
+    logits = _processed(logits, rows, choice)
+    greedy = logits.argmax(-1).tolist() if None in generators else []
     return [
-        _sample(logits[i], row, generator, choice) if generator is not None else greedy[i]
+        _sample(logits[i], row, generator, choice)[0] if generator is not None else greedy[i]
         for i, (row, generator) in enumerate(zip(rows, generators, strict=True))
     ]
 
 
-def _processed(logits: Tensor, row: Row, choice: Choice) -> Tensor:
-    ids = torch.tensor([row.prompt + row.out], device=logits.device)
-    for process in choice.processors:
-        logits = process(ids, logits)
+def _processed(logits: Tensor, rows: Sequence[Row], choice: Choice) -> Tensor:
+    """Logits (rows, vocabulary) as the model's own processors and the rows' penalties leave them."""
+    if choice.processors:
+        processed = []
+        for row, scores in zip(rows, logits.float().split(1), strict=True):
+            ids = torch.tensor([row.prompt + row.out], device=logits.device)
+            for process in choice.processors:
+                scores = process(ids, scores)
+            processed.append(scores)
+        logits = torch.cat(processed)
+    if any(row.repetition_penalty != 1.0 for row in rows):
+        logits = torch.stack([_penalised(logits[i], row, choice.end_ids) for i, row in enumerate(rows)])
     return logits
 
 
@@ -150,8 +195,8 @@ def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
     return logits.scatter(0, seen, weakened)
 
 
-def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice) -> int:
-    """Draw one id. Done on the CPU in float32, so that the draw does not depend on the batch or the device."""
+def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice, times: int = 1) -> list[int]:
+    """Draw ids. Done on the CPU in float32, so that the draw does not depend on the batch or the device."""
     scores = logits.float().cpu() / row.temperature
     if choice.top_k:
         floor = scores.topk(min(choice.top_k, len(scores))).values[-1]
@@ -161,4 +206,8 @@ def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice
         ordered, order = probabilities.sort(descending=True)
         beyond = ordered.cumsum(-1) - ordered >= choice.top_p
         probabilities[order[beyond]] = 0
-    return int(torch.multinomial(probabilities, 1, generator=generator))
+    # By one number a draw; torch.multinomial draws one for every id of the vocabulary.
+    below = probabilities.double().cumsum(-1)
+    numbers = torch.rand(times, generator=generator, dtype=torch.float64) * below[-1]
+    drawn: list[int] = torch.searchsorted(below, numbers, right=True).clamp_(max=len(below) - 1).tolist()
+    return drawn

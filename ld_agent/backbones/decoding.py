@@ -171,8 +171,9 @@ def _processed(logits: Tensor, rows: Sequence[Row], choice: Choice) -> Tensor:
     """Logits (rows, vocabulary) as the model's own processors and the rows' penalties leave them."""
     if choice.processors:
         processed = []
-        for row, scores in zip(rows, logits.float().split(1), strict=True):
+        for place, row in enumerate(rows):
             ids = torch.tensor([row.prompt + row.out], device=logits.device)
+            scores = logits[place : place + 1].float()
             for process in choice.processors:
                 scores = process(ids, scores)
             processed.append(scores)

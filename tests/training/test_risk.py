@@ -127,6 +127,7 @@ def test_the_expected_error_falls(
         max_steps=24,
         save_steps=24,
         risk_samples=12,
+        risk_temperature=1.0,
         learning_rate=learning_rate,
         per_device_train_batch_size=8,
     )

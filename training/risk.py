@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ld_agent.errors import ConfigError
 from ld_agent.evaluation.metrics import rouge
@@ -36,6 +37,9 @@ from training.settings import TrainingSettings
 if TYPE_CHECKING:
     from ld_agent.backbones.decoding import Row
 
+PACK = 2048
+"""Tokens of prompts and answers that go through the model at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
@@ -45,6 +49,11 @@ class Drawn:
     answers: list[list[int]]
     times: list[int]
     errors: list[float]
+
+    @property
+    def length(self) -> int:
+        """Tokens of the prompt and of all answers."""
+        return len(self.prompt) + sum(map(len, self.answers))
 
     @property
     def tells(self) -> bool:
@@ -103,20 +112,30 @@ class Risk:
             step: answers are drawn anew at each, and the same at the same.
         """
         drawn = self._drawn(self._recorded(batch), step)
-        told = [one for one in drawn if one.tells] or drawn[:1]
-        laid_out = self._laid_out(told)
-        device = batch["input_ids"].device
-        laid_out = {key: value.to(device) for key, value in laid_out.items()}
-        self.tokens = laid_out["input_ids"].numel()
+        packs = packed([one for one in drawn if one.tells] or drawn[:1])
+        self.tokens = 0
+        # Of many answers only a pack's activations are there at a time, for one more pass over each.
+        parts = [
+            self._steered(model, pack, batch["input_ids"].device)
+            if len(packs) == 1
+            else checkpoint(self._steered, model, pack, batch["input_ids"].device, use_reentrant=False)
+            for pack in packs
+        ]
+        steered = torch.stack(parts).sum()
+        # The value is the risk, the gradient that of the sum above.
+        return sum(one.risk for one in drawn) / len(drawn) + (steered - steered.detach()) / len(drawn)
+
+    def _steered(self, model: nn.Module, told: Sequence[Drawn], device: torch.device) -> Tensor:
+        """The log-likelihoods of answers, weighted as in the gradient, and their sum."""
+        laid_out = {key: value.to(device) for key, value in self._laid_out(told).items()}
+        self.tokens += laid_out["input_ids"].numel()
         logits, targets, _ = self._logits(model, laid_out)
         own = [len(answer) for one in told for answer in one.answers]
         places = torch.arange(len(own), device=device).repeat_interleave(torch.tensor(own, device=device))
         likely = torch.zeros(len(own), device=device).index_add(
             0, places, -answer_losses(logits / self._temperature, targets)
         )
-        steered = likely @ torch.tensor([weight for one in told for weight in one.weights], device=device)
-        # The value is the risk, the gradient that of the sum above.
-        return sum(one.risk for one in drawn) / len(drawn) + (steered - steered.detach()) / len(drawn)
+        return likely @ torch.tensor([weight for one in told for weight in one.weights], device=device)
 
     def _recorded(self, batch: Batch) -> list[Example]:
         """The prompt and the recorded answer of each row."""
@@ -157,6 +176,17 @@ class Risk:
             return self._collator([Example(one.prompt, answer) for one in drawn for answer in one.answers])
         return branched([one.prompt for one in drawn], [one.answers for one in drawn], self._collator.padding_id,
                         self._model.dtype)  # fmt: skip
+
+
+def packed(drawn: Sequence[Drawn]) -> list[list[Drawn]]:
+    """Prompts with their answers in packs of like length, none of more than `PACK` tokens unless one alone has them."""
+    packs: list[list[Drawn]] = []
+    for one in sorted(drawn, key=lambda one: one.length, reverse=True):
+        if packs and (len(packs[-1]) + 1) * packs[-1][0].length <= PACK:
+            packs[-1].append(one)
+        else:
+            packs.append([one])
+    return packs
 
 
 def branched(

@@ -113,23 +113,23 @@ class Risk:
         """
         drawn = self._drawn(self._recorded(batch), step)
         packs = packed([one for one in drawn if one.tells] or drawn[:1])
-        self.tokens = 0
-        # Of many answers only a pack's activations are there at a time, for one more pass over each.
+        device = batch["input_ids"].device
+        laid_out = [{key: value.to(device) for key, value in self._laid_out(pack).items()} for pack in packs]
+        self.tokens = sum(own["input_ids"].numel() for own in laid_out)
+        # Of many answers only a pack's activations are there at a time, for one more pass over each. A wrapper for several
+        # processes is called once, however many packs each of them has: it counts its calls and joins them.
         parts = [
-            self._steered(model, pack, batch["input_ids"].device)
-            if len(packs) == 1
-            else checkpoint(self._steered, model, pack, batch["input_ids"].device, use_reentrant=False)
-            for pack in packs
+            checkpoint(self._steered, self._model, own, pack, use_reentrant=False)
+            for own, pack in zip(laid_out[:-1], packs[:-1], strict=True)
         ]
-        steered = torch.stack(parts).sum()
+        steered = torch.stack([*parts, self._steered(model, laid_out[-1], packs[-1])]).sum()
         # The value is the risk, the gradient that of the sum above.
         return sum(one.risk for one in drawn) / len(drawn) + (steered - steered.detach()) / len(drawn)
 
-    def _steered(self, model: nn.Module, told: Sequence[Drawn], device: torch.device) -> Tensor:
+    def _steered(self, model: nn.Module, laid_out: Batch, told: Sequence[Drawn]) -> Tensor:
         """The log-likelihoods of answers, weighted as in the gradient, and their sum."""
-        laid_out = {key: value.to(device) for key, value in self._laid_out(told).items()}
-        self.tokens += laid_out["input_ids"].numel()
         logits, targets, _ = self._logits(model, laid_out)
+        device = logits.device
         own = [len(answer) for one in told for answer in one.answers]
         places = torch.arange(len(own), device=device).repeat_interleave(torch.tensor(own, device=device))
         likely = torch.zeros(len(own), device=device).index_add(

@@ -77,9 +77,14 @@ def test_the_risk_is_the_mean_error_and_its_gradient_that_of_the_error_expected(
     monkeypatch.setattr(risk, "_drawn", lambda recorded, step: drawn)
     monkeypatch.setattr(risk_module, "PACK", pack)
     batch = prepared.collator(prepared.train[:3])
+    calls: list[int] = []
+    hook = model.register_forward_pre_hook(lambda module, given: calls.append(1))
     found = risk(model, batch, 0)
+    tokens = risk.tokens
     assert float(found) == pytest.approx((2 * (3 * 0.25 + 1.0) / 4 + 0.4 + 0.0) / 4)
     found.backward()
+    hook.remove()
+    assert (len(calls), risk.tokens) == (1, tokens)  # a wrapper for several processes allows no more
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad and p.grad is not None}
     own = {name: p.grad.clone() for name, p in trained.items()}
     model.zero_grad()

@@ -11,6 +11,7 @@ from functools import cached_property
 from ld_agent.backbones.base import Backbone
 from ld_agent.collector import Collector
 from ld_agent.config import Config
+from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
@@ -33,7 +34,7 @@ class Resources:
         encoder, topics: loaded ones, shared with another agent; None: the configured ones.
 
     Raises:
-        ConfigError: an unknown view or scorer.
+        ConfigError: not a config, an unknown view or an unknown scorer.
         StoreError: the memory file cannot be opened.
         EncoderMismatchError: its vectors were not made by the encoder given.
     """
@@ -46,6 +47,10 @@ class Resources:
         encoder: SentenceEncoder | None = None,
         topics: TopicExtractor | None = None,
     ) -> None:
+        if not isinstance(config, Config):
+            raise ConfigError(
+                f"the config is {type(config).__name__}, not a Config; make one with load_config() or parse_config({{…}})"
+            )
         check_views(config.memory.views)
         scorer(config.memory.scorer)
         self.config = config

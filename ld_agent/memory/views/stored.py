@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query, ViewContext
+from ld_agent.prompts import as_name
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Record, Utterance
 
@@ -98,4 +99,4 @@ def verbatim(said: Sequence[Utterance], vector: Vectors) -> Draft:
 
 def dialogue(utterances: Sequence[Utterance]) -> str:
     """Utterances with who said them, one a line: "Maya: I have a dog."."""
-    return "\n".join(f"{u.speaker}: {u.text}" for u in utterances)
+    return "\n".join(f"{as_name(u.speaker)}: {u.text}" for u in utterances)

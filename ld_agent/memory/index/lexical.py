@@ -1,4 +1,4 @@
-"""The words of texts as stems, and BM25 over them: which records say rare words of a question, and how often.
+"""The words of texts as stems, and BM25 over them: which records contain rare words of a question, and how often.
 
 Knows words and row numbers; nothing of vectors, times or stores.
 """
@@ -65,17 +65,22 @@ class Postings:
         self.documents: array[int] = array("I")
         self._lengths: array[float] = array("f")
         self._length = 0.0
+        self._word_bytes = 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, about."""
-        return sum(len(word) + 350 + 6 * len(listed) for word, listed in self._rows.items()) + 8 * len(self.documents)
+        """Bytes held, about; in constant time."""
+        return self._word_bytes + 8 * len(self.documents)
 
     def add(self, row: int, counts: Mapping[str, int]) -> None:
         """Append a document by its number, greater than every one before."""
         for word, count in counts.items():
-            self._rows.setdefault(word, array("I")).append(row)
-            self._counts.setdefault(word, array("H")).append(min(count, 65_535))
+            if word not in self._rows:
+                self._rows[word], self._counts[word] = array("I"), array("H")
+                self._word_bytes += len(word) + 350
+            self._rows[word].append(row)
+            self._counts[word].append(min(count, 65_535))
+        self._word_bytes += 6 * len(counts)
         self.documents.append(row)
         self._lengths.append(float(sum(counts.values())))
         self._length += self._lengths[-1]

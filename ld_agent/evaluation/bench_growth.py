@@ -23,7 +23,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.evaluation.bench import VOCABULARY, machine
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.passages import PackedVectors, Passages
+from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.base import Draft
 from ld_agent.terminal import progress

@@ -1,4 +1,4 @@
-"""The words of texts as stems, and BM25 over them: which records say rare words of a question, and how often.
+"""The words of texts as stems, and BM25 over them: which records contain rare words of a question, and how often.
 
 Knows words and row numbers; nothing of vectors, times or stores.
 """
@@ -10,17 +10,18 @@ import re
 import threading
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
 from ld_agent.modules.wording import FUNCTION_WORDS, words_of
 
 SATURATION = 1.2  # k1: how soon a repeated word stops to count
-PARTS = ("vocabulary", "starts", "rows", "counts", "documents", "lengths")
 LENGTH = 0.75  # b: how much a long record is held back
+WINDOWS = ("borders", "windows_with", "words", "word_borders")
+"""What a lexicon holds of windows, as plain numbers."""
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _own = threading.local()
 _CUT_FORMS = frozenset(
@@ -55,82 +56,55 @@ def rarity(documents: int, with_word: int) -> float:
     return math.log(1 + (documents - with_word + 0.5) / (with_word + 0.5)) if with_word else 0.0
 
 
-Arrays = dict[str, NDArray[Any]]
-"""Arrays by name: what a snapshot of word statistics consists of."""
-
-
-def as_array(texts: Iterable[str]) -> NDArray[np.uint8]:
-    """Texts without line breaks as one array of bytes."""
-    return np.frombuffer("\n".join(texts).encode(), np.uint8)
-
-
-def as_texts(packed: NDArray[np.uint8]) -> list[str]:
-    """The texts of `as_array`."""
-    return packed.tobytes().decode().split("\n") if len(packed) else []
-
-
 class Postings:
     """Which of n documents say each word, how often, and how long they are; appended in amortised constant time.
 
-    Documents have ascending numbers, not necessarily consecutive. What came from a snapshot lies in one array for all words, what
-    was added since in an array a word.
+    Documents have growing numbers, which need not follow each other.
     """
 
-    def __init__(self, snapshot: Arrays | None = None, prefix: str = "") -> None:
-        kept = {name: (snapshot or {}).get(prefix + name, np.zeros(0)) for name in PARTS}
-        self._places = {word: n for n, word in enumerate(as_texts(kept["vocabulary"].astype(np.uint8)))}
-        self._starts = kept["starts"].astype(np.int64)
-        self._kept_rows, self._kept_counts = kept["rows"].astype(np.uint32), kept["counts"].astype(np.uint16)
+    def __init__(self) -> None:
         self._rows: dict[str, array[int]] = {}
         self._counts: dict[str, array[int]] = {}
-        self.documents: array[int] = array("I", kept["documents"].astype(np.uint32).tobytes())
-        self._lengths: array[float] = array("f", kept["lengths"].astype(np.float32).tobytes())
-        self._length = float(np.frombuffer(self._lengths, np.float32).sum(dtype=np.float64))
+        self.documents: array[int] = array("I")
+        self._lengths: array[float] = array("f")
+        self._length = 0.0
+        self._word_bytes = 0
+
+    def snapshot(self, name: str) -> Arrays:
+        """Everything as arrays, for `restored`."""
+        arrays = packed(self._rows, f"{name}.rows") | packed(self._counts, f"{name}.counts", "H")
+        arrays[f"{name}.documents"] = np.array(self.documents, np.uint32)
+        arrays[f"{name}.lengths"] = np.array(self._lengths, np.float32)
+        return arrays
+
+    @classmethod
+    def restored(cls, arrays: Arrays, name: str) -> Postings:
+        """The postings of a `snapshot`."""
+        postings = cls()
+        postings._rows, postings._counts = unpacked(arrays, f"{name}.rows"), unpacked(arrays, f"{name}.counts", "H")
+        postings.documents = array("I", arrays[f"{name}.documents"].tobytes())
+        postings._lengths = array("f", arrays[f"{name}.lengths"].tobytes())
+        postings._length = float(arrays[f"{name}.lengths"].sum(dtype=np.float64))
+        postings._word_bytes = sum(len(word) + 350 + 6 * len(rows) for word, rows in postings._rows.items())
+        return postings
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, about."""
-        added = sum(len(word) + 350 + 6 * len(listed) for word, listed in self._rows.items())
-        kept = self._kept_rows.nbytes + self._kept_counts.nbytes + 110 * len(self._places)
-        return added + kept + 8 * len(self.documents)
-
-    def snapshot(self, prefix: str = "") -> Arrays:
-        """Everything as arrays, for ``Postings(arrays, prefix)``."""
-        words = list(dict.fromkeys([*self._places, *self._rows]))
-        listed = [self._listed(word) for word in words]
-        nothing = (np.zeros(0, np.uint32), np.zeros(0, np.uint16))
-        rows, counts = zip(*(listed or [nothing]), strict=True)
-        arrays: Arrays = {
-            "vocabulary": as_array(words),
-            "starts": np.cumsum([0, *map(len, rows)], dtype=np.int64),
-            "rows": np.concatenate(rows),
-            "counts": np.concatenate(counts),
-            "documents": np.array(self.documents, np.uint32),
-            "lengths": np.array(self._lengths, np.float32),
-        }
-        return {prefix + name: values for name, values in arrays.items()}
+        """Bytes held, about; in constant time."""
+        return self._word_bytes + 8 * len(self.documents)
 
     def add(self, row: int, counts: Mapping[str, int]) -> None:
         """Append a document by its number, greater than every one before."""
         for word, count in counts.items():
-            listed = self._rows.get(word)
-            if listed is None:
-                listed, self._counts[word] = self._rows.setdefault(word, array("I")), array("H")
-            listed.append(row)
-            self._counts[word].append(count if count < 65_535 else 65_535)
+            if word not in self._rows:
+                self._rows[word], self._counts[word] = array("I"), array("H")
+                self._word_bytes += len(word) + 350
+            self._rows[word].append(row)
+            self._counts[word].append(min(count, 65_535))
+        self._word_bytes += 6 * len(counts)
         self.documents.append(row)
         self._lengths.append(float(sum(counts.values())))
         self._length += self._lengths[-1]
-
-    def _listed(self, word: str) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
-        """(d,) numbers of the documents that say a word, and how often each does."""
-        place, added = self._places.get(word), self._rows.get(word)
-        new = np.frombuffer(added or b"", np.uint32), np.frombuffer(self._counts[word] if added else b"", np.uint16)
-        if place is None:
-            return new
-        stretch = slice(self._starts[place], self._starts[place + 1])
-        kept = self._kept_rows[stretch], self._kept_counts[stretch]
-        return kept if not added else (np.concatenate([kept[0], new[0]]), np.concatenate([kept[1], new[1]]))
 
     def match(
         self, words: Iterable[str], rows: NDArray[np.intp] | None = None, most: float = 1.0
@@ -154,13 +128,14 @@ class Postings:
         scale = SATURATION * LENGTH / max(self._length / n, 1e-9)
         total = 0.0
         for word in sorted(set(words)):
-            said_by, counts = self._listed(word)
-            if not len(said_by):
+            listed = self._rows.get(word)
+            if listed is None:
                 continue
-            weight = rarity(n, len(said_by))
+            weight = rarity(n, len(listed))
             total += weight
-            if len(said_by) > most * n:
+            if len(listed) > most * n:
                 continue
+            said_by, counts = np.frombuffer(listed, np.uint32), np.frombuffer(self._counts[word], np.uint16)
             if wanted is None:
                 own = place = said_by
             else:
@@ -176,29 +151,32 @@ class Postings:
 class Lexicon:
     """Word statistics of n records, of what each speaker said in them, and of their windows."""
 
-    def __init__(self, snapshot: Arrays | None = None) -> None:
-        kept = snapshot or {}
-        nothing = np.zeros(0, np.uint32)
-        self._all = Postings(kept, "all.")
-        self._by = {
-            name: Postings(kept, f"by{n}.") for n, name in enumerate(as_texts(kept.get("by", nothing).astype(np.uint8)))
-        }
-        self._numbers = {word: n for n, word in enumerate(as_texts(kept.get("window_words", nothing).astype(np.uint8)))}
-        self._borders = _grown(kept.get("borders", np.zeros(1)))  # windows of row r: from border r to border r + 1
-        self._windows_with = _grown(kept.get("windows_with", nothing))  # by the number of a word that windows say
-        self._words = _grown(
-            kept.get("words", nothing)
-        )  # numbers of each window's different words, window after window
-        self._word_borders = _grown(kept.get("word_borders", np.zeros(1)))
+    def __init__(self) -> None:
+        self._all = Postings()
+        self._by: dict[str, Postings] = {}
+        self._borders: array[int] = array("I", [0])  # windows of row r: from border r to border r + 1
+        self._numbers: dict[str, int] = {}  # of the words that windows say
+        self._windows_with: array[int] = array("I")  # by the word's number
+        self._words: array[int] = array("I")  # numbers of each window's different words, window after window
+        self._word_borders: array[int] = array("I", [0])
 
     def snapshot(self) -> Arrays:
-        """Everything as arrays, for ``Lexicon(arrays)``."""
-        arrays = self._all.snapshot("all.")
-        for n, postings in enumerate(self._by.values()):
-            arrays |= postings.snapshot(f"by{n}.")
-        numbers = ("borders", "windows_with", "words", "word_borders")
-        arrays |= {name: np.array(getattr(self, f"_{name}"), np.uint32) for name in numbers}
-        return arrays | {"by": as_array(self._by), "window_words": as_array(self._numbers)}
+        """Everything as arrays, for `restored`."""
+        arrays = self._all.snapshot("all") | {"by": as_array(self._by), "spoken": as_array(self._numbers)}
+        for number, postings in enumerate(self._by.values()):
+            arrays |= postings.snapshot(f"by{number}")
+        return arrays | {name: np.array(getattr(self, f"_{name}"), np.uint32) for name in WINDOWS}
+
+    @classmethod
+    def restored(cls, arrays: Arrays) -> Lexicon:
+        """The statistics of a `snapshot`."""
+        lexicon = cls()
+        lexicon._all = Postings.restored(arrays, "all")
+        lexicon._by = {name: Postings.restored(arrays, f"by{n}") for n, name in enumerate(as_texts(arrays["by"]))}
+        lexicon._numbers = {word: number for number, word in enumerate(as_texts(arrays["spoken"]))}
+        for name in WINDOWS:
+            setattr(lexicon, f"_{name}", array("I", arrays[name].tobytes()))
+        return lexicon
 
     def __len__(self) -> int:
         return len(self._all.documents)
@@ -269,8 +247,3 @@ class Lexicon:
         place = (ends - starts).cumsum(dtype=np.intp).searchsorted(told, "right")
         share: NDArray[np.float64] = np.bincount(place, earned[told], len(starts)) / math.sqrt(total + 1)
         return share
-
-
-def _grown(values: NDArray[Any]) -> array[int]:
-    """Numbers as an array that can be appended to."""
-    return array("I", values.astype(np.uint32).tobytes())

@@ -177,7 +177,7 @@ def test_rows_that_are_none_are_named_by_line(tmp_path: Path):
     assert write_rows(file, [good, good]) == 2
     assert [row.line for row in read_rows(file)] == [1, 2]
     for bad, what in (
-        ("{oops", "broken JSON"),
+        ("{oops", "invalid JSON"),
         ("[]", "not an object"),
         ('{"messages": []}', "a prompt and then the target"),
         (json.dumps({"messages": good["messages"][::-1]}), "target"),

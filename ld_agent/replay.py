@@ -154,14 +154,14 @@ def resumed_at(conversation: Conversation, episode: Episode) -> int:
     stored = conversation.utterances
     if len(stored) > len(episode.turns):
         raise InputError(
-            f"the store has another conversation {episode.id!r} ({len(stored)} utterances, {episode.source} has "
+            f"the store holds another conversation {episode.id!r} ({len(stored)} utterances, {episode.source} has "
             f"{len(episode.turns)}); use another --store, or delete that one"
         )
     for said, turn in zip(stored, episode.turns, strict=False):
         by_agent = turn.speaker == episode.agent
         if said.speaker != turn.speaker or (not by_agent and said.text != checked_text(turn.text)):
             raise InputError(
-                f"the store has another conversation {episode.id!r} ({said.speaker} says {said.text[:40]!r}, "
+                f"the store holds another conversation {episode.id!r} ({said.speaker} says {said.text[:40]!r}, "
                 f"{episode.source} has {turn.speaker}: {turn.text[:40]!r}); use another --store, or delete that one"
             )
     return len(stored)

@@ -22,7 +22,7 @@ def address(url: str) -> tuple[str, str]:
         port = f":{parts.port}" if parts.port else ""
     except ValueError as exc:
         raise ModelError(
-            f"backbone.base_url is not an address ({exc}); expected something like http://localhost:8000/v1"
+            f"backbone.base_url is not a URL ({exc}); expected something like http://localhost:8000/v1"
         ) from exc
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ModelError(

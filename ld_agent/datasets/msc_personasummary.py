@@ -86,10 +86,10 @@ def _episode(record: Record, earlier: list[_Sibling], unique: UniqueIds) -> Epis
     name = record.text("initial_data_id")
     records = []
     for sibling in earlier:
-        session = sibling.session(name)
-        if session is None:
+        joined = sibling.session(name)
+        if joined is None:
             raise record.error(f"initial_data_id {name!r} has no readable record in {sibling.path}")
-        records.append(session)
+        records.append(joined)
     records.append(record)
     sessions = [_utterances(holder) for holder in records]
     times = dated_back([len(session) for session in sessions], [_gap_after(holder) for holder in records[:-1]])

@@ -290,7 +290,7 @@ def test_the_key_is_needed_only_away_from_home(stage, connect, monkeypatch):
     for url in ("http://localhost:8000/v1", "http://ollama:11434/v1", "http://192.168.1.7/v1", "http://[::1]:8000/v1"):
         EndpointBackbone("m", base_url=url).close()
     for url in (None, "https://models.example.com/v1", "http://8.8.8.8/v1"):
-        with pytest.raises(ModelError, match="needs a key and the environment variable MY_KEY"):
+        with pytest.raises(ModelError, match="needs a key, but the environment variable MY_KEY"):
             EndpointBackbone("m", base_url=url, api_key_env="MY_KEY")
     monkeypatch.setenv("MY_KEY", "sk-two\nlines")
     with pytest.raises(ModelError, match="has invalid characters") as caught:

@@ -135,7 +135,7 @@ def compare_adapters(
     for system in columns[1:]:
         if [r.target for r in system.rows] != [r.target for r in first.rows] or system.episodes != first.episodes:
             raise InputError(
-                f"{system.name} and {first.name} have different recorded replies; build both with training.build --ablations"
+                f"{system.name} and {first.name} have different replies; build both with training.build --ablations"
             )
 
     from ld_agent.backbones.local import LocalBackbone

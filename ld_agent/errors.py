@@ -1,24 +1,24 @@
-"""Every exception this package raises on purpose, as one tree.
+"""The tree of all exceptions that this package raises on purpose.
 
-    LDAgentError                    anything below; the command line prints its message as one line, exit code 1
+    LDAgentError                    base class; the command line prints its message in one line, exit code 1
     ├── ConfigError                 an unknown key, a value out of range, a file that is not YAML
-    ├── InputError                  text, a time or a speaker handed in by the caller
+    ├── InputError                  a text, time or speaker given by the caller
     │   └── DataFileError           a record of an input file; names file and line
     ├── ModelError                  a model, tokenizer or adapter cannot be found, verified or loaded
     ├── BackboneError               a loaded model or an endpoint failed to answer
     └── StoreError                  the memory file cannot be opened, read or written
-        ├── EncoderMismatchError    the vectors were made by another encoder; `ld-agent memory reindex`
-        └── ConversationBusyError   a Conversation has one caller at a time, and it has two
+        ├── EncoderMismatchError    the vectors are from another encoder; run `ld-agent memory reindex`
+        └── ConversationBusyError   two callers use one Conversation at the same time
 
-A message says what went wrong, the value that was met and how to mend it, in one line. Foreign exceptions are
-mapped where they enter, with ``from exc``; nothing here is caught and dropped.
+A message states in one line what went wrong, with which value, and how to fix it. Foreign exceptions are mapped where
+they enter, with ``from exc``; none of these is silently dropped.
 """
 
 from __future__ import annotations
 
 
 class LDAgentError(Exception):
-    """Base of the tree; catch this to catch everything the package raises on purpose."""
+    """Base class of all exceptions that the package raises on purpose."""
 
 
 class ConfigError(LDAgentError):
@@ -50,8 +50,8 @@ class StoreError(LDAgentError):
 
 
 class EncoderMismatchError(StoreError):
-    """Vectors in the store were made by an encoder other than the configured one."""
+    """The vectors in the store are not from the configured encoder."""
 
 
 class ConversationBusyError(StoreError):
-    """A second caller entered a Conversation while the first was still inside."""
+    """A second caller entered a Conversation before the first had left."""

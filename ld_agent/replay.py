@@ -1,7 +1,7 @@
-"""Plays recorded conversations through an agent: what was said is heard again, and the agent replies in its own part.
+"""Replay recorded conversations through an agent, which replies in place of its recorded self.
 
-Free-running, the agent's own replies enter the memory; teacher-forced, the recorded ones do. A conversation that the store
-holds in part goes on where it stopped.
+Free-running, the agent's generated replies enter the memory; teacher-forced, the recorded ones do. A conversation that is
+partly in the store resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ld_agent.types import Recalled, Record, Reply, Utterance, checked_text, iso
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """One turn of the agent in a played conversation.
+    """One turn of the agent in a replayed conversation.
 
     Attributes:
-        session: from 1.
-        turn: of the agent within the session, from 1.
+        session: number of the session, from 1.
+        turn: number of the agent's turn within the session, from 1.
         reference: the recorded reply.
-        closed: what was remembered of sessions that ended since the turn before.
+        closed: records of sessions that ended since the previous turn.
     """
 
     conversation: str
@@ -38,7 +38,7 @@ class PlayedTurn:
     closed: tuple[Record, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The line that ``ld-agent run`` writes."""
+        """Return the JSON object that ``ld-agent run`` writes."""
         reply = self.reply
         return {
             "conversation": self.conversation,
@@ -59,7 +59,7 @@ class PlayedTurn:
 
 
 def recalled_json(recalled: Recalled) -> dict[str, Any]:
-    """A recalled record as the command line gives it."""
+    """Return a recalled record as the command line prints it."""
     return {
         "id": recalled.record.id,
         "view": recalled.record.view,
@@ -82,18 +82,18 @@ def replay(
     teacher_forced: bool = False,
     width: int = 1,
 ) -> Iterator[str]:
-    """Play episodes, at most ``width`` of them side by side, and yield the id of each that is done.
+    """Play episodes, up to ``width`` concurrently, and yield the id of each when it is done.
 
     Args:
-        emit: called with each turn once it is stored.
+        emit: called with each turn after it is stored.
 
     Raises:
-        InputError: the store holds another conversation under an episode's id, or two episodes have one id.
-        BackboneError, StoreError: as `Conversation.respond`.
+        InputError: the store has another conversation with an episode's id, or two episodes share an id.
+        BackboneError, StoreError: as in `Conversation.respond`.
     """
     repeated = [i for i, times in Counter(episode.id for episode in episodes).items() if times > 1]
     if repeated:
-        raise InputError(f"two episodes have the id {repeated[0]!r}; give each its own")
+        raise InputError(f"two episodes have the id {repeated[0]!r}; ids must be unique")
     work = ((episode.id, play(agent, episode, emit, teacher_forced=teacher_forced)) for episode in episodes)
     for conversation_id, _ in run_many(work, agent.models.complete, width):
         yield conversation_id
@@ -116,13 +116,13 @@ def play(
         if before is not None and before.session != turn.session:
             yield from conversation.ending()
         answers = before is not None and turn.speaker == episode.agent and before.speaker != episode.agent
-        if answers and before is not None and _together(before, turn, beta):  # stored, but killed before the reply
+        if answers and before is not None and _same_session(before, turn, beta):  # interrupted before the reply
             heard, target = None, turn
         elif (
             turn.speaker != episode.agent and position + 1 < len(turns) and turns[position + 1].speaker == episode.agent
         ):
             heard, target = turn, turns[position + 1]
-            if not _together(turn, target, beta):
+            if not _same_session(turn, target, beta):
                 conversation.observe(turn.text, turn.speaker, turn.at)
                 position += 1
                 continue
@@ -146,10 +146,10 @@ def play(
 
 
 def resumed_at(conversation: Conversation, episode: Episode) -> int:
-    """How many turns of an episode the store already holds.
+    """Return how many turns of an episode are already in the store.
 
     Raises:
-        InputError: what it holds is not this episode.
+        InputError: the stored conversation is not this episode.
     """
     stored = conversation.utterances
     if len(stored) > len(episode.turns):
@@ -158,8 +158,8 @@ def resumed_at(conversation: Conversation, episode: Episode) -> int:
             f"{len(episode.turns)}); use another --store, or delete that one"
         )
     for said, turn in zip(stored, episode.turns, strict=False):
-        own = turn.speaker == episode.agent
-        if said.speaker != turn.speaker or (not own and said.text != checked_text(turn.text)):
+        by_agent = turn.speaker == episode.agent
+        if said.speaker != turn.speaker or (not by_agent and said.text != checked_text(turn.text)):
             raise InputError(
                 f"the store holds another conversation {episode.id!r} ({said.speaker} says {said.text[:40]!r}, "
                 f"{episode.source} has {turn.speaker}: {turn.text[:40]!r}); use another --store, or delete that one"
@@ -167,10 +167,10 @@ def resumed_at(conversation: Conversation, episode: Episode) -> int:
     return len(stored)
 
 
-def _together(earlier: Turn, later: Turn, beta: float) -> bool:
+def _same_session(earlier: Turn, later: Turn, beta: float) -> bool:
     return earlier.session == later.session and (later.at - earlier.at).total_seconds() <= beta
 
 
 def _turn_number(running: Sequence[Utterance], agent: str) -> int:
-    """Which reply of the agent in its session the last one is; openings and lines of others do not count."""
+    """Return the number of the latest agent reply in its session, not counting openings."""
     return sum(1 for a, b in pairwise(running) if b.speaker == agent and a.speaker != agent) or 1

@@ -1,6 +1,6 @@
-"""Files of settings: YAML with ``a.b=c`` overrides, checked against a model, and errors that name the key.
+"""Settings files: YAML with ``a.b=c`` overrides, validated by a pydantic model, with errors that name the key.
 
-Serves agents' configs and training settings alike; knows the keys of neither.
+Used for agent configs and training settings; knows the keys of neither.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_values(source: Path, overrides: Sequence[str] = (), example: str = "memory.k=5") -> Any:
-    """Read a YAML file and apply dotted assignments, later ones winning; their values are YAML.
+    """Read a YAML file and apply ``a.b=VALUE`` overrides in order; values are YAML.
+
+    Args:
+        example: a valid override, for error messages.
 
     Raises:
-        ConfigError: text that is not YAML, or an override that is no assignment, like ``example``.
+        ConfigError: the file is not YAML, or an override is not an assignment.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -34,12 +37,12 @@ def read_values(source: Path, overrides: Sequence[str] = (), example: str = "mem
     for override in overrides:
         key, assigned, _ = override.partition("=")
         if not assigned or not key.strip():
-            raise ConfigError(f"override {override!r} is no assignment; write it like {example}")
+            raise ConfigError(f"override {override!r} is not an assignment; expected something like {example}")
         try:
             loaded = OmegaConf.unsafe_merge(loaded, OmegaConf.from_dotlist([override]))
             values = OmegaConf.to_container(loaded, resolve=True)
         except (OmegaConfBaseException, YAMLError) as exc:
-            raise ConfigError(f"override {override!r}: {_first_line(exc)}; mend the value of {key}") from exc
+            raise ConfigError(f"override {override!r}: {_first_line(exc)}; fix the value of {key}") from exc
     return values
 
 
@@ -47,13 +50,13 @@ def checked(model: type[Model], values: Any, source: str, example: str) -> Model
     """Check plain values against a model.
 
     Args:
-        example: a file that shows the keys.
+        example: a file with all keys, for error messages.
 
     Raises:
-        ConfigError: naming the dotted path of the first offending key.
+        ConfigError: names the dotted path of the first invalid key.
     """
     if not isinstance(values, dict):
-        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; see {example}")
+        raise ConfigError(f"{source} contains {type(values).__name__}, not keys and values; see {example}")
     try:
         return model.model_validate(values)
     except ValidationError as exc:
@@ -69,9 +72,9 @@ def _explain(model: type[BaseModel], exc: ValidationError) -> str:
             section = getattr(section, "model_fields", {}).get(str(part))
             section = getattr(section, "annotation", None)
         known = ", ".join(getattr(section, "model_fields", {}))
-        return f"unknown key {path}" + (f"; the keys there are {known}" if known else "")
+        return f"unknown key {path}" + (f"; the known keys are {known}" if known else "")
     if problem["type"] == "missing":
-        return f"{path} is not given; add it"
+        return f"{path} is missing; add it"
     if not path:
         return problem["msg"].removeprefix("Value error, ")
     return f"{path}={problem['input']!r}: {problem['msg']}"

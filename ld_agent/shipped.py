@@ -1,4 +1,4 @@
-"""Where the files that travel with the package are: inside it when installed, beside it in a checkout."""
+"""Locate the files shipped with the package: inside it when installed, next to it in a checkout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def shipped_path(relative: str) -> Path:
 
 
 def named_path(reference: str) -> Path:
-    """The path that a config names: ``shipped:PATH``, what came with the package under ``data``, or a path as it stands."""
+    """Resolve a path in a config: ``shipped:PATH`` is relative to the shipped ``data`` folder."""
     if reference.startswith("shipped:"):
         return shipped_path(f"data/{reference.removeprefix('shipped:')}")
     return Path(reference).expanduser()

@@ -1,4 +1,4 @@
-"""A stopwatch for the steps of one turn."""
+"""Time the steps of one turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class Stopwatch:
-    """Milliseconds by step; laps of one name add up."""
+    """Records milliseconds by step; laps with the same name add up."""
 
     def __init__(self) -> None:
         self.milliseconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""The model card of an adapter: what it was tuned from, on what and how, and how well it learnt. Knows no torch."""
+"""The model card of an adapter: base model, data, settings and results. Knows no torch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def card(
     seconds: float,
     command: str,
 ) -> str:
-    """Return the card as Markdown with the front matter that the hub reads."""
+    """Return the card as Markdown, with front matter for the hub."""
     digests = base_sha256(settings)
     lines = [
         "---",
@@ -78,33 +78,33 @@ def card(
 
 
 def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:
-    """What a run's log says, in words.
+    """Summarise a run's log by label.
 
     Args:
-        kept: step of the checkpoint that was kept; None: the one of the least validation loss.
+        kept: step of the saved checkpoint; None: that with the lowest validation loss.
     """
-    found = {}
+    summary = {}
     losses = [entry["loss"] for entry in history if "loss" in entry]
     risks = [entry["risk"] for entry in history if "risk" in entry]
     evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
     speeds = [entry["tokens_per_second"] for entry in history if "tokens_per_second" in entry]
     if losses:
-        found["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
+        summary["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
     if risks:
-        found["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
+        summary["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
     if evaluations:
-        best, step = next((found for found in evaluations if found[1] == kept), min(evaluations))
-        found["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
+        best, step = next((pair for pair in evaluations if pair[1] == kept), min(evaluations))
+        summary["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
         at_best = next(entry for entry in history if "eval_loss" in entry and entry["step"] == step)
         for key in (k for k in at_best if k.startswith("eval_") and k != "eval_loss" and not k.endswith(COSTS)):
-            found[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
+            summary[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
     if speeds:
-        found["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
-    return found
+        summary["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
+    return summary
 
 
 def base_sha256(settings: TrainingSettings) -> dict[str, str]:
-    """The digests of the base's weight files: the one that the settings demanded, or those of the files that were loaded."""
+    """Return the digests of the base's weights: the configured one, or those of the loaded files."""
     if settings.sha256 is not None:
         return {"weights": settings.sha256.lower()}
     source = resolve_model(settings.model)
@@ -113,13 +113,13 @@ def base_sha256(settings: TrainingSettings) -> dict[str, str]:
 
 
 def corpora(train_file: Path) -> list[str]:
-    """The corpora that a training file says it was built from."""
-    found: dict[str, None] = {}
+    """Return the corpora recorded in a training file."""
+    names: dict[str, None] = {}
     with train_file.open(encoding="utf-8") as file:
         for line in file:
             if line.strip():
-                found.setdefault(str(json.loads(line).get("corpus", "not recorded")))
-    return list(found)
+                names.setdefault(str(json.loads(line).get("corpus", "not recorded")))
+    return list(names)
 
 
 def _name(path: str | None) -> str:

@@ -1,10 +1,10 @@
-"""Compares adapters on held-out rows, for ablations whose prompts differ:
+"""Compare adapters on held-out rows, for ablations whose prompts differ:
 
     python -m training.compare zero-shot=rows.context.jsonl context=rows.context.jsonl@runs/context full=rows.jsonl@runs/full
 
-Every system answers the same recorded replies, each from its own prompts: perplexity of the recorded reply, and with
-``--generate`` BLEU and ROUGE-L of its own. Each system against the first by paired bootstrap over episodes. Knows no
-agent: the rows are prompts already.
+All systems have the same recorded replies, each with its own prompts. Measures the perplexity of the recorded replies and,
+with ``--generate``, BLEU and ROUGE-L of generated ones. Each system is compared with the first by paired bootstrap over
+episodes. Knows no agent, because rows contain finished prompts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NEW_TOKENS = 48
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One column: a name, the rows with its prompts, and its adapter; None: the bare base."""
+    """A system: name, rows with its prompts, and adapter; None: the base model."""
 
     name: str
     rows: tuple[Row, ...]
@@ -46,13 +46,13 @@ def read_system(text: str, limit: int | None = None) -> System:
     """Read ``NAME=ROWS[@ADAPTER]``.
 
     Raises:
-        ConfigError: it is not written like that.
-        InputError, DataFileError: as `read_rows`.
+        ConfigError: the text has another form.
+        InputError, DataFileError: as in `read_rows`.
     """
     name, assigned, rest = text.partition("=")
     file, _, adapter = rest.partition("@")
     if not assigned or not name or not file:
-        raise ConfigError(f"{text!r} names no system; write NAME=ROWS or NAME=ROWS@ADAPTER")
+        raise ConfigError(f"{text!r} is not a system; expected NAME=ROWS or NAME=ROWS@ADAPTER")
     rows = read_rows(file)[:limit]
     with Path(file).open(encoding="utf-8") as lines:
         values = [json.loads(line) for line in lines if line.strip()][:limit]
@@ -66,7 +66,7 @@ def read_system(text: str, limit: int | None = None) -> System:
 
 
 def measures(backbone: LocalBackbone, system: System, new_tokens: int, penalty: float) -> dict[str, Measure]:
-    """Perplexity of the recorded replies, and with ``new_tokens`` BLEU-2, BLEU-3 and ROUGE-L of the system's own."""
+    """Measure perplexity of recorded replies and, with ``new_tokens``, BLEU and ROUGE-L of generated ones."""
     from ld_agent.evaluation.metrics import bleu, perplexity, rouge
     from ld_agent.evaluation.runner import progress
 
@@ -76,38 +76,38 @@ def measures(backbone: LocalBackbone, system: System, new_tokens: int, penalty: 
     ]
     targets = [row.target for row in system.rows]
     order = sorted(range(len(requests)), key=lambda n: sum(len(m.content) for m in requests[n].messages))
-    nats, tokens, said = [0.0] * len(order), [0] * len(order), [""] * len(order)
+    nats, tokens, replies = [0.0] * len(order), [0] * len(order), [""] * len(order)
     with progress(len(order), 0, system.name) as advance:
         for start in range(0, len(order), CHUNK):
             chunk = order[start : start + CHUNK]
-            own = [requests[n] for n in chunk]
-            for n, likelihood in zip(chunk, backbone.likelihoods(own, [targets[n] for n in chunk]), strict=True):
+            batch = [requests[n] for n in chunk]
+            for n, likelihood in zip(chunk, backbone.likelihoods(batch, [targets[n] for n in chunk]), strict=True):
                 nats[n], tokens[n] = likelihood.nats, likelihood.tokens
             if new_tokens:
-                for n, completion in zip(chunk, backbone.generate(own), strict=True):
-                    said[n] = completion.text.strip()
+                for n, completion in zip(chunk, backbone.generate(batch), strict=True):
+                    replies[n] = completion.text.strip()
             advance(len(chunk))
-    found = {"perplexity": perplexity(nats, tokens)}
+    result = {"perplexity": perplexity(nats, tokens)}
     if new_tokens:
         references = [[target] for target in targets]
-        found |= bleu(said, references, (2, 3)) | rouge(said, references, ["rouge_l"])
-    return found
+        result |= bleu(replies, references, (2, 3)) | rouge(replies, references, ["rouge_l"])
+    return result
 
 
-def compared(systems: Sequence[System], found: Sequence[dict[str, Measure]]) -> list[dict[str, Any]]:
-    """One object a system: its figures, by session too, and its differences from the first with their intervals."""
+def compared(systems: Sequence[System], measured: Sequence[dict[str, Measure]]) -> list[dict[str, Any]]:
+    """Return each system's figures, also by session, and its differences from the first with intervals."""
     from ld_agent.evaluation.bootstrap import compare
 
     result = []
-    for system, own in zip(systems, found, strict=True):
+    for system, figures in zip(systems, measured, strict=True):
         values: dict[str, Any] = {"system": system.name, "rows": len(system.rows), "adapter": system.adapter}
-        for name, measure in own.items():
+        for name, measure in figures.items():
             values[name] = measure.overall
-            if system is not systems[0] and (test := compare(found[0][name], measure, system.episodes)) is not None:
+            if system is not systems[0] and (test := compare(measured[0][name], measure, system.episodes)) is not None:
                 values[f"{name}_difference"] = test.difference
                 values[f"{name}_interval"], values[f"{name}_p"] = list(test.interval), test.p
         values["by_session"] = {
-            str(number): {name: m.where([s == number for s in system.sessions]).overall for name, m in own.items()}
+            str(number): {name: m.where([s == number for s in system.sessions]).overall for name, m in figures.items()}
             for number in sorted(set(system.sessions))
         }
         result.append(values)
@@ -115,14 +115,16 @@ def compared(systems: Sequence[System], found: Sequence[dict[str, Measure]]) -> 
 
 
 def compare_adapters(
-    systems: Annotated[list[str], typer.Argument(metavar="NAME=ROWS[@ADAPTER]...", help="The first is compared with.")],
-    model: Annotated[str | None, typer.Option(help="The base. Default: the shipped default's.")] = None,
+    systems: Annotated[
+        list[str], typer.Argument(metavar="NAME=ROWS[@ADAPTER]...", help="All are compared with the first.")
+    ],
+    model: Annotated[str | None, typer.Option(help="The base model. Default: that of the default config.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N rows of each file.")] = None,
-    generate: Annotated[bool, typer.Option("--generate", help="Also let each system reply: BLEU and ROUGE-L.")] = False,
+    generate: Annotated[bool, typer.Option("--generate", help="Also generate replies: BLEU and ROUGE-L.")] = False,
     penalty: Annotated[float, typer.Option(help="Repetition penalty of the replies.")] = 1.1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Compare adapters on held-out rows, each system with prompts of its own.
+    """Compare adapters on held-out rows, each system with its own prompts.
 
     Example:
 
@@ -133,7 +135,7 @@ def compare_adapters(
     for system in columns[1:]:
         if [r.target for r in system.rows] != [r.target for r in first.rows] or system.episodes != first.episodes:
             raise InputError(
-                f"{system.name} and {first.name} have rows of different replies; build both with training.build --ablations"
+                f"{system.name} and {first.name} have different replies; build both with training.build --ablations"
             )
 
     from ld_agent.backbones.local import LocalBackbone
@@ -145,10 +147,10 @@ def compare_adapters(
         adapters={system.adapter: system.adapter for system in columns if system.adapter is not None},
     )
     try:
-        found = [measures(backbone, system, NEW_TOKENS if generate else 0, penalty) for system in columns]
+        measured = [measures(backbone, system, NEW_TOKENS if generate else 0, penalty) for system in columns]
     finally:
         backbone.close()
-    result = compared(columns, found)
+    result = compared(columns, measured)
     if as_json:
         typer.echo(json.dumps({"base": model or settings.model, "systems": result}, ensure_ascii=False))
         return
@@ -162,7 +164,7 @@ def _show(result: Sequence[dict[str, Any]]) -> None:
 
     names = [name for name in ("perplexity", "bleu_2", "bleu_3", "rouge_l") if name in result[0]]
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    for heading in ("system", *names, "perplexity against the first (95 %)"):
+    for heading in ("system", *names, "perplexity minus the first's (95 %)"):
         table.add_column(heading)
     for values in result:
         interval = values.get("perplexity_interval")

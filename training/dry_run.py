@@ -1,4 +1,4 @@
-"""``--dry-run``: shows prompts as the model sees them, token counts and an estimate of the time; trains nothing."""
+"""``--dry-run``: show prompts as the model sees them, token counts and a time estimate, without training."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from training.settings import TrainingSettings
 from training.train import SHOWN, Prepared, adapted, prepare, rows_of
 
 LONGEST_TRIAL = 10.0
-"""Seconds that the timing of one batch may take."""
+"""Maximum number of seconds for timing one batch."""
 
 
 def show(settings: TrainingSettings, module: str) -> None:
     """Print what a run with these settings would do.
 
-    Raises: as `training.train.tune`.
+    Raises: as in `training.train.tune`.
     """
     check_risk(settings, module)
     prepared = prepare(settings, *rows_of(settings))
     for number, example in enumerate(prepared.train[:SHOWN], 1):
         console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")
         _print(prepared.tokenizer.decode(example.prompt, skip_special_tokens=False))
-        console.rule("its answer", style="dim")
+        console.rule("answer", style="dim")
         _print(prepared.tokenizer.decode(example.answer, skip_special_tokens=False))
     console.rule("tokens")
     _print(_counts("prompt", [len(e.prompt) for e in prepared.train]))
     _print(_counts("answer", [len(e.answer) for e in prepared.train]))
     cut = sum(e.cut > 0 for e in prepared.train)
-    _print(f"{len(prepared.train)} rows, {sum(map(len, prepared.train))} tokens an epoch, {cut} prompts cut")
+    _print(f"{len(prepared.train)} rows, {sum(map(len, prepared.train))} tokens per epoch, {cut} prompts truncated")
     model, logits = adapted(prepared, settings)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
@@ -45,16 +45,16 @@ def show(settings: TrainingSettings, module: str) -> None:
     steps = settings.max_steps if settings.max_steps > 0 else math.ceil(settings.num_train_epochs * each_epoch)
     passed = _pass_of(settings, module, model, prepared, logits)
     seconds = _seconds_a_token(model, passed, prepared, settings) * sum(map(len, prepared.train)) / each_epoch
-    _print(f"{trained:,} trained parameters in {model.dtype} base {settings.model}")
+    _print(f"{trained:,} trainable parameters, {model.dtype} base {settings.model}")
     _print(
-        f"{steps} steps of {batch} rows, {seconds:.2f} s each: about {_duration(steps * seconds)} without evaluations"
+        f"{steps} steps of {batch} rows, {seconds:.2f} s each: about {_duration(steps * seconds)} without evaluation"
     )
 
 
 def _pass_of(
     settings: TrainingSettings, module: str, model: Any, prepared: Prepared, logits: AnswerLogits
 ) -> Callable[[Batch], Tensor]:
-    """What a step computes of a batch: its loss, or its risk, for which answers are drawn first."""
+    """Return the objective of a batch: its loss, or its risk over sampled answers."""
     if settings.risk_samples:
         risk = Risk(module, prepared.model, prepared.tokenizer, logits, prepared.collator, settings)
         return lambda batch: risk(model, batch, 0)
@@ -69,13 +69,13 @@ def _pass_of(
 def _seconds_a_token(
     model: Any, passed: Callable[[Batch], Tensor], prepared: Prepared, settings: TrainingSettings
 ) -> float:
-    """Time a forward and backward pass over rows of middling length: of a whole batch, unless that takes too long."""
+    """Time forward and backward passes per token on rows of median length, on a whole batch if that is fast enough."""
     ordered = sorted(prepared.train, key=len)
     size = min(settings.per_device_train_batch_size, len(ordered))
     start = (len(ordered) - size) // 2
     examples = ordered[start : start + size]
     model.train()
-    _pass_seconds(model, passed, prepared.collator(examples[:1]))  # what is made once is made now
+    _pass_seconds(model, passed, prepared.collator(examples[:1]))  # warm up
     one = _pass_seconds(model, passed, prepared.collator(examples[:1]))
     if one * size > LONGEST_TRIAL:
         return one / len(examples[0])
@@ -93,10 +93,9 @@ def _pass_seconds(model: Any, passed: Callable[[Batch], Tensor], batch: Batch) -
 
 def _counts(what: str, numbers: Sequence[int]) -> str:
     ordered = sorted(numbers)
-    late = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-    return (
-        f"{what} tokens: least {ordered[0]}, median {statistics.median(ordered):.0f}, 95 % {late}, most {ordered[-1]}"
-    )
+    percentile = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+    median = statistics.median(ordered)
+    return f"{what} tokens: min {ordered[0]}, median {median:.0f}, 95th percentile {percentile}, max {ordered[-1]}"
 
 
 def _duration(seconds: float) -> str:

@@ -1,8 +1,7 @@
-"""Rows as token ids, and batches of them. The ids are the backbone's own (`ChatTokens`), so that training sees what
-inference sees. Knows tokens, padding and order; nothing of models and losses.
+"""Tokenize rows and form batches. Knows tokens, padding and order, but no models or losses.
 
-A prompt that is too long loses its oldest tokens after those that open the template, as in `LocalBackbone`; a target never
-loses any.
+The token ids come from the backbone's `ChatTokens`, so that training and inference see the same input. An overlong prompt
+loses its oldest tokens after the template's opening, as in `LocalBackbone`; a target is never truncated.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from training.rows import Row
 
 IGNORED = -100
 MEGABATCH = 50
-"""Batches among whose rows those of like length are brought together: few enough to leave the order random."""
+"""Number of batches within which rows are sorted by length: few enough to keep the order random."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A row's ids. ``cut``: tokens that its prompt lost."""
+    """The token ids of a row; ``cut`` is the number of tokens removed from the prompt."""
 
     prompt: list[int]
     answer: list[int]
@@ -36,7 +35,7 @@ class Example:
 
 
 class Examples(Dataset[Example]):
-    """Examples in the order given."""
+    """Examples in the given order."""
 
     def __init__(self, examples: Sequence[Example]) -> None:
         self.examples = examples
@@ -54,9 +53,9 @@ def encode(
     """Tokenize a row.
 
     Args:
-        window: most tokens of prompt and target together; of each by itself for an encoder-decoder model.
+        window: maximum number of tokens of prompt and target together; of each separately for encoder-decoder models.
         decoder_start: ids with which an encoder-decoder model's decoder starts; None: a decoder-only model.
-        opening: id with which an encoder-decoder model makes every answer begin; None: none.
+        opening: id that an encoder-decoder model forces at the start of every answer; None: none.
 
     Raises:
         DataFileError: the target alone fills the window.
@@ -68,27 +67,28 @@ def encode(
     room = window if decoder_start is not None else window - len(answer)
     if room < 1 or len(answer) > window:
         raise DataFileError(
-            row.path, row.line, f"the target has {len(answer)} tokens, which max_length={window} cannot hold with a "
-            f"prompt before it; raise max_length, or take the row out"
+            row.path, row.line, f"the target has {len(answer)} tokens, which leaves no room for a prompt within "
+            f"max_length={window}; raise max_length, or remove the row"
         )  # fmt: skip
     return Example(cut_left(ids, head, room), answer, max(0, len(ids) - room))
 
 
 class Collator:
-    """Makes a batch of examples, padded on the right to its longest.
+    """Batch examples, padded on the right to the longest.
 
-    A decoder-only batch needs no attention mask: nothing attends to what comes after it.
+    A decoder-only batch needs no attention mask, because no token attends to later ones.
 
     Attributes:
-        padding_id: stands where nothing is.
+        padding_id: id of the padding token.
     """
 
     def __init__(self, padding_id: int, decoder_start: Sequence[int] | None) -> None:
         self.padding_id, self._start = padding_id, decoder_start
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Tensor]:
-        """Return ``input_ids`` and ``labels`` (rows, tokens), for an encoder-decoder model also ``attention_mask`` and
-        ``decoder_input_ids``; labels are ids where the answer stands and `IGNORED` elsewhere.
+        """Return ``input_ids`` and ``labels``, (rows, tokens); labels are `IGNORED` outside the answer.
+
+        For an encoder-decoder model, also return ``attention_mask`` and ``decoder_input_ids``.
         """
         if self._start is None:
             return {
@@ -104,9 +104,9 @@ class Collator:
 
 
 class LengthGrouped(Sampler[int]):
-    """Every index once, those of a batch of like length, the batches in random order.
+    """Yield every index once, in randomly ordered batches of similar length.
 
-    The order depends on ``seed`` and ``epoch`` alone, so that a run taken up again and every process of a launch see it.
+    The order depends only on ``seed`` and ``epoch``, so it is the same in resumed runs and in all processes of a launch.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
@@ -124,13 +124,13 @@ class LengthGrouped(Sampler[int]):
         for start in range(0, len(shuffled), megabatch):
             by_length = sorted(shuffled[start : start + megabatch], key=lambda i: self._lengths[i])
             batches += [by_length[n : n + size] for n in range(0, len(by_length), size)]
-        # Only the last batch may be short, or all after it would be cut askew.
+        # A short batch must come last, or the batches after it would be misaligned.
         last = [batches.pop()] if batches and len(batches[-1]) < size else []
         order = torch.randperm(len(batches), generator=generator).tolist()
         yield from (index for batch in [*(batches[n] for n in order), *last] for index in batch)
 
 
 def padded(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
-    """Rows of ids as one tensor (rows, longest), padded on the right."""
+    """Return rows of ids as one tensor (rows, longest), padded on the right."""
     width = max(len(row) for row in rows)
     return torch.tensor([[*row, *[padding] * (width - len(row))] for row in rows])

@@ -1,8 +1,8 @@
-"""Generator rows: whole episodes replayed through the agent, every reply of it from session 2 on a row.
+"""Build generator rows by replaying episodes through the agent: one row per reply from session 2 on.
 
-The prompt is the one that `Conversation.turn` asks with, taken where it asks; the recorded reply stands in for the answer,
-so the generator's model never runs. A finished episode is kept beside the output and not replayed after a kill. Knows no
-prompt and no token.
+The prompts are intercepted from `Conversation.turn`, and the recorded replies serve as answers, so the generator's model
+never runs. Finished episodes are saved next to the output and not replayed after an interruption. Knows no prompt and no
+token.
 """
 
 from __future__ import annotations
@@ -44,18 +44,17 @@ def build_generator(
     width: int = 16,
     overwrite: bool = False,
 ) -> list[dict[str, Any]] | None:
-    """Replay (corpus, episode) pairs, ``width`` side by side, and return the rows in the order of the corpora.
+    """Replay (corpus, episode) pairs, ``width`` concurrently, and return the rows in corpus order.
+
+    Under ``accelerate launch`` the processes share the episodes; the first returns all rows, the others None.
 
     Args:
-        variants: parts by name; every turn then gives a row of each, which names it under ``parts``. None or empty: a
-            row with ``parts``.
-
-    Under ``accelerate launch`` the processes share the episodes; None in all but the first, which returns all rows.
+        variants: parts by name. Every turn yields one row per variant, named under ``parts``. None or empty: one row with
+            ``parts``.
 
     Raises:
-        InputError: no annotated traits where they are asked for, or what an interrupted build left beside ``out`` was
-            built with other settings.
-        ModelError, BackboneError: as `Agent`.
+        InputError: required trait annotations are missing, or an interrupted build next to ``out`` has other settings.
+        ModelError, BackboneError: as in `Agent`.
     """
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     config = _settings(config, parts)
@@ -64,7 +63,7 @@ def build_generator(
         bare := next((e for _, e in work.values() if all(t.traits is None for t in e.turns)), None)
     ):
         raise InputError(
-            f"{bare.source}: no annotated traits in this corpus; give msc_personasummary, or let it extract"
+            f"{bare.source}: no annotated traits in this corpus; give msc_personasummary, or build without annotated traits"
         )
     mark = _fingerprint(list(work), config, parts, variants or {})
     with _Kept(out.with_name(f"{out.name}.part{rank}"), mark, overwrite) as kept:
@@ -76,13 +75,13 @@ def build_generator(
             PartialState().wait_for_everyone()
             if rank:
                 return None
-    found: dict[str, list[dict[str, Any]]] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
     files = [out.with_name(f"{out.name}.part{number}") for number in range(world)]
     for file in files:
-        found |= _read_parts(file, mark)
+        rows |= _read_parts(file, mark)
     for file in files:
         file.unlink()
-    return [row for key in work for row in found[key]]
+    return [row for key in work for row in rows[key]]
 
 
 def _replay(
@@ -113,7 +112,7 @@ def _replay(
                     else:
                         rows[key].append(_row(prompt, turn, corpus))
 
-                # The id of a repeated episode is its own; two corpora may share one.
+                # Ids are unique only within a corpus.
                 renamed = Episode(key, episode.agent, episode.turns, episode.personas, episode.source)
                 played = play(agent, renamed, emit, teacher_forced=True)
                 yield key, answered(played, asked, _known(agent, episode, parts))
@@ -127,7 +126,7 @@ def _replay(
 def _prompts(
     agent: Agent, turn: PlayedTurn, variants: Mapping[str, Parts], full: Sequence[Message]
 ) -> Iterator[tuple[str, Sequence[Message]]]:
-    """The prompts of a turn by variant; that of all parts is ``full``, with which the agent asked."""
+    """Yield the prompts of a turn by variant; ``full`` is the agent's prompt, with all parts."""
     stored = agent.store.find_conversation(turn.conversation)
     assert stored is not None
     situation = situation_of(turn.reply, agent.store.utterances(stored.key), stored.agent)
@@ -137,34 +136,34 @@ def _prompts(
 
 
 def answered(steps: Steps[None], asked: list[Request], known: Answer) -> Steps[None]:
-    """Pass a piece of work through, answering here what the generator is asked, and whatever ``known`` has an answer to.
+    """Run steps, answering requests to the generator and those that ``known`` can answer.
 
     Args:
-        asked: takes the generator's requests, in order.
+        asked: the generator's requests are appended to it.
     """
     try:
         requests = next(steps)
         while True:
-            own: dict[int, Completion] = {}
+            given: dict[int, Completion] = {}
             for position, request in enumerate(requests):
                 text = "-" if request.module == "generator" else known(request)
                 if request.module == "generator":
                     asked.append(request)
                 if text is not None:
-                    own[position] = Completion(text, 0, 0)
-            others = [request for position, request in enumerate(requests) if position not in own]
+                    given[position] = Completion(text, 0, 0)
+            others = [request for position, request in enumerate(requests) if position not in given]
             try:
                 completions = iter((yield others) if others else ())
             except BaseException as exc:
                 requests = steps.throw(exc)
             else:
-                requests = steps.send([own[n] if n in own else next(completions) for n in range(len(requests))])
+                requests = steps.send([given[n] if n in given else next(completions) for n in range(len(requests))])
     except StopIteration:
         return
 
 
 def _known(agent: Agent, episode: Episode, parts: Parts) -> Answer:
-    """What the extractor needs no model for: traits that are annotated, and those of people whose traits are not used."""
+    """Return answers to extractor requests that need no model: annotated traits, and NO_TRAIT for unused personas."""
     if parts.user_personas and parts.agent_personas and not parts.annotated:
         return lambda request: None
     prompting = agent.config.modules.extractor.prompting
@@ -172,7 +171,10 @@ def _known(agent: Agent, episode: Episode, parts: Parts) -> Answer:
     traits: dict[tuple[Message, ...], list[str]] = defaultdict(list)
     extracted: set[tuple[Message, ...]] = set()
     for u in annotated(episode.id, [(t.session or 1, t.speaker, t.text, t.traits or ()) for t in episode.turns]):
-        for prompt in {render(u.text, u.before), render(u.text)}:  # without: where the gap drew a border
+        for prompt in {
+            render(u.text, u.before),
+            render(u.text),
+        }:  # without the previous utterance: where β starts a session
             if parts.agent_personas if u.speaker == episode.agent else parts.user_personas:
                 traits[prompt] += [trait for trait in u.traits if trait not in traits[prompt]]
                 extracted.add(prompt)
@@ -180,14 +182,14 @@ def _known(agent: Agent, episode: Episode, parts: Parts) -> Answer:
     def known(request: Request) -> str | None:
         if request.module != "extractor" or (request.messages in extracted and not parts.annotated):
             return None
-        told = " ".join(traits.get(request.messages, ())) or NO_TRAIT
-        return f"Traits: {told}" if prompting == "chain_of_thought" else told
+        text = " ".join(traits.get(request.messages, ())) or NO_TRAIT
+        return f"Traits: {text}" if prompting == "chain_of_thought" else text
 
     return known
 
 
 def _settings(config: Config, parts: Parts) -> Config:
-    """The configuration of a build: nothing on disk, and what annotators wrote is believed as it stands."""
+    """Return the configuration of a build: store in memory, and no grounding check of annotated traits."""
     extractor = config.modules.extractor
     if parts.annotated:
         extractor = extractor.model_copy(update={"grounded": False})
@@ -212,7 +214,7 @@ def _fingerprint(keys: list[str], config: Config, parts: Parts, variants: Mappin
 
 
 class _Kept:
-    """The finished episodes of a build, one JSON line each after a line that says what is being built."""
+    """The finished episodes of a build: a header line, then one JSON line each."""
 
     def __init__(self, path: Path, mark: str, overwrite: bool) -> None:
         self.path, self._mark = path, mark
@@ -229,7 +231,7 @@ class _Kept:
             if not self.path.stat().st_size:
                 self._write({"build": self._mark})
         except OSError as exc:
-            raise InputError(f"{self.path} cannot be written ({exc.strerror}); give a folder with room") from exc
+            raise InputError(f"{self.path} cannot be written ({exc.strerror}); give a writable folder") from exc
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -249,7 +251,7 @@ def _mark_of(path: Path) -> str | None:
     with path.open("rb") as file:
         first = file.readline()
     if not first.endswith(b"\n"):
-        return None  # killed before the first line was whole
+        return None  # interrupted within the first line
     value = json.loads(first)
     return str(value.get("build")) if isinstance(value, dict) else None
 
@@ -257,12 +259,12 @@ def _mark_of(path: Path) -> str | None:
 def _read_parts(path: Path, mark: str) -> dict[str, list[dict[str, Any]]]:
     if not path.exists():
         return {}
-    found = _mark_of(path)
-    if found is not None and found != mark:
+    stored = _mark_of(path)
+    if stored is not None and stored != mark:
         raise InputError(
-            f"{path} was left by a build with other settings; give --overwrite to begin anew, or those settings"
+            f"{path} is from a build with other settings; use those settings, or --overwrite to start over"
         )
-    lines = path.read_bytes().split(b"\n")[1:-1]  # after the last newline stands what a kill broke off
+    lines = path.read_bytes().split(b"\n")[1:-1]  # drop an incomplete last line
     return {value["key"]: value["rows"] for value in map(json.loads, lines)}
 
 

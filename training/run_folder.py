@@ -1,6 +1,6 @@
-"""The folder of a run: whether it may be used, and from which checkpoint a run in it goes on. Knows no model.
+"""The folder of a run: checks whether it may be used, and prepares it. Knows no model.
 
-``run.json`` says what is being tuned; checkpoints are there while it is unfinished, the adapter's config once it is done.
+``run.json`` describes the run. An unfinished run has checkpoints; a finished one has the adapter's config.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", "curv
 
 
 def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
-    """What a run is of: its settings and the digests of its data. Two runs of one description are one run."""
+    """Describe a run by its settings and data digests; equal descriptions mean the same run."""
     files = {"train": settings.train_file, "eval": settings.eval_file}
     return {
         "module": module,
@@ -29,10 +29,10 @@ def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
 
 
 def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Refuse a folder in which something else is, before anything is loaded.
+    """Refuse a folder with other content, before anything is loaded.
 
     Raises:
-        InputError: a finished adapter, another run or foreign files are there, and ``overwrite`` is not given.
+        InputError: without ``overwrite``, the folder has a finished adapter, another run or other files.
     """
     if overwrite or not folder.exists():
         return
@@ -40,20 +40,20 @@ def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
         raise InputError(f"output_dir={folder} is a file; give a folder, or remove it")
     if (folder / DONE).exists():
         raise InputError(
-            f"output_dir={folder} holds a finished adapter; give another one, or --overwrite to replace it"
+            f"output_dir={folder} holds a finished adapter; give another folder, or --overwrite to replace it"
         )
-    begun = _read(folder / RUN)
-    if begun is None and any(folder.iterdir()):
-        raise InputError(f"output_dir={folder} exists and is not empty; give another one, or --overwrite to use it")
-    if begun is not None and (difference := _difference(begun, run)):
+    unfinished = _read(folder / RUN)
+    if unfinished is None and any(folder.iterdir()):
+        raise InputError(f"output_dir={folder} exists and is not empty; give another folder, or --overwrite to use it")
+    if unfinished is not None and (difference := _difference(unfinished, run)):
         raise InputError(
             f"output_dir={folder} holds an unfinished run with other settings ({difference}); "
-            f"give those to go on with it, or --overwrite to begin anew"
+            f"use those settings to resume it, or --overwrite to start over"
         )
 
 
 def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Make the folder ready for this run. What an earlier one wrote is removed if ``overwrite`` says so, other files never.
+    """Prepare the folder for a run; ``overwrite`` removes files of an earlier run, but no others.
 
     Raises:
         InputError: the folder cannot be written.
@@ -68,26 +68,26 @@ def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
                     path.unlink(missing_ok=True)
         (folder / RUN).write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as exc:
-        raise InputError(f"output_dir={folder} cannot be written ({exc.strerror}); give a folder with room") from exc
+        raise InputError(f"output_dir={folder} cannot be written ({exc.strerror}); give a writable folder") from exc
 
 
 def tidy(folder: Path) -> None:
-    """Remove what is of no use beside a finished adapter."""
+    """Remove the checkpoints of a finished run."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _difference(begun: dict[str, Any], run: dict[str, Any]) -> str:
-    if begun.get("module") != run["module"]:
-        return f"of the {begun.get('module')}"
-    before, now = begun.get("settings", {}), run["settings"]
-    # A setting that the run was begun without is one that came to be since, and has its default in it.
+def _difference(unfinished: dict[str, Any], run: dict[str, Any]) -> str:
+    if unfinished.get("module") != run["module"]:
+        return f"of the {unfinished.get('module')}"
+    before, now = unfinished.get("settings", {}), run["settings"]
+    # A setting missing from an older run has its default value.
     defaults = {key: field.default for key, field in TrainingSettings.model_fields.items()}
     for key in [*now, *before]:
         was, is_now = before.get(key, defaults.get(key)), now.get(key)
         if was != is_now:
             return f"{key} was {was!r} and is {is_now!r}"
-    return "" if begun.get("data_sha256") == run["data_sha256"] else "the data files have changed"
+    return "" if unfinished.get("data_sha256") == run["data_sha256"] else "the data files have changed"
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -104,5 +104,5 @@ def _sha256(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as exc:
         raise ConfigError(
-            f"no data file {path} ({exc.strerror}); make one with: python -m training.build MODULE --from DATA --out {path}"
+            f"no data file {path} ({exc.strerror}); build one with: python -m training.build MODULE --from DATA --out {path}"
         ) from exc

@@ -1,4 +1,4 @@
-"""Where an endpoint is and by which key it is asked. Opens no connection."""
+"""The address and API key of an endpoint. Opens no connection."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ PLACEHOLDER_KEY = "no-key-needed"
 
 
 def address(url: str) -> tuple[str, str]:
-    """The endpoint as it may be shown, without user, password or query, and its host.
+    """Return the endpoint without user, password or query, safe to display, and its host.
 
     Raises:
-        ModelError: it is no http address.
+        ModelError: the URL is not an http address.
     """
     try:
         parts = urlsplit(url)
         port = f":{parts.port}" if parts.port else ""
     except ValueError as exc:
-        raise ModelError(f"backbone.base_url is no address ({exc}); write it like http://localhost:8000/v1") from exc
+        raise ModelError(
+            f"backbone.base_url is not a URL ({exc}); expected something like http://localhost:8000/v1"
+        ) from exc
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ModelError(f"backbone.base_url={url!r} is no http address; write it like http://localhost:8000/v1")
+        raise ModelError(
+            f"backbone.base_url={url!r} is not an http address; expected something like http://localhost:8000/v1"
+        )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}{parts.path}".rstrip("/"), parts.hostname
 
@@ -37,16 +41,16 @@ def _is_private(host: str) -> bool:
 
 
 def key(variable: str, host: str, endpoint: str) -> str:
-    """The key that an environment variable holds; a placeholder for a host on this machine or in a private network.
+    """Return the key from an environment variable, or a placeholder for a local or private host.
 
     Raises:
-        ModelError: another host needs a key and there is none, or it holds characters that no key has.
+        ModelError: a public host needs a key and none is set, or the key has invalid characters.
     """
-    found = os.environ.get(variable, "").strip()
-    if not found and _is_private(host):
+    value = os.environ.get(variable, "").strip()
+    if not value and _is_private(host):
         return PLACEHOLDER_KEY
-    if not found:
-        raise ModelError(f"{endpoint} needs a key and the environment variable {variable} holds none; export it")
-    if not found.isascii() or not found.isprintable() or " " in found:
-        raise ModelError(f"the environment variable {variable} holds characters that no key has; export it anew")
-    return found
+    if not value:
+        raise ModelError(f"{endpoint} needs a key, but the environment variable {variable} is not set; export it")
+    if not value.isascii() or not value.isprintable() or " " in value:
+        raise ModelError(f"the key in the environment variable {variable} has invalid characters; export it again")
+    return value

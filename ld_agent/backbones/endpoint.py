@@ -1,8 +1,8 @@
-"""A backbone behind HTTP: any server that speaks OpenAI's chat completions (OpenAI, vLLM, Ollama, llama.cpp).
+"""A backbone behind HTTP: any server with OpenAI's chat completions API (OpenAI, vLLM, Ollama, llama.cpp).
 
-It knows nothing of tensors, tokenizers or adapters. A tuned module is a model name of its own at the server. Calls run
-on an event loop of their own, so that a caller who gives up (Ctrl-C) closes the connection at once and the server
-stops generating, and so that several threads, and callers that have a running loop, can share one client.
+Knows nothing of tensors, tokenizers or adapters; the server offers each tuned module as a separate model. Calls run on a
+dedicated event loop, for two reasons: an interrupted caller (Ctrl-C) closes the connection at once, so that the server
+stops generating; and several threads, including callers with a running loop, can share one client.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ OPTIONAL = {
     "stream_options": "stream_options",
     "extra_body": "repetition_penalty",
 }
-"""Parameters that a call can do without, and the word by which a server that does not know one refuses it."""
+"""Optional parameters of a call, with the word in a server's error that identifies an unsupported one."""
 _REFUSAL = re.compile(r"unsupported|not support|not permitted|unexpected|unrecognized|unknown|forbidden", re.IGNORECASE)
-_MEND = {
+_FIXES = {
     401: "check the key in ${key}",
     402: "check the account's credit",
     403: "check what the key in ${key} may use",
@@ -55,29 +55,28 @@ _MEND = {
 
 
 class EndpointBackbone:
-    """Answers from an OpenAI-compatible endpoint.
+    """Generates with an OpenAI-compatible endpoint.
 
-    A call is tried again after a failed connection, 429 or 5xx, with exponential backoff and jitter, or after the
-    seconds that ``Retry-After`` asks for (up to two minutes; a longer wait is reported instead). It is not tried again
-    after a timeout, since the server may still be at work on it, nor once text of it was handed on. A parameter that
-    the server says it does not know (``seed``, ``temperature`` …) is left out from then on.
+    A call is retried after a failed connection, 429 or 5xx, with exponential backoff and jitter, or after the delay in
+    ``Retry-After`` (up to two minutes; a longer one is an error). It is not retried after a timeout, because the server
+    may still be working on it, nor after part of its text has been streamed. A parameter that the server rejects as
+    unknown (``seed``, ``temperature`` …) is omitted from then on.
 
-    The bound of an answer is sent as ``max_tokens``, which every local server obeys (Ollama ignores the newer name in
-    silence), and as ``max_completion_tokens`` to OpenAI's own hosts, whose newer models refuse the older name.
+    The token limit is sent as ``max_tokens``, which every local server obeys (Ollama silently ignores the newer name), but
+    as ``max_completion_tokens`` to OpenAI's own hosts, whose newer models reject the older name.
 
     Args:
-        model: name under which the server knows the model.
+        model: name of the model on the server.
         base_url: the endpoint up to and including ``/v1``; None: ``OPENAI_BASE_URL``, else OpenAI.
-        api_key_env: environment variable that holds the key. Without it a host on this machine or in a private network
-            is sent a placeholder.
-        timeout: seconds for a whole answer; for a streamed one, seconds without a new piece.
-        max_retries: further tries of one call.
-        context_window: tokens of prompt and answer together; None: 8192, since the protocol has no way to ask.
-        models: served model name by module, where it is not ``model``.
-        pause: waits for the given seconds between two tries.
+        api_key_env: environment variable with the key. If it is not set, local and private hosts get a placeholder.
+        timeout: seconds for a complete answer; when streaming, seconds between two pieces.
+        max_retries: maximum number of retries of one call.
+        context_window: tokens of prompt and answer together; None: 8192, because the API cannot be asked.
+        models: model names on the server by module, where they differ from ``model``.
+        pause: coroutine that waits the given seconds between two tries.
 
     Raises:
-        ModelError: the ``openai`` package is missing, no key is set, or base_url is no http address.
+        ModelError: the ``openai`` package is missing, no key is set, or base_url is not an http address.
     """
 
     def __init__(
@@ -100,8 +99,8 @@ class EndpointBackbone:
         self.endpoint, host = address(url)
         self._key_env = api_key_env
         self._key = key(api_key_env, host, self.endpoint)
-        own_host = host.endswith((".openai.com", ".openai.azure.com"))
-        self._length_name = "max_completion_tokens" if own_host else "max_tokens"
+        at_openai = host.endswith((".openai.com", ".openai.azure.com"))
+        self._length_name = "max_completion_tokens" if at_openai else "max_tokens"
         self._model = model
         self._models = dict(models or {})
         self._timeout = timeout
@@ -113,9 +112,9 @@ class EndpointBackbone:
         self._client = openai.AsyncOpenAI(
             api_key=self._key,
             base_url=url,
-            # An answer's deadline is kept in _call: the client's own starts anew with every keep-alive byte.
+            # _call keeps the deadline of an answer: the client's timeout restarts with every keep-alive byte.
             timeout=openai.Timeout(None, connect=min(timeout, CONNECT_SECONDS)),
-            # Its own retries can neither be interrupted nor told from a timeout, and ignore `Retry-After: 0`.
+            # The client's retries cannot be interrupted or told from a timeout, and ignore `Retry-After: 0`.
             max_retries=0,
         )
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
@@ -133,12 +132,12 @@ class EndpointBackbone:
         """Answer every request, in order, several at a time; ``on_text`` is called in the caller's thread.
 
         Raises:
-            BackboneError: one line with endpoint, model, status, what the server said and how to mend it.
+            BackboneError: one line with endpoint, model, status, the server's message and how to fix it.
         """
         pieces: Pieces = SimpleQueue()
         with self._closing:
             if self._closed:
-                raise BackboneError(f"the connection to {self.endpoint} was closed; make a new backbone")
+                raise BackboneError(f"the connection to {self.endpoint} was closed; create a new backbone")
             answers = asyncio.run_coroutine_threadsafe(self._answer_all(requests, pieces), self._loop)
         answers.add_done_callback(lambda _: pieces.put(None))
         try:
@@ -148,22 +147,22 @@ class EndpointBackbone:
                     request.on_text(text)
             return answers.result()
         except concurrent.futures.CancelledError as exc:
-            raise BackboneError(f"the connection to {self.endpoint} was closed while it answered; ask again") from exc
+            raise BackboneError(f"the connection to {self.endpoint} was closed during the request; try again") from exc
         finally:
             answers.cancel()
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Estimate the prompt's tokens from above; the tokenizer is at the server, out of reach.
+        """Estimate an upper bound of the prompt's tokens; the tokenizer is on the server, out of reach.
 
-        Counted are one token per three letters of an English word, per two of a word in capitals, per digit, sign and
-        line break, and per byte of anything beyond ASCII (no byte-level vocabulary needs more), with 8 per message and
-        8 at the end for the template. English prose needs about one token per four letters, so it is overestimated by
-        half; other languages more. Strings that are no words (long keys, say) can exceed the estimate.
+        Counts one token per three letters of a lower-case word, per two letters of an upper-case word, per digit, sign and
+        line break, and per non-ASCII byte (no byte-level vocabulary needs more), plus 8 per message and 8 at the end for
+        the template. English prose needs about one token per four letters, so it is overestimated by half; other
+        languages more. Strings that are not words (such as long keys) can exceed the estimate.
         """
         return MESSAGE_OVERHEAD + sum(MESSAGE_OVERHEAD + _estimated_tokens(m.content) for m in messages)
 
     def close(self) -> None:
-        """End what is under way and close the connections; calling it twice is fine."""
+        """Cancel pending calls and close the connections; idempotent."""
         with self._closing:
             if self._closed:
                 return
@@ -191,7 +190,7 @@ class EndpointBackbone:
     async def _answer(self, request: Request, pieces: Pieces) -> Completion:
         if request.adapter is not None and request.module not in self._models:
             raise BackboneError(
-                f"{self.endpoint} cannot load adapter {request.adapter!r}; serve it there under a name of its own and "
+                f"{self.endpoint} cannot load adapter {request.adapter!r}; serve it there under a separate name and "
                 f"set modules.{request.module}.model to that name"
             )
         shown: list[str] = []
@@ -211,7 +210,7 @@ class EndpointBackbone:
             except TimeoutError as exc:
                 self._fail(request, exc, failures, bool(shown))
             except ValueError as exc:
-                what = f"what came is not JSON ({self._quoted(str(exc))})"
+                what = f"the answer is not JSON ({self._quoted(str(exc))})"
                 raise self._error(request, what, "check backbone.base_url and the server's log") from exc
             await self._pause(wait)
 
@@ -232,7 +231,7 @@ class EndpointBackbone:
                         pieces.put((request, text))
                     finish = getattr(choice, "finish_reason", None) or finish
         if finish is None:
-            raise self._error(request, "the stream broke off before its end", "ask again, and see the server's log")
+            raise self._error(request, "the stream was interrupted", "try again and check the server's log")
         return self._counted(request, "".join(shown), finish, usage)
 
     def _completion(self, request: Request, answer: Any) -> Completion:
@@ -241,7 +240,7 @@ class EndpointBackbone:
         content = getattr(message, "content", None)
         if message is None or not isinstance(content, str | None):
             seen = self._quoted(getattr(answer, "model_dump_json", lambda: str(answer))())
-            raise self._error(request, f"what came is no chat completion: {seen}", "check backbone.base_url (…/v1)")
+            raise self._error(request, f"the answer is not a chat completion: {seen}", "check backbone.base_url (…/v1)")
         return self._counted(
             request, content or "", getattr(choice, "finish_reason", None), getattr(answer, "usage", None)
         )
@@ -267,7 +266,7 @@ class EndpointBackbone:
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
         }
-        if request.repetition_penalty != 1.0:  # no parameter of OpenAI's own, but of vLLM and others
+        if request.repetition_penalty != 1.0:  # unknown to OpenAI, but supported by vLLM and others
             parameters["extra_body"] = {"repetition_penalty": request.repetition_penalty}
         if request.on_text is not None:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
@@ -278,7 +277,7 @@ class EndpointBackbone:
         return parameters
 
     def _leave_out_refused(self, sent: Mapping[str, Any], exc: Exception) -> bool:
-        """Note an optional parameter that the server refuses; True: the call is worth another try without it."""
+        """Omit an optional parameter that the server rejects; True if the call can be retried without it."""
         said = f"{getattr(exc, 'code', '')} {_said(exc)}"
         if getattr(exc, "status_code", None) not in (400, 422) or not _REFUSAL.search(said):
             return False
@@ -289,7 +288,7 @@ class EndpointBackbone:
         return False
 
     def _wait_before_retry(self, exc: Exception, failures: int) -> float | None:
-        """Return the seconds to wait, None where another try would fail alike."""
+        """Return the seconds to wait before a retry; None if a retry is pointless."""
         status = getattr(exc, "status_code", 0)
         busy = status >= 500 or (status == 429 and getattr(exc, "code", None) != "insufficient_quota")
         if not busy and not isinstance(exc, self._openai.APIConnectionError):
@@ -301,40 +300,40 @@ class EndpointBackbone:
     def _fail(self, request: Request, exc: Exception, failures: int, shown: bool) -> NoReturn:
         status = getattr(exc, "status_code", None)
         if isinstance(exc, TimeoutError):
-            what, mend = f"no answer within {self._timeout:g} s", "raise backbone.timeout or use a quicker model"
+            what, fix = f"no answer within {self._timeout:g} s", "raise backbone.timeout or use a faster model"
         elif isinstance(status, int):
-            what, mend = f"HTTP {status}: {self._quoted(_said(exc))}", self._mend(status, request)
+            what, fix = f"HTTP {status}: {self._quoted(_said(exc))}", self._fix_for(status, request)
             if (asked := _retry_after(exc)) is not None and asked > LONGEST_RETRY_AFTER:
                 what += f" (it asks to wait {asked:.0f} s)"
         elif isinstance(exc, self._openai.APIConnectionError):
             what = f"no connection ({self._quoted(str(exc.__cause__ or exc))})"
-            mend = "start the server or check backbone.base_url"
+            fix = "start the server or check backbone.base_url"
         else:
-            what, mend = self._quoted(_said(exc)), "see the server's log"
+            what, fix = self._quoted(_said(exc)), "check the server's log"
         if shown:
-            what = f"the stream broke off: {what}"
+            what = f"the stream was interrupted: {what}"
         elif failures:
             what += f", after {failures + 1} tries"
-        raise self._error(request, what, mend) from exc
+        raise self._error(request, what, fix) from exc
 
-    def _mend(self, status: int, request: Request) -> str:
-        fallback = "see the server's log" if status >= 500 else "check the model's name and limits at the server"
-        return _MEND.get(status, fallback).replace("{key}", self._key_env).replace("{module}", request.module)
+    def _fix_for(self, status: int, request: Request) -> str:
+        fallback = "check the server's log" if status >= 500 else "check the model's name and limits on the server"
+        return _FIXES.get(status, fallback).replace("{key}", self._key_env).replace("{module}", request.module)
 
-    def _error(self, request: Request, what: str, mend: str) -> BackboneError:
-        return BackboneError(f"{self.endpoint}, model {self._served_name(request)!r}: {what}; {mend}")
+    def _error(self, request: Request, what: str, fix: str) -> BackboneError:
+        return BackboneError(f"{self.endpoint}, model {self._served_name(request)!r}: {what}; {fix}")
 
     def _quoted(self, text: str) -> str:
-        """Return foreign text on one line, shortened, without the key that some servers echo."""
+        """Return server text in one line, shortened, without the API key that some servers echo."""
         line = " ".join(text.replace(self._key, "***").split())
         return line if len(line) <= QUOTED_CHARACTERS else f"{line[:QUOTED_CHARACTERS]}…"
 
 
 def as_plain_text(text: str) -> str:
-    """Return text whose chat-template control tokens are taken apart by a space: ``<|im_end|>`` → ``< |im_end|>``.
+    """Break chat-template control tokens with a space: ``<|im_end|>`` → ``< |im_end|>``.
 
-    The server's tokenizer reads the rendered prompt as one string, so what people said must not spell such a token.
-    Lone surrogates become ``?``.
+    The server tokenizes the rendered prompt as one string, so user text must not contain such tokens. Lone surrogates become
+    ``?``.
     """
     return disarmed(text).encode("utf-8", "replace").decode()
 
@@ -352,7 +351,7 @@ def _first_choice(answer: Any) -> Any:
 
 
 def _said(exc: Exception) -> str:
-    """Return what the server said, from the several shapes in which servers say it."""
+    """Return the server's error message, whatever the shape of the body."""
     body = getattr(exc, "body", None)
     if isinstance(body, dict):
         body = next((body[name] for name in ("message", "detail", "error") if body.get(name)), body)
@@ -360,7 +359,7 @@ def _said(exc: Exception) -> str:
 
 
 def _retry_after(exc: Exception) -> float | None:
-    """Return the seconds that the server asks to wait; a date is measured against the server's own clock."""
+    """Return the delay in seconds that the server requests; a date is relative to the server's clock."""
     headers = getattr(getattr(exc, "response", None), "headers", None) or {}
     asked = str(headers.get("retry-after"))
     with suppress(ValueError):

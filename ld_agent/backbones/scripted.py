@@ -1,4 +1,4 @@
-"""A backbone that answers from a script: for tests, yours and ours, where the logic is the point and not the words."""
+"""A backbone with scripted answers, for tests of logic rather than language."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Answer = str | Callable[[Request], str]
 
 
 class ScriptedBackbone:
-    """Answers each request of a module from that module's script, in order; every request is kept in ``requests``.
+    """Answer requests from a script for each module; all requests are recorded in ``requests``.
 
     Args:
-        script: answers by module name. A list is used up one answer a request; a string, or a function of the
-            request, answers every time.
-        context_window: what the backbone reports, in its own tokens: words separated by white space.
+        script: answers by module name. A list gives one answer per request until it is exhausted; a string, or a function
+            of the request, answers every request.
+        context_window: the reported context window in tokens, which are words separated by white space.
 
     Example:
         >>> backbone = ScriptedBackbone({"generator": ["Hello!"], "extractor": "NO_TRAIT"})

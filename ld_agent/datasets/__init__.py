@@ -1,7 +1,7 @@
-"""Recorded conversations from files: `load_episodes` recognises the format from the content and reads it.
+"""Loaders for recorded conversations: `load_episodes` detects the format from the content.
 
-Knows the names of the formats and nothing of their insides; each has a file of its own here. `data/README.md` says
-where each corpus comes from.
+This module knows only the names of the formats; each has its own file. `data/README.md` lists the source of each
+corpus.
 """
 
 from __future__ import annotations
@@ -67,18 +67,19 @@ def load_episodes(
     limit: int | None = None,
     on_bad: Callable[[DataFileError], None] | None = None,
 ) -> list[Episode]:
-    """Return the recorded conversations of a file, in its order.
+    """Return the conversations of a file, in file order.
 
     Args:
-        path: a file in one of the formats of `LOADERS`; or a folder with ``valid.txt`` or ``session_N/valid.txt`` in
-            it (Multi-Session Chat), of which the last session is read.
-        format: a key of `LOADERS`; None: recognised from the content.
-        limit: stop after that many episodes, reading no further; None: all; 0: none.
-        on_bad: takes the error of a bad record, and reading goes on with the next one; None: it is raised.
+        path: a file in one of the formats of `LOADERS`, or a Multi-Session Chat folder. Of a folder, ``valid.txt`` is
+            read, or else ``session_N/valid.txt`` with the highest N.
+        format: a key of `LOADERS`; None: detect it from the content.
+        limit: stop reading after this many episodes; None: all; 0: none.
+        on_bad: called with the error of each bad record, which is then skipped; None: raise the error.
 
     Raises:
-        DataFileError: a record that is broken or of another shape; names file and line.
-        InputError: an unknown format, a negative limit, or a file that is missing, empty, binary or of no known format.
+        DataFileError: a record is malformed or has another shape; names file and line.
+        InputError: the format is unknown, the limit is negative, or the file is missing, empty, binary or not in a
+            known format.
     """
     if format is not None and format not in LOADERS:
         raise InputError(f"unknown format {format!r}; the formats are {', '.join(LOADERS)}")
@@ -93,47 +94,46 @@ def load_episodes(
 def load_annotated_utterances(
     path: str | Path, *, limit: int | None = None, on_bad: Callable[[DataFileError], None] | None = None
 ) -> list[AnnotatedUtterance]:
-    """Return the utterances of a file whose traits are annotated, with those traits and what each utterance answers.
+    """Return the utterances with annotated traits, each with the utterance it answers.
 
-    Of ``msc_personasummary`` it reads the sessions of this one file, and joins nothing.
+    Of ``msc_personasummary``, only the sessions in this file are read; earlier ones are not joined.
 
     Args:
-        limit: read that many sessions (lines) of ``msc_personasummary``, or episodes of another corpus; None: all.
-        on_bad: as of `load_episodes`.
+        limit: maximum number of sessions (lines) of ``msc_personasummary``, or of episodes of another corpus; None: all.
+        on_bad: as in `load_episodes`.
 
     Raises:
-        DataFileError: a record that is broken or of another shape; names file and line.
-        InputError: as `load_episodes`, or a corpus without annotated traits.
+        DataFileError: a record is malformed or has another shape; names file and line.
+        InputError: as in `load_episodes`, or the corpus has no annotated traits.
     """
     file = _data_file(Path(path))
     name = _recognised(file)
     if name == "msc_personasummary":
         sessions = msc_personasummary.read_annotated(file, on_bad or raise_bad)
         return [utterance for session in islice(sessions, limit) for utterance in session]
-    found = [
+    utterances = [
         utterance
         for episode in load_episodes(file, name, limit=limit, on_bad=on_bad)
         for utterance in annotated(episode.id, [(t.session or 1, t.speaker, t.text, t.traits) for t in episode.turns])
     ]
-    if not found:
+    if not utterances:
         raise InputError(
-            f"{path} ({name}) says nowhere what traits its utterances reveal; give a file of msc_personasummary, or "
-            f"conversations with traits"
+            f"{path} ({name}) has no trait annotations; give a file of msc_personasummary, or conversations with traits"
         )
-    return found
+    return utterances
 
 
 def format_of(path: str | Path) -> str:
-    """The format of a data file, a key of `LOADERS`, as its content shows it.
+    """Detect the format of a data file: a key of `LOADERS`.
 
     Raises:
-        InputError: a file that is missing, empty, binary or of no known format.
+        InputError: the file is missing, empty, binary or not in a known format.
     """
     return _recognised(_data_file(Path(path)))
 
 
 def _data_file(path: Path) -> Path:
-    """The file to read, after the checks that hold for every format."""
+    """Resolve the file to read and check what every format requires."""
     if path.is_dir():
         sessions = [(int(match[1]), s / "valid.txt") for s in path.iterdir() if (match := _SESSION.fullmatch(s.name))]
         files = [file for _, file in sorted(sessions, reverse=True) if file.is_file()]
@@ -155,7 +155,7 @@ def _data_file(path: Path) -> Path:
 
 
 def _recognised(path: Path) -> str:
-    """The format whose shape a readable line among the first has, or else the document as a whole."""
+    """Detect the format from the first readable lines, or else from the whole document."""
     first_line, first_error = "", None
     for number, line in islice(text_lines(path, lambda error: None), _SNIFFED_LINES):
         first_line = first_line or line
@@ -169,11 +169,11 @@ def _recognised(path: Path) -> str:
     try:
         name = _shape_of(json_document(path))
     except DataFileError as exc:
-        # Of a document the parser's own place is the true one; of JSON lines, the first line that is broken by itself.
+        # For a document, report where its parser stopped; for JSON lines, report the first malformed line.
         is_document = first_line.startswith("[") or first_line == "{"
         raise (None if is_document else first_error) or exc from exc
     if name is None:
-        raise InputError(f"{path} has none of the known shapes; name its format, one of {', '.join(LOADERS)}")
+        raise InputError(f"{path} is not in a known format; name its format, one of {', '.join(LOADERS)}")
     return name
 
 

@@ -1,4 +1,4 @@
-"""What a loader gives: recorded conversations, dated, with their speakers. Knows no corpus and no agent."""
+"""What a loader returns: dated conversations with their speakers. Independent of any corpus or agent."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Turn:
 
     Attributes:
         at: an aware UTC datetime.
-        session: number of the session in the corpus, from 1; None: the corpus draws no borders, the gap β does.
-        traits: persona facts that annotators found in this utterance; None: the corpus has no such annotation.
+        session: session number in the corpus, from 1; None: the corpus has no session boundaries and β sets them.
+        traits: persona facts annotated in this utterance; None: the corpus has no such annotation.
     """
 
     speaker: str
@@ -35,11 +35,11 @@ class Episode:
     """One recorded conversation between the same named speakers, oldest utterance first.
 
     Attributes:
-        id: the conversation id, unique in its file and the same on every reading.
-        agent: the speaker whose part the agent plays.
-        personas: persona facts of each speaker given by the corpus.
-        source: file and line, for messages ("valid.txt:3"); two readings of one conversation are equal whatever the
-            file was called, so it does not take part in comparisons.
+        id: the conversation id, unique in its file and stable across reads.
+        agent: the speaker that the agent plays.
+        personas: persona facts by speaker, as given by the corpus.
+        source: file and line, for messages ("valid.txt:3"). Excluded from comparisons, so that a conversation equals
+            itself whatever its file is called.
     """
 
     id: str
@@ -50,17 +50,17 @@ class Episode:
 
     @property
     def speakers(self) -> tuple[str, ...]:
-        """Names in the order in which they first spoke."""
+        """Speakers in order of first appearance."""
         return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedUtterance:
-    """One utterance with the traits that annotators found in it.
+    """One utterance with its annotated traits.
 
     Attributes:
         turn: counts from 1 within the session.
-        before: what another speaker said right before it in the session; "" for nothing.
+        before: the utterance right before it in the session, if by another speaker; otherwise "".
     """
 
     episode: str
@@ -75,7 +75,7 @@ class AnnotatedUtterance:
 def annotated(
     episode: str, said: Iterable[tuple[int, str, str, tuple[str, ...] | None]]
 ) -> Iterator[AnnotatedUtterance]:
-    """Pair each utterance that has an annotation with what it answers.
+    """Pair each annotated utterance with the utterance it answers.
 
     Args:
         said: session, speaker, text and traits of each utterance of an episode, oldest first.
@@ -94,10 +94,10 @@ class Loader:
     """One corpus format.
 
     Attributes:
-        recognises: whether a parsed value has this format's shape: the first readable line of a JSON-lines file, or
-            the whole of a JSON document.
-        read: the episodes of a file, one at a time and no further than asked for. A bad record goes to the report,
-            which raises or returns; when it returns, reading goes on with the next record.
+        recognises: whether a parsed value has this format: the first readable line of a JSON-lines file, or a whole JSON
+            document.
+        read: yields the episodes of a file lazily. Each bad record is passed to the report; if that returns, reading
+            continues with the next record.
     """
 
     recognises: Callable[[Any], bool]

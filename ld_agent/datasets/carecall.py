@@ -1,7 +1,7 @@
 """CareCall-Memory (Bae et al., 2022), Korean check-up calls: a JSON list of episodes, each a list of sessions.
 
-The corpus has no dates: calls are one day apart (`dating.DEFAULT_GAP`), dated backwards as `dating` says. The caller
-(role "system") is the agent, "Assistant"; the person called is "User". A call begins with the agent.
+The corpus has no dates: calls are placed one day apart (`dating.DEFAULT_GAP`) and dated backwards; see `dating`. The
+caller (role "system") is the agent, "Assistant"; the person called is "User". The agent speaks first.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode an entry of the list; the document is read whole.
+    """Yield one episode per list entry, after reading the whole document.
 
-    An episode's id is the guid of its first session without the session's own suffix ("interactive-35").
+    An episode's id is the guid of its first session without the session suffix ("interactive-35").
     """
     unique = UniqueIds()
     episodes = json_document(path)

@@ -1,7 +1,7 @@
-"""Conversation Chronicles (Jang et al., 2023): five sessions an episode, the hub's rows as JSON lines.
+"""Conversation Chronicles (Jang et al., 2023): five sessions per episode, the hub's rows as JSON lines.
 
-The corpus names the time between sessions in words, which this file turns into days: an hour or more is never under β.
-Sessions are dated backwards as `dating` says. The agent is the second speaker of the first session.
+The corpus gives the time between sessions in words; `interval` converts them. The shortest, an hour, is not under the
+default β. Sessions are dated backwards; see `dating`. The agent is the second speaker of the first session.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode a line; sessions without utterances are left out, and the others keep their numbers."""
+    """Yield one episode per line. Empty sessions are skipped; the others keep their numbers."""
     unique = UniqueIds()
     return built(json_lines(path, report), lambda record: _episode(record, unique), report)
 
 
 def interval(text: str) -> timedelta | None:
-    """Return the length of an interval in words: "a few" is three, "a couple of" two; None: it names no unit."""
+    """Convert an interval in words: "a few" is 3, "a couple of" is 2; None if it names no unit."""
     match = _INTERVAL.search(text.lower())
     if match is None:
         return None
@@ -66,7 +66,7 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
         sessions.append((number, said))
     speakers = list(dict.fromkeys(speaker for _, said in sessions for speaker, _ in said))
     if len(speakers) < 2:
-        raise record.error(f"the episode has the speakers {speakers}; a conversation needs two")
+        raise record.error(f"the episode has speakers {speakers}; a conversation needs at least two")
     times = dated_back([len(said) for _, said in sessions], gaps)
     turns = tuple(
         Turn(speaker, text, at, number)
@@ -87,5 +87,5 @@ def _said(record: Record, ordinal: str) -> list[tuple[str, str]]:
 def _gap(record: Record, stated: list[str], number: int) -> timedelta:
     gap = interval(stated[number - 1]) if number <= len(stated) else None
     if gap is None:
-        raise record.error(f"time_interval={stated} says nothing like 'A few days after' for session {number}")
+        raise record.error(f"time_interval={stated} has no interval such as 'A few days after' for session {number}")
     return gap

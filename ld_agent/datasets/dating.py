@@ -1,9 +1,8 @@
-"""Times for corpora that record gaps or sessions but no dates. Fixed constants, so that every reading agrees.
+"""Reproducible timestamps for corpora that record gaps or sessions but no dates.
 
-The first utterance of the last session is at `ANCHOR`; utterances of a session are `SPACING` apart; the gap that the
-corpus states runs from the last utterance of one session to the first of the next, plus `MARGIN`. A session closes
-when a gap is *longer* than β, whose default is one hour, and the shortest gap of the corpora is "1 hour": the margin
-makes the default β fall exactly on the corpus's borders.
+The first utterance of the last session is at `ANCHOR`. Utterances of a session are `SPACING` apart. Between sessions
+lies the gap stated by the corpus plus `MARGIN`: a session closes only when a gap is *longer* than β (one hour by
+default), and the shortest stated gap is "1 hour". With the margin, the default β yields exactly the corpus's sessions.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ DEFAULT_GAP = timedelta(days=1)
 
 
 def spaced(start: datetime, count: int) -> list[datetime]:
-    """Return ``count`` times, `SPACING` apart, the first at ``start``."""
+    """Return ``count`` times from ``start`` on, `SPACING` apart."""
     return [start + i * SPACING for i in range(count)]
 
 
@@ -27,7 +26,7 @@ def dated_back(counts: Sequence[int], gaps: Sequence[timedelta]) -> list[list[da
 
     Args:
         counts: utterances of each session, oldest session first; each at least 1.
-        gaps: the stated gap after each session but the last; ``len(counts) - 1`` of them, positive.
+        gaps: the stated gap after each session but the last; ``len(counts) - 1`` positive values.
 
     Returns:
         The times of each session's utterances, oldest session first.

@@ -1,6 +1,6 @@
-"""DialogSum (Chen et al., 2021): single dialogues with summaries, JSON lines. Speakers keep the corpus's tags as names.
+"""DialogSum (Chen et al., 2021): single dialogues with summaries, as JSON lines.
 
-The tag is the name ("#Person1#") because the summaries use it. The corpus has no dates: a dialogue begins at
+Speakers are named by their tags ("#Person1#"), as in the summaries. The corpus has no dates: a dialogue begins at
 `dating.ANCHOR`. As an episode it is one session whose agent is the second speaker.
 """
 
@@ -23,7 +23,7 @@ _LINE = re.compile(r"(#Person\d+#):\s*(.*\S)")
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """One dialogue. ``summaries`` and ``topics`` are the references, one in training data, three in the test data."""
+    """One dialogue with its reference summaries and topics: one of each in training data, three in test data."""
 
     id: str
     turns: tuple[Turn, ...]
@@ -37,7 +37,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode a line. A dialogue in which only one person speaks is a bad record."""
+    """Yield one episode per line. A dialogue with a single speaker is a bad record."""
     return built(json_lines(path, report), _episode_builder(), report)
 
 
@@ -48,12 +48,12 @@ def load_dialogues(
 
     Args:
         path: a JSON-lines file of the corpus.
-        limit: read that many; None: all.
-        on_bad: takes the error of a bad record, and reading goes on; None: it is raised.
+        limit: maximum number of dialogues; None: all.
+        on_bad: called with the error of each bad record, which is then skipped; None: raise the error.
 
     Raises:
-        DataFileError: a record that is broken or of another shape.
-        InputError: no such file.
+        DataFileError: a record is malformed or has another shape.
+        InputError: the file does not exist.
     """
     file = Path(path)
     if not file.is_file():
@@ -70,7 +70,7 @@ def _episode_builder() -> Callable[[Record], Episode]:
         turns = _turns(record)
         speakers = list(dict.fromkeys(turn.speaker for turn in turns))
         if len(speakers) < 2:
-            raise record.error(f"dialogue has one speaker, {speakers[0]}; a conversation needs two")
+            raise record.error(f"dialogue has only one speaker, {speakers[0]}; a conversation needs at least two")
         return Episode(unique(record.text("fname")), speakers[1], turns, {}, record.source)
 
     return build
@@ -92,7 +92,7 @@ def _turns(record: Record) -> tuple[Turn, ...]:
         match = _LINE.fullmatch(line.strip())
         if match is None:
             raise record.error(
-                f"line {number} of the dialogue, {line[:40]!r}, does not begin with #Person1#: or the like"
+                f"line {number} of the dialogue, {line[:40]!r}, does not begin with a tag such as #Person1#:"
             )
         said.append(match.groups())
     times = spaced(ANCHOR, len(said))

@@ -1,7 +1,7 @@
-"""The project's own format, one conversation a line; `data/README.md` documents it. Knows no corpus.
+"""The project's own format, one conversation per line; documented in `data/README.md`.
 
-What is read back is what was written: texts stand as they are, times keep their microseconds, and numbers of sessions
-that the corpus left out stay out as empty lists.
+Reading returns exactly what was written: texts are unchanged, times keep their microseconds, and session numbers that
+the corpus skipped are kept as empty lists.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode a line. An id given twice is an error of the second record."""
+    """Yield one episode per line. A repeated id makes the second record bad."""
     seen: dict[str, int | None] = {}
 
     def build(record: Record) -> Episode:
         episode = _episode(record)
         if episode.id in seen:
-            raise record.error(f"id {episode.id!r} was already used in line {seen[episode.id]}; give each its own")
+            raise record.error(f"id {episode.id!r} was already used in line {seen[episode.id]}; ids must be unique")
         seen[episode.id] = record.line
         return episode
 
@@ -40,23 +40,25 @@ def read(path: Path, report: Report) -> Iterator[Episode]:
 
 
 def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
-    """Write episodes, one line each, replacing the file.
+    """Write episodes to a file, one per line, replacing its content.
 
     Raises:
-        InputError: some turns of an episode have a session number and others none, the numbers fall, or the file
+        InputError: the session numbers of an episode decrease or are given for only some of its turns, or the file
             cannot be written.
     """
     lines = [json.dumps(_values(episode), ensure_ascii=False) + "\n" for episode in episodes]
     try:
         Path(path).write_text("".join(lines), encoding="utf-8", newline="\n")
     except OSError as exc:
-        raise InputError(f"{path} cannot be written: {exc.strerror}; choose a file in a folder you may write") from exc
+        raise InputError(f"{path} cannot be written: {exc.strerror}; choose a writable folder") from exc
 
 
 def _episode(record: Record) -> Episode:
     _refuse_unknown(record, _KEYS)
     if ("sessions" in record) == ("utterances" in record):
-        raise record.error('needs either "sessions" (borders given) or "utterances" (the gap β decides), and not both')
+        raise record.error(
+            'needs either "sessions" (given boundaries) or "utterances" (split by the gap β), but not both'
+        )
     turns: list[Turn] = []
     if "utterances" in record:
         turns += [_turn(utterance, None) for utterance in record.records("utterances")]
@@ -72,7 +74,7 @@ def _episode(record: Record) -> Episode:
     episode = Episode(record.text("id"), record.text("agent"), tuple(turns), _personas(record), record.source)
     for name in (episode.agent, *episode.personas):
         if name not in episode.speakers:
-            raise record.error(f"{name!r} says nothing here; the speakers are {', '.join(episode.speakers)}")
+            raise record.error(f"{name!r} does not speak here; the speakers are {', '.join(episode.speakers)}")
     return episode
 
 
@@ -97,7 +99,7 @@ def _personas(record: Record) -> dict[str, tuple[str, ...]]:
 def _refuse_unknown(record: Record, known: tuple[str, ...]) -> None:
     for key in record.values:
         if key not in known:
-            raise record.error(f"unknown key {key!r}; the keys there are {', '.join(known)}")
+            raise record.error(f"unknown key {key!r}; the known keys are {', '.join(known)}")
 
 
 def _values(episode: Episode) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def _values(episode: Episode) -> dict[str, Any]:
     for turn in episode.turns:
         if turn.session is None or turn.session < max(len(sessions), 1):
             raise InputError(
-                f"conversation {episode.id!r} has sessions {numbers}; number all turns from 1 on, rising, or none"
+                f"conversation {episode.id!r} has sessions {numbers}; number all turns in ascending order from 1, or none"
             )
         while len(sessions) < turn.session:
             sessions.append([])

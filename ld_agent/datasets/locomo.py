@@ -1,8 +1,8 @@
-"""LoCoMo (Maharana et al., 2024): very long dated conversations, the release's `locomo10.json`.
+"""LoCoMo (Maharana et al., 2024): very long dated conversations, as released in `locomo10.json`.
 
-A session's date ("1:56 pm on 8 May, 2023") names no zone and is taken as UTC; it is the time of the first utterance,
-and the others follow at `dating.SPACING`. A shared photo is told by its caption in brackets after the text, because
-later utterances talk about it. The agent is `speaker_b`.
+A session's date ("1:56 pm on 8 May, 2023") has no time zone and is read as UTC. It dates the first utterance; the others
+follow at intervals of `dating.SPACING`. A shared photo appears as its caption in brackets after the text, because later
+utterances refer to it. The agent is `speaker_b`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode an entry of the list; the document is read whole."""
+    """Yield one episode per list entry, after reading the whole document."""
     unique = UniqueIds()
     samples = json_document(path)
     if not isinstance(samples, list):
@@ -66,7 +66,7 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
             continue
         start = _date(conversation, f"session_{number}_date_time")
         if turns and start <= turns[-1].at:
-            raise conversation.error(f"session_{number} begins at {start}, not after the session before it")
+            raise conversation.error(f"session_{number} begins at {start}, which is not after the previous session")
         for utterance, at in zip(utterances, spaced(start, len(utterances)), strict=True):
             speaker = utterance.text("speaker")
             if speaker not in names:
@@ -87,7 +87,7 @@ def _date(conversation: Record, key: str) -> datetime:
     text = conversation.text(key)
     match = _DATE.fullmatch(text.strip())
     if match is None or match.group(5).lower() not in _MONTHS:
-        raise conversation.error(f"{key}={text!r} is no date like 1:56 pm on 8 May, 2023")
+        raise conversation.error(f"{key}={text!r} is not a date such as 1:56 pm on 8 May, 2023")
     hour = int(match.group(1)) % 12 + (12 if match.group(3).lower() == "p" else 0)
     month = _MONTHS.index(match.group(5).lower()) + 1
     try:

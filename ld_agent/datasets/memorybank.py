@@ -1,7 +1,7 @@
-"""MemoryBank (Zhong et al., 2024): users' chats with an assistant by day, `memory_bank_en.json`, a JSON object by user.
+"""MemoryBank (Zhong et al., 2024): users' daily chats with an assistant, `memory_bank_en.json`, a JSON object by user.
 
-The days are dated and their chats are not: the first query of a day is at noon UTC and the rest follows at
-`dating.SPACING`. Days without a chat are no sessions. The agent is "Assistant"; names lose the blanks around them.
+Only the days are dated: the first query of a day is placed at noon UTC, and the rest follow at intervals of
+`dating.SPACING`. A day without chats is not a session. The agent is "Assistant"; user names are stripped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode a user, whose name is its id; the document is read whole."""
+    """Yield one episode per user, with the name as its id, after reading the whole document."""
     unique = UniqueIds()
     users = Record(json_document(path), path, None)
     records = (Record({"name": name, "user": user}, path, None, f"[{name!r}]") for name, user in users.values.items())
@@ -53,11 +53,11 @@ def _noon(history: Record, day: str) -> datetime:
     try:
         return datetime.combine(date.fromisoformat(day), time(12, tzinfo=UTC))
     except ValueError as exc:
-        raise history.error(f"{day!r} is no date like 2023-04-27") from exc
+        raise history.error(f"{day!r} is not a date such as 2023-04-27") from exc
 
 
 def _personas(name: str, user: Record) -> dict[str, tuple[str, ...]]:
-    """What the corpus says of a user, one fact a key ("Hobbies: reading, walking")."""
+    """Return what the corpus says about a user, one fact per key ("Hobbies: reading, walking")."""
     about = user.values.get("meta_information")
     if not isinstance(about, dict):
         return {}

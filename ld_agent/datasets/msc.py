@@ -1,9 +1,9 @@
-"""Multi-Session Chat (Xu et al., 2022), dialogues as released: `msc_dialogue/session_N/*.txt`. Knows no other corpus.
+"""Multi-Session Chat (Xu et al., 2022), dialogues as released: `msc_dialogue/session_N/*.txt`.
 
 A record holds the current session (`dialog`) and those before it (`previous_dialogs`). The corpus gives gaps between
-sessions and no dates; `dating` says how they become times. Speakers alternate in every session and the first is always
-"Speaker 1": earlier sessions carry no ids, and some current ones carry an annotator's number instead of a name. The
-agent is "Speaker 2".
+sessions but no dates; `dating` turns them into times. Speakers alternate in every session, beginning with "Speaker 1".
+Earlier sessions have no speaker ids, and some current ones have an annotator's number instead of a name. The agent is
+"Speaker 2".
 """
 
 from __future__ import annotations
@@ -30,36 +30,36 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode a line; its sessions are the earlier ones and the current one, numbered from 1."""
+    """Yield one episode per line: the earlier sessions and the current one, numbered from 1."""
     unique = UniqueIds()
     return built(json_lines(path, report), lambda record: _episode(record, unique), report)
 
 
 def duration(text: str) -> timedelta | None:
-    """Return the length of a stated gap such as "6 days 3 hours ago"; None: the text states none."""
+    """Parse a stated gap such as "6 days 3 hours ago"; None if the text states none."""
     seconds = sum(int(number) * _UNITS[unit] for number, unit in _STATED.findall(text))
     return timedelta(seconds=seconds) if seconds else None
 
 
 def speakers_of(utterances: list[Record], names: dict[str, str]) -> list[str]:
-    """Return who says each utterance of a session.
+    """Return the speaker of each utterance of a session.
 
-    ``names`` maps the corpus's ids to speakers. An utterance without an id, or with an annotator's number for one, is
-    the turn of whoever is next, beginning with "Speaker 1".
+    ``names`` maps the corpus's ids to speakers. An utterance without an id, or with an annotator's number as its id,
+    goes to whoever is next, beginning with "Speaker 1".
 
     Raises:
-        DataFileError: an id that is neither.
+        DataFileError: an id is neither known nor a number.
     """
     speakers: list[str] = []
     for utterance in utterances:
-        following = SPEAKERS[1] if speakers and speakers[-1] == SPEAKERS[0] else SPEAKERS[0]
+        next_speaker = SPEAKERS[1] if speakers and speakers[-1] == SPEAKERS[0] else SPEAKERS[0]
         given = utterance.values.get("id")
         if given is None or str(given).isdigit():
-            speakers.append(following)
+            speakers.append(next_speaker)
         elif isinstance(given, str) and given in names:
             speakers.append(names[given])
         else:
-            raise utterance.error(f"id {given!r} is none of {', '.join(names)}")
+            raise utterance.error(f"id {given!r} is not one of {', '.join(names)}")
     return speakers
 
 
@@ -92,7 +92,7 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
 
 
 def _gaps(earlier: list[Record]) -> list[timedelta]:
-    """The gap after each earlier session: stated as such, or the difference of two distances from the current one."""
+    """Return the gap after each earlier session: as stated, or derived from its age and that of the next session."""
     gaps = []
     for session, next_session in zip(earlier, [*earlier[1:], None], strict=True):
         if "time_num" in session and "time_unit" in session:
@@ -103,6 +103,6 @@ def _gaps(earlier: list[Record]) -> list[timedelta]:
             gap = None if distance is None or next_distance is None else distance - next_distance
         if gap is None or gap <= timedelta():
             stated = [session.values.get(key) for key in ("time_num", "time_unit", "time_back")]
-            raise session.error(f"time_num, time_unit, time_back = {stated} state no gap such as 5 hours")
+            raise session.error(f"time_num, time_unit, time_back = {stated} do not state a gap such as 5 hours")
         gaps.append(gap)
     return gaps

@@ -1,12 +1,12 @@
-"""Multi-Session Chat with the persona facts that each utterance revealed: `msc_personasummary/session_N/*.txt`.
+"""Multi-Session Chat with the persona facts that each utterance reveals: `msc_personasummary/session_N/*.txt`.
 
-Each file holds one session of every episode; sessions 1 to N of an episode are joined by `initial_data_id` from the
-sibling folders, file of the same name. The gap after a session is the `prompt_time` that its follow-up task was given
-(equal to the gaps of `msc_dialogue`, and there for the last session too), else one day.
+Each file holds one session of every episode. Sessions 1 to N of an episode are joined by `initial_data_id` from files of
+the same name in the sibling folders. The gap after a session is the `prompt_time` of its follow-up task, or else one
+day; where both corpora state a gap, it equals that of `msc_dialogue`.
 
-The annotation of an utterance is its `persona_text`, one trait a sentence; an utterance without it has no traits. Its
-sentences had been cut at the full stops of abbreviations and shuffled ("Seuss's book. I like Dr."); such a one is read
-from the annotator's own wording in `problem_data` instead.
+The traits of an utterance are the sentences of its `persona_text`; an utterance without it has none. The corpus split
+and shuffled some sentences at the full stops of abbreviations ("Seuss's book. I like Dr."); these are read from the
+annotator's original wording in `problem_data` instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode a line, joined with its earlier sessions.
+    """Yield one episode per line, joined with its earlier sessions.
 
     A file outside a ``session_N`` folder is read alone, as session 1.
 
@@ -48,13 +48,13 @@ def read(path: Path, report: Report) -> Iterator[Episode]:
 
 
 def read_annotated(path: Path, report: Report) -> Iterator[list[AnnotatedUtterance]]:
-    """Yield the utterances of each session of one file, nothing joined."""
+    """Yield the utterances of each session of one file, without joining earlier ones."""
     number, unique = _session_number(path) or 1, UniqueIds()
     return built(json_lines(path, report), lambda record: _annotated(record, number, unique), report)
 
 
 def traits_of(utterance: Record) -> tuple[str, ...]:
-    """Return the annotated traits of one utterance, in the corpus's order; () if it has none."""
+    """Return the annotated traits of one utterance, in corpus order."""
     annotation = utterance.values.get("persona_text")
     if not isinstance(annotation, str):
         return ()
@@ -66,7 +66,7 @@ def traits_of(utterance: Record) -> tuple[str, ...]:
 
 
 class _Sibling:
-    """An earlier session's file, read no further than the records asked for so far."""
+    """The file of an earlier session, read lazily as far as its records are requested."""
 
     def __init__(self, path: Path, report: Report) -> None:
         self.path = path
@@ -86,10 +86,10 @@ def _episode(record: Record, earlier: list[_Sibling], unique: UniqueIds) -> Epis
     name = record.text("initial_data_id")
     records = []
     for sibling in earlier:
-        found = sibling.session(name)
-        if found is None:
+        joined = sibling.session(name)
+        if joined is None:
             raise record.error(f"initial_data_id {name!r} has no readable record in {sibling.path}")
-        records.append(found)
+        records.append(joined)
     records.append(record)
     sessions = [_utterances(holder) for holder in records]
     times = dated_back([len(session) for session in sessions], [_gap_after(holder) for holder in records[:-1]])
@@ -122,8 +122,8 @@ def _gap_after(record: Record) -> timedelta:
 
 
 def _problem_data(utterance: Record) -> dict[str, Any]:
-    found = utterance.values.get("problem_data")
-    return found if isinstance(found, dict) else {}
+    data = utterance.values.get("problem_data")
+    return data if isinstance(data, dict) else {}
 
 
 def _session_number(path: Path) -> int | None:
@@ -137,7 +137,7 @@ def _siblings(path: Path) -> list[Path]:
     for sibling in siblings:
         if not sibling.is_file():
             raise InputError(
-                f"{path} is session {number}, but there is no {sibling} to join it with; "
-                "put the earlier sessions beside it, or read the file alone from a folder of another name"
+                f"{path} is session {number}, but the earlier session {sibling} does not exist; add it, or move the file "
+                "to a folder that is not named session_N to read it alone"
             )
     return siblings

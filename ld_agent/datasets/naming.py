@@ -1,7 +1,7 @@
-"""DialogSum's speaker tags ("#Person1#") as first names, in the dialogue and in its summary alike. Knows no prompt.
+"""Replace DialogSum's speaker tags ("#Person1#") with first names, in dialogues and summaries.
 
-A summarizer that is tuned on tags would look for tags; the agent's sessions have names. The names fit women and men,
-because the summaries go on with "he" or "she".
+The agent's sessions have names, so a summarizer must not be tuned on tags. The names are gender-neutral because the
+summaries use "he" and "she".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ NAMES = (
 
 
 def named_dialogue(dialogue: Dialogue) -> tuple[Session, tuple[str, ...]]:
-    """Return a dialogue as a session of named speakers, with its summaries under the same names.
+    """Return a dialogue as a session of named speakers, and its summaries with the same names.
 
-    Which names depends on the dialogue's id alone; those that already stand in its text are not taken.
+    The names depend only on the dialogue's id and exclude those already in its text.
     """
     texts = [*(turn.text for turn in dialogue.turns), *dialogue.summaries]
     taken = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}

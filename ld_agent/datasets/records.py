@@ -1,7 +1,7 @@
-"""Reading JSON files record by record, with errors that name file, line and field. Knows no corpus.
+"""Read JSON files record by record, with errors that name file, line and field. Knows no corpus.
 
-JSON lines are streamed: a line is read when its record is asked for. Only the newline byte ends a line, because the
-other separators that Unicode knows may stand inside a JSON string.
+JSON lines are streamed: a line is read when its record is requested. Only the newline byte ends a line, because a JSON
+string may contain other Unicode line separators.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Built = TypeVar("Built")
 
 
 class Record:
-    """A JSON object with its place in the file; every getter raises DataFileError with that place and the field."""
+    """A JSON object and its position; getters raise a DataFileError that names position and field."""
 
     def __init__(self, values: Any, path: Path, line: int | None, where: str = "") -> None:
         self.path, self.line, self.where = path, line, where
@@ -37,7 +37,7 @@ class Record:
         return DataFileError(self.path, self.line, f"{self.where}: {what}" if self.where else what)
 
     def text(self, key: str) -> str:
-        """Text that is not blank, as it stands in the file."""
+        """Return a text unchanged; a blank one is an error."""
         return self._checked_text(self._get(key), key)
 
     def texts(self, key: str) -> list[str]:
@@ -74,14 +74,14 @@ class Record:
         if not isinstance(value, str):
             raise self.error(f"{name} is {_kind(value)}, not text")
         if not value.strip():
-            raise self.error(f"{name} is empty; leave the utterance out or give it text")
+            raise self.error(f"{name} is empty; add text or remove the utterance")
         if any("\ud800" <= character <= "\udfff" for character in value):
-            raise self.error(f"{name} holds half of a surrogate pair, which no file can store; mend the escape \\udXXX")
+            raise self.error(f"{name} contains a lone surrogate, which no file can store; fix the escape \\udXXX")
         return value
 
 
 def json_lines(path: Path, report: Report) -> Iterator[Record]:
-    """Yield one record a line, skipping blank lines; a line that is no JSON object goes to ``report``.
+    """Yield one record per line, skipping blank lines; report lines that are not a JSON object.
 
     Raises:
         InputError: the file cannot be opened.
@@ -94,7 +94,7 @@ def json_lines(path: Path, report: Report) -> Iterator[Record]:
 
 
 def text_lines(path: Path, report: Report) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank with their numbers, from 1; a line that is no UTF-8 goes to ``report``."""
+    """Yield the non-blank lines with their numbers, from 1; report lines that are not UTF-8."""
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, start=1):
@@ -110,10 +110,10 @@ def text_lines(path: Path, report: Report) -> Iterator[tuple[int, str]]:
 
 
 def json_document(path: Path) -> Any:
-    """Return the one JSON value that a file holds.
+    """Return the single JSON value of a file.
 
     Raises:
-        DataFileError: not JSON; names the line.
+        DataFileError: the file is not JSON; names the line.
         InputError: the file cannot be opened.
     """
     try:
@@ -126,34 +126,34 @@ def json_document(path: Path) -> Any:
 
 
 def parse_json(text: str, path: Path, line: int | None) -> Any:
-    """Return the value of one JSON text that starts in ``line`` (None: at the top of the file)."""
+    """Parse a JSON text that starts in ``line`` (None: at the top of the file)."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as exc:
-        what = f"broken JSON at column {exc.colno}: {exc.msg}; mend or remove the record"
+        what = f"invalid JSON at column {exc.colno}: {exc.msg}; fix or remove the record"
         raise DataFileError(path, line or exc.lineno, what) from exc
     except (ValueError, RecursionError) as exc:
-        raise DataFileError(path, line, f"JSON that cannot be read: {exc}; mend or remove the record") from exc
+        raise DataFileError(path, line, f"unreadable JSON: {exc}; fix or remove the record") from exc
 
 
 def built(records: Iterable[Record], build: Callable[[Record], Built], report: Report) -> Iterator[Built]:
-    """Yield what ``build`` makes of each record; a record that it refuses goes to ``report``."""
+    """Yield ``build(record)`` for each record; report records that it rejects."""
     for record in records:
         try:
-            made = build(record)
+            value = build(record)
         except DataFileError as exc:
             report(exc)
             continue
-        yield made
+        yield value
 
 
 def raise_bad(error: DataFileError) -> None:
-    """The report that stops at the first bad record."""
+    """A report that stops at the first bad record."""
     raise error
 
 
 class UniqueIds:
-    """Gives a repeated id of a corpus a number of its own ("valid_7", "valid_7#2"), in the order of the file."""
+    """Make repeated ids unique by numbering them in file order ("valid_7", "valid_7#2")."""
 
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Ubuntu IRC, multi-party: JSON lines of a context and the answer that some speaker gave to one of its utterances.
+"""Ubuntu IRC, multi-party: JSON lines, each with a context and one speaker's answer to one of its utterances.
 
-Speakers are numbers in the corpus and become "Speaker 0", "Speaker 1", …; whoever gave the answer is the agent, and
-the answer is the last utterance. The corpus has neither dates nor ids: a record is one session that begins at
-`dating.ANCHOR`, and its id is the file's name and the line. Reply links (`relation_at`, `ctx_adr`) are not kept.
+The corpus numbers its speakers; they become "Speaker 0", "Speaker 1", …. The agent is the speaker of the answer, which
+is the last utterance. The corpus has neither dates nor ids: a record is one session that begins at `dating.ANCHOR`, and
+its id consists of file name and line. Reply links (`relation_at`, `ctx_adr`) are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode a line."""
+    """Yield one episode per line."""
     return built(json_lines(path, report), _episode, report)
 
 
@@ -31,7 +31,7 @@ def _episode(record: Record) -> Episode:
     if len(texts) != len(numbers):
         raise record.error(f"context has {len(texts) - 1} utterances and ctx_spk {len(numbers) - 1} speakers")
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise record.error(f"the speakers are {numbers}; each must be a number from 0")
+        raise record.error(f"the speakers are {numbers}; each must be a non-negative integer")
     turns = tuple(
         Turn(f"Speaker {number}", text.strip(), at, 1)
         for number, text, at in zip(numbers, texts, spaced(ANCHOR, len(texts)), strict=True)

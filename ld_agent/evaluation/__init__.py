@@ -1,1 +1,1 @@
-"""Measures: speed on this machine now; the papers' tables and metrics join it here."""
+"""Evaluation tasks, metrics, benchmarks and the papers' tables."""

@@ -1,6 +1,6 @@
-"""How far a judge agrees with people: accuracy, Cohen's kappa, and correlations where the labels are numbers.
+"""Agreement of a judge with human labels: accuracy, Cohen's kappa and, for numeric labels, correlations.
 
-Knows labels and nothing of what was labelled. The statistics are scipy's and scikit-learn's.
+Knows labels, but not what they describe. scipy and scikit-learn compute the statistics.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ld_agent.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement over the cases for which the judge stated a verdict.
+    """Agreement over the cases with a verdict.
 
     Attributes:
-        cases: how many those are.
-        unparsed: cases without a verdict, which count nowhere below.
+        cases: number of cases with a verdict.
+        unparsed: number of cases without a verdict, excluded from all figures below.
         accuracy: share of equal labels, in [0, 1].
-        kappa: Cohen's kappa, in [-1, 1]; None: all labels of both are one and the same, so that chance explains all.
-        pearson, spearman: correlations in [-1, 1]; None: labels that are no numbers, or that do not vary.
+        kappa: Cohen's kappa, in [-1, 1]; None: undefined, because judge and people use one and the same label only.
+        pearson, spearman: correlations in [-1, 1]; None: the labels are not numbers, or they are constant.
     """
 
     cases: int
@@ -38,22 +38,22 @@ class Agreement:
 
 
 def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int | float | str]) -> Agreement:
-    """Compare a judge's verdicts with people's labels of the same cases.
+    """Compare a judge's verdicts with human labels of the same cases.
 
     Args:
-        judged: None where the judge stated no verdict.
+        judged: None for a case without a verdict.
 
     Raises:
-        InputError: lists of different lengths, or not one verdict.
+        InputError: the lists differ in length, or there is no verdict at all.
     """
     from scipy.stats import pearsonr, spearmanr
     from sklearn.metrics import cohen_kappa_score
 
     if len(judged) != len(labels):
-        raise InputError(f"{len(judged)} verdicts stand against {len(labels)} labels; give one label for each verdict")
+        raise InputError(f"{len(judged)} verdicts but {len(labels)} labels; give one label per verdict")
     pairs = [(verdict, label) for verdict, label in zip(judged, labels, strict=True) if verdict is not None]
     if not pairs:
-        raise InputError(f"none of {len(judged)} verdicts was stated; there is nothing to compare")
+        raise InputError(f"none of the {len(judged)} cases has a verdict; there is nothing to compare")
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     equal = sum(ours[i] == theirs[i] for i in range(len(pairs))) / len(pairs)
     pearson = spearman = None
@@ -69,34 +69,34 @@ def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int |
 
 
 def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], int | float | str]:
-    """Read people's labels, JSON lines of ``key``, ``label`` and, for ratings, ``aspect``; by (key, aspect).
+    """Read human labels by (key, aspect): JSON lines of ``key``, ``label`` and, for ratings, ``aspect``.
 
     Args:
-        known: what was judged.
+        known: the (key, aspect) pairs that were judged.
 
     Raises:
-        DataFileError: a line of another shape, one given twice, or one about what was not judged.
-        InputError: the file cannot be read, or is empty.
+        DataFileError: a line is malformed, repeated, or about a case that was not judged.
+        InputError: the file cannot be read or is empty.
     """
     labels: dict[tuple[str, str], int | float | str] = {}
     for record in json_lines(path, raise_bad):
         place = (record.text("key"), str(record.values.get("aspect") or ""))
         label = record.values.get("label")
         if isinstance(label, bool) or not isinstance(label, int | float | str):
-            raise record.error(f"label={label!r} is neither a number nor a text")
+            raise record.error(f"label={label!r} is neither a number nor text")
         if place in labels:
-            raise record.error(f"key {place[0]!r} was labelled already; give each label once")
+            raise record.error(f"key {place[0]!r} is labelled twice; keep one label")
         if place not in known:
             of = f" on {place[1]}" if place[1] else ""
-            raise record.error(f"key {place[0]!r}{of} was not judged; label what the verdicts are about")
+            raise record.error(f"key {place[0]!r}{of} was not judged; label only judged cases")
         labels[place] = label
     if not labels:
-        raise InputError(f'{path} holds no labels; give lines like {{"key": "valid_3/1", "label": 2}}')
+        raise InputError(f'{path} contains no labels; add lines such as {{"key": "valid_3/1", "label": 2}}')
     return labels
 
 
 def _name(value: int | float | str) -> str:
-    """A label as a category: 2 and 2.0 are one."""
+    """Return a label as a category; 2 and 2.0 are the same."""
     return value if isinstance(value, str) else format(float(value), "g")
 
 

@@ -1,7 +1,7 @@
-"""What people mark as relevant to a query, and how well each scorer agrees with them (LD-Agent, section 3.5, Figure 3a).
+"""Human relevance marks, and how well each scorer agrees with them (LD-Agent, section 3.5, Figure 3a).
 
-A mark file holds a JSON line a query: the conversation, the query and its time, which records were shown and which of them
-are relevant. A record is recalled by a scorer if it is among its k best above γ. Knows no terminal.
+A mark file has one JSON line per query: the conversation, the query and its time, the records shown and the relevant ones
+among them. A scorer recalls a record that is among its k best and above γ. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ld_agent.storage.exchange import found_conversation
 from ld_agent.types import Record, iso, utc
 
 SHOWN = 20
-"""Most records that one query shows; a greater bank is narrowed to the best of every scorer in turn."""
+"""Maximum number of records shown per query, picked from the best of each scorer in turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One person's word on one query.
+    """One person's relevance judgement of one query.
 
     Attributes:
-        at: when it is asked, ISO 8601.
-        shown: ids of the records that were looked at.
-        relevant: those of them that matter to the query.
+        at: the time of the query, ISO 8601.
+        shown: ids of the records shown.
+        relevant: ids of those that are relevant to the query.
     """
 
     conversation: str
@@ -46,13 +46,13 @@ class Mark:
 
 
 def candidates(agent: Agent, conversation_id: str, text: str, at: datetime) -> list[Record]:
-    """The records to look at, in the order of their making, so that no scorer's ranking sways who marks them.
+    """Return the records to show, oldest first so that no scorer's ranking biases the annotator.
 
     Raises:
-        StoreError: no such conversation.
+        StoreError: the conversation does not exist.
     """
-    found = [_recalled(agent, conversation_id, scorer, agent.resources.query(text, at), SHOWN) for scorer in SCORERS]
-    ranked = [records[place] for place in range(SHOWN) for records in found if place < len(records)]
+    rankings = [_recalled(agent, conversation_id, scorer, agent.resources.query(text, at), SHOWN) for scorer in SCORERS]
+    ranked = [records[place] for place in range(SHOWN) for records in rankings if place < len(records)]
     chosen = dict.fromkeys([record.id for record in ranked])
     by_id = {record.id: record for record in ranked}
     return sorted((by_id[i] for i in list(chosen)[:SHOWN]), key=lambda record: (record.at, int(record.id[1:])))
@@ -75,34 +75,34 @@ def load_marks(path: Path) -> list[Mark]:
     """Read a mark file.
 
     Raises:
-        DataFileError: a line that is no mark; names file and line.
-        InputError: no such file, or one without marks.
+        DataFileError: a line is not a mark; names file and line.
+        InputError: the file is missing or has no marks.
     """
     if not path.is_file():
-        raise InputError(f"no file {path}; make one with `ld-agent eval annotate`")
+        raise InputError(f"no file {path}; create one with `ld-agent eval annotate`")
     marks = [_mark(record) for record in json_lines(path, raise_bad)]
     if not marks:
-        raise InputError(f"{path} holds no marks; make some with `ld-agent eval annotate`")
+        raise InputError(f"{path} contains no marks; add some with `ld-agent eval annotate`")
     return marks
 
 
 def _mark(record: JsonRecord) -> Mark:
     shown, relevant = tuple(record.texts("shown")), tuple(record.texts("relevant"))
     if stray := set(relevant) - set(shown):
-        raise record.error(f"relevant names {sorted(stray)[0]!r}, which was not shown")
+        raise record.error(f"relevant contains {sorted(stray)[0]!r}, which was not shown")
     return Mark(record.text("conversation"), record.text("query"), record.text("at"), shown, relevant)
 
 
 def agreement(agent: Agent, marks: Sequence[Mark]) -> dict[str, Any]:
-    """How each scorer agrees with the marks.
+    """Measure how well each scorer agrees with the marks.
 
     Returns:
-        by scorer: "accuracy", the share of shown records that are recalled if and only if they are relevant; "recall", the
-        share of relevant records that are recalled; "precision", the share of recalled shown records that are relevant. A
-        figure that nothing speaks of is None.
+        for each scorer, over the records shown: "accuracy", the share that are recalled if and only if they are relevant;
+        "recall", the share of relevant ones that are recalled; "precision", the share of recalled ones that are relevant.
+        An undefined figure is None.
 
     Raises:
-        StoreError: a marked conversation is not in the store.
+        StoreError: the store lacks a marked conversation.
     """
     k = agent.config.memory.k
     scorers = {}
@@ -110,11 +110,11 @@ def agreement(agent: Agent, marks: Sequence[Mark]) -> dict[str, Any]:
         right = shown = hit = relevant = recalled = 0
         for mark in marks:
             query = agent.resources.query(mark.query, utc(mark.at))
-            found = {record.id for record in _recalled(agent, mark.conversation, scorer, query, k)} & set(mark.shown)
+            retrieved = {r.id for r in _recalled(agent, mark.conversation, scorer, query, k)} & set(mark.shown)
             wanted = set(mark.relevant)
-            right += sum((record in found) == (record in wanted) for record in mark.shown)
-            shown, relevant, recalled = shown + len(mark.shown), relevant + len(wanted), recalled + len(found)
-            hit += len(found & wanted)
+            right += sum((record in retrieved) == (record in wanted) for record in mark.shown)
+            shown, relevant, recalled = shown + len(mark.shown), relevant + len(wanted), recalled + len(retrieved)
+            hit += len(retrieved & wanted)
         scorers[scorer] = {
             "accuracy": _share(right, shown),
             "recall": _share(hit, relevant),
@@ -132,15 +132,15 @@ def _recalled(agent: Agent, conversation_id: str, scorer: str, query: Query, k: 
 
 
 def new_mark(conversation_id: str, text: str, at: datetime, shown: Sequence[Record], chosen: str) -> Mark:
-    """A mark from the numbers that were typed, counted from 1 ("1 3"; nothing: none is relevant).
+    """Create a mark from typed record numbers, counted from 1 ("1 3"; empty: none is relevant).
 
     Raises:
-        InputError: something that is no number of a shown record.
+        InputError: the input contains something other than the number of a shown record.
     """
     numbers = chosen.replace(",", " ").split()
     for number in numbers:
         if not number.isdecimal() or not 1 <= int(number) <= len(shown):
-            raise InputError(f"{number!r} is no number from 1 to {len(shown)}; type for instance: 1 3")
+            raise InputError(f"{number!r} is not a number from 1 to {len(shown)}; type numbers such as: 1 3")
     wanted = {int(number) for number in numbers}
     relevant = tuple(record.id for number, record in enumerate(shown, 1) if number in wanted)
     return Mark(conversation_id, text, iso(at), tuple(record.id for record in shown), relevant)

@@ -1,6 +1,6 @@
-"""``ld-agent bench views``: what each memory mechanism costs over the same recorded conversations, teacher-forced, in one run.
+"""``ld-agent bench views``: the cost of each memory mechanism on the same recorded conversations, teacher-forced.
 
-Counts what was asked of a model and what stands in the store; says nothing of how good the replies are.
+Counts model calls, tokens, seconds and stored bytes; does not measure the quality of replies.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ def bench_views(
 
     Args:
         source: a file of conversations; None: the shipped MSC sample.
-        limit: the first so many episodes; None: all.
-        chosen: mechanisms, or combinations of them joined by "+"; none: every mechanism alone.
-        width: episodes played side by side; their calls are batched, and a turn's seconds are its share of the whole.
-        backbone: a ready one for all modules; None: the configured one, loaded anew for each mechanism.
+        limit: maximum number of episodes; None: all.
+        chosen: mechanisms, or combinations joined by "+"; empty: every mechanism alone.
+        width: number of episodes played concurrently; their calls are batched, and the total time is divided by the
+            number of turns.
+        backbone: serves all modules; None: load the configured one for each mechanism.
 
     Returns:
-        a row a mechanism. All figures are means over the agent's turns: calls of a model for memories (what recalls, ends of
-        sessions and records ask), for replies and for traits; prompt and answer tokens of memories and replies together;
-        seconds; bytes of the records in the store, vectors included. Beside them the share of turns of later sessions
-        that had memories in the prompt.
+        one row per mechanism, with means per agent turn: model calls for memory (recall, session ends, records), for
+        replies and for traits; prompt and answer tokens of memory and reply calls; seconds; bytes of stored records,
+        including vectors. ``recalled_share`` is the share of turns after session 1 with memories in the prompt.
 
     Raises:
-        InputError: the file holds no conversation.
+        InputError: the file contains no conversation.
     """
     names = [tuple(choice.split("+")) for choice in chosen] or [(name,) for name in VIEWS]
     for views in names:
@@ -67,7 +67,7 @@ def bench_views(
     path = source or shipped_path(SAMPLE)
     episodes = load_episodes(path, limit=limit)
     if not episodes:
-        raise InputError(f"{path} holds no conversation that can be played; see data/README.md for the formats")
+        raise InputError(f"{path} contains no conversation to play; see data/README.md for the formats")
     encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
     topics = TopicExtractor(config.topics.model, config.topics.pos)
     rows = []
@@ -77,12 +77,12 @@ def bench_views(
             with tempfile.TemporaryDirectory() as folder:
                 memory = config.memory.model_copy(update={"views": views})
                 store = config.store.model_copy(update={"path": str(Path(folder) / "bench.db")})
-                own = config.model_copy(update={"memory": memory, "store": store})
-                with Agent(own, backbone=backbone, encoder=encoder, topics=topics) as agent:
+                view_config = config.model_copy(update={"memory": memory, "store": store})
+                with Agent(view_config, backbone=backbone, encoder=encoder, topics=topics) as agent:
                     agent.warm_up()
                     rows.append({"views": "+".join(views)} | _played(agent, episodes, width, finished))
-            told = ", ".join(f"{key} {value}" for key, value in rows[-1].items())
-            errors.print(told, markup=False, soft_wrap=True)  # a long run that is broken off has said what it found
+            line = ", ".join(f"{key} {value}" for key, value in rows[-1].items())
+            errors.print(line, markup=False, soft_wrap=True)  # keep intermediate results if a long run is interrupted
     return {
         "data": str(source or SAMPLE),
         "episodes": len(episodes),

@@ -1,7 +1,7 @@
-"""BERTScore (Zhang et al., 2020) with any encoder: words of two texts matched greedily by the likeness of their vectors.
+"""BERTScore (Zhang et al., 2020) with any encoder: greedy matching of token vectors by cosine similarity.
 
-As in the paper's own code without rescaling or rarity weights: special tokens can be matched but do not count. The figure
-depends on the encoder and its layer, so it is only worth something beside the encoder's name. Knows no run and no file.
+Equals the reference implementation without rescaling and idf weights: special tokens can be matched but are not counted.
+The score depends on the encoder and its layer, so report both with it. Knows no run and no file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ BATCH = 32
 
 
 class BertScore:
-    """An encoder that gives every token a vector.
+    """Compute BERTScore with one encoder.
 
     Args:
         model: hub id, local directory or ``package:NAME/PATH``.
-        layer: number of the layer whose vectors count; None: the last one (17 is the paper's choice for roberta-large).
+        layer: number of the layer to take vectors from; None: the last (the paper uses 17 of roberta-large).
 
     Raises:
         ModelError: the model cannot be found or loaded, or has fewer layers.
@@ -47,32 +47,32 @@ class BertScore:
         self._vectors: dict[str, tuple[Any, Any]] = {}
 
     def f1(self, predictions: Sequence[str], references: References) -> Measure:
-        """The mean over predictions of the F1 against the best reference, in [-1, 1] and mostly well above 0."""
-        self._encode([*predictions, *(reference for own in references for reference in own)])
+        """Return the mean F1 against the best reference, in [-1, 1] and usually well above 0."""
+        self._encode([*predictions, *(text for texts in references for text in texts)])
         return mean(
-            max((self._pair(prediction, reference) for reference in own), default=0.0)
-            for prediction, own in zip(predictions, references, strict=True)
+            max((self._pair(prediction, reference) for reference in texts), default=0.0)
+            for prediction, texts in zip(predictions, references, strict=True)
         )
 
     def _pair(self, prediction: str, reference: str) -> float:
-        said, said_counts = self._vectors[prediction]
-        wanted, wanted_counts = self._vectors[reference]
-        if not said_counts.any() or not wanted_counts.any():
+        predicted, predicted_mask = self._vectors[prediction]
+        expected, expected_mask = self._vectors[reference]
+        if not predicted_mask.any() or not expected_mask.any():
             return 0.0
-        likeness = said @ wanted.T
-        precision = float(likeness.max(dim=1).values[said_counts].mean())
-        recall = float(likeness.max(dim=0).values[wanted_counts].mean())
+        similarity = predicted @ expected.T
+        precision = float(similarity.max(dim=1).values[predicted_mask].mean())
+        recall = float(similarity.max(dim=0).values[expected_mask].mean())
         return 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
 
     def _encode(self, texts: Sequence[str]) -> None:
-        """Keep unit vectors (tokens, width) of every text, and which of its tokens count."""
+        """Cache the unit vectors (tokens, width) of every text and the mask of its counted tokens."""
         import torch
 
         missing = sorted({text for text in texts if text not in self._vectors}, key=len)
         window = min(int(self._tokenizer.model_max_length), int(self._model.config.max_position_embeddings))
         for start in range(0, len(missing), BATCH):
             batch = missing[start : start + BATCH]
-            given = self._tokenizer(
+            inputs = self._tokenizer(
                 batch,
                 padding=True,
                 truncation=True,
@@ -80,10 +80,10 @@ class BertScore:
                 return_tensors="pt",
                 return_special_tokens_mask=True,
             )
-            special = given.pop("special_tokens_mask").bool()
+            special = inputs.pop("special_tokens_mask").bool()
             with torch.inference_mode():
-                states = self._model(**given, output_hidden_states=True).hidden_states[self._layer]
+                states = self._model(**inputs, output_hidden_states=True).hidden_states[self._layer]
             unit = torch.nn.functional.normalize(states.float(), dim=-1)
             for row, text in enumerate(batch):
-                there = given["attention_mask"][row].bool()
-                self._vectors[text] = (unit[row][there], ~special[row][there])
+                present = inputs["attention_mask"][row].bool()
+                self._vectors[text] = (unit[row][present], ~special[row][present])

@@ -1,7 +1,7 @@
-"""How sure a figure is: percentile bootstrap over episodes, and the paired bootstrap between two systems.
+"""Confidence intervals by percentile bootstrap over episodes, and paired bootstrap tests between two systems.
 
-Utterances of one conversation are alike, so conversations are drawn and not utterances (Koehn, 2004; Efron and Tibshirani,
-1993). Knows numbers only, and gives the same answer to the same seed.
+Utterances of one conversation are not independent, so conversations are resampled instead (Koehn, 2004; Efron and
+Tibshirani, 1993). Knows numbers only; deterministic for a given seed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """System b against system a.
+    """System b compared with system a.
 
     Attributes:
-        difference: the figure of b less that of a.
-        interval: where that difference lies, at `LEVEL`.
-        p: two-sided chance of a difference as large where there is none; at least 2 / (samples + 1).
+        difference: the figure of b minus that of a.
+        interval: confidence interval of the difference at `LEVEL`.
+        p: two-sided p-value of the difference; at least 2 / (samples + 1).
     """
 
     difference: float
@@ -38,7 +38,7 @@ class Comparison:
 def interval(
     measure: Measure, episodes: Sequence[str], samples: int = SAMPLES, seed: int = SEED
 ) -> tuple[float, float] | None:
-    """The percentile interval of a figure at `LEVEL`; None: under two episodes were counted, so nothing can be said.
+    """Return the percentile interval of a figure at `LEVEL`; None if fewer than two episodes count.
 
     Args:
         episodes: the episode of each prediction.
@@ -53,10 +53,10 @@ def interval(
 def compare(
     before: Measure, after: Measure, episodes: Sequence[str], samples: int = SAMPLES, seed: int = SEED
 ) -> Comparison | None:
-    """Two systems on the same predictions' places; None: under two episodes.
+    """Compare two systems on the same predictions; None if fewer than two episodes count.
 
     Raises:
-        InputError: they were not measured on the same number of predictions.
+        InputError: the systems differ in their number of predictions.
     """
     if len(before.parts) != len(after.parts):
         raise InputError(
@@ -76,7 +76,7 @@ def compare(
 
 
 def _by_episode(measure: Measure, episodes: Sequence[str]) -> Floats:
-    """(episodes, k): the sums of each, in the order in which they first appear."""
+    """Return the sums of each episode, (episodes, k), in order of first appearance."""
     rows = {name: row for row, name in enumerate(dict.fromkeys(episodes))}
     sums = np.zeros((len(rows), measure.parts.shape[1]))
     np.add.at(sums, [rows[name] for name in episodes], measure.parts)
@@ -84,7 +84,7 @@ def _by_episode(measure: Measure, episodes: Sequence[str]) -> Floats:
 
 
 def _draws(count: int, samples: int, seed: int) -> Floats:
-    """(samples, count): how often each episode is drawn; each row sums to ``count``."""
+    """Return how often each episode is drawn, (samples, count); each row sums to ``count``."""
     drawn: NDArray[np.int64] = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=samples)
     return drawn.astype(np.float64)
 

@@ -1,9 +1,9 @@
-"""ECM's three benchmarks (ECM, section 4): what they are, their file, and how an agent is asked their questions.
+"""ECM's three benchmarks (ECM, section 4): their file format, and how an agent answers their questions.
 
-A sample is a dialogue to remember (the source) and questions with reference answers. `ecm_build` makes them; how good the
-answers are is the business of `metrics` and `judge`; runs of them are kept by `runner`.
+A sample is a dialogue to remember (the source) with questions and reference answers. `ecm_build` creates samples, `metrics`
+and `judge` rate the answers, and `runner` stores runs.
 
-The file: the line ``{"format": "ld_agent.ecm", "version": 1, "benchmark": …, "made": …}``, then one line a sample:
+File format: the line ``{"format": "ld_agent.ecm", "version": 1, "benchmark": …, "made": …}``, then one line per sample:
 ``{"id", "source": {"sessions": [[{"speaker", "text", "at"}, …], …]}, "probes": [{"question", "reference"}, …]}``.
 """
 
@@ -31,19 +31,19 @@ from ld_agent.types import Reply, iso, utc
 
 BENCHMARKS = ("continuing", "knowledge", "feedback")
 MERGED = {"continuing": 10, "knowledge": 1, "feedback": 10}
-"""How many samples share one memory (ECM, section 5.1), so that the right one has to be found among others."""
+"""Number of samples that share one memory (ECM, section 5.1), so that recall has distractors."""
 
 HEADER = {"format": "ld_agent.ecm", "version": 1}
 USER, ASSISTANT = "User", "Assistant"
 LATER = timedelta(days=1)
 WIDTH = 4
 DECIDING = frozenset({"conditional"})
-"""Views that decide what to remember in the call that replies."""
+"""Views that decide what to remember while generating the reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A question to an agent that remembers the source, and the answer that is expected."""
+    """A question to an agent that remembers the source, and the expected answer."""
 
     question: str
     reference: str
@@ -54,9 +54,8 @@ class Sample:
     """One sample of a benchmark.
 
     Attributes:
-        source: what is to be remembered; its speakers are `USER` and `ASSISTANT`, the agent being the latter, and its
-            sessions are numbered.
-        probes: asked each by itself, a day after the source.
+        source: the conversation to remember, between `USER` and `ASSISTANT` (the agent), with numbered sessions.
+        probes: questions, each asked independently a day after the source.
     """
 
     id: str
@@ -72,38 +71,38 @@ def write_samples(path: Path, samples: Sequence[Sample], made: Mapping[str, Any]
     """Write samples of one benchmark, replacing the file.
 
     Args:
-        made: how: backbone, source, what was dropped.
+        made: provenance: backbone, source, what was dropped.
 
     Raises:
-        InputError: no samples, samples of two benchmarks, or the file cannot be written.
+        InputError: there are no samples, they belong to several benchmarks, or the file cannot be written.
     """
     names = {sample.benchmark for sample in samples}
     if len(names) != 1:
-        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file holds those of one")
+        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file takes those of exactly one")
     lines = [HEADER | {"benchmark": names.pop(), "made": dict(made)}, *(_values(sample) for sample in samples)]
     try:
         path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8", newline="\n")
     except OSError as exc:
-        raise InputError(f"{path} cannot be written: {exc.strerror}; choose a file in a folder you may write") from exc
+        raise InputError(f"{path} cannot be written: {exc.strerror}; choose a writable folder") from exc
 
 
 def read_samples(path: Path) -> list[Sample]:
     """Read a benchmark.
 
     Raises:
-        DataFileError: a line that is not of the format; names file and line.
-        InputError: the file cannot be read, or holds no sample.
+        DataFileError: a line is malformed; names file and line.
+        InputError: the file cannot be read or contains no samples.
     """
     records = json_lines(path, raise_bad)
     head = next(records, None)
     if head is None or {key: head.values.get(key) for key in HEADER} != HEADER:
-        raise InputError(f"{path} is no benchmark; make one with `ld-agent ecm build`")
+        raise InputError(f"{path} is not a benchmark; build one with `ld-agent ecm build`")
     benchmark = head.text("benchmark")
     if benchmark not in BENCHMARKS:
         raise head.error(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
     samples = [_sample(record, benchmark) for record in records]
     if not samples:
-        raise InputError(f"{path} holds no sample; build it again")
+        raise InputError(f"{path} contains no samples; rebuild it")
     return samples
 
 
@@ -129,7 +128,7 @@ def _sample(record: Record, benchmark: str) -> Sample:
             turns.append(Turn(said.text("speaker"), said.text("text"), at, number))
     probes = tuple(Probe(probe.text("question"), probe.text("reference")) for probe in record.records("probes"))
     if not turns or not probes:
-        raise record.error("has no source or no probes; give both")
+        raise record.error("needs both a source and probes")
     name = record.text("id")
     return Sample(name, benchmark, Episode(name, ASSISTANT, tuple(turns), source=record.source), probes)
 
@@ -139,14 +138,14 @@ def _sample(record: Record, benchmark: str) -> Sample:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Samples whose sources are remembered in one memory, one after the other."""
+    """Samples whose sources share one memory, one after the other."""
 
     episode: Episode
     samples: tuple[Sample, ...]
 
     @property
     def questions(self) -> list[tuple[str, Probe]]:
-        """Each probe under the id of its sample and its number there, from 1 ("valid_3/2")."""
+        """Return each probe with its key: sample id and number, from 1 ("valid_3/2")."""
         return [(f"{s.id}/{n}", probe) for s in self.samples for n, probe in enumerate(s.probes, 1)]
 
     @property
@@ -155,42 +154,42 @@ class Merged:
 
 
 def merged(samples: Sequence[Sample], size: int) -> list[Merged]:
-    """Put ``size`` samples each into one memory, a day between the end of one source and the start of the next.
+    """Group samples by ``size`` into memories, with a day between consecutive sources.
 
     Raises:
-        InputError: ``size`` is under 1.
+        InputError: ``size`` is less than 1.
     """
     if size < 1:
-        raise InputError(f"merge={size}; put at least 1 sample into a memory")
-    return [_together(samples[start : start + size]) for start in range(0, len(samples), size)]
+        raise InputError(f"merge={size}; must be at least 1 sample per memory")
+    return [_concatenated(samples[start : start + size]) for start in range(0, len(samples), size)]
 
 
-def _together(samples: Sequence[Sample]) -> Merged:
+def _concatenated(samples: Sequence[Sample]) -> Merged:
     turns: list[Turn] = []
     for sample in samples:
-        own = sample.source.turns
-        shift = turns[-1].at + LATER - own[0].at if turns else timedelta()
+        source = sample.source.turns
+        shift = turns[-1].at + LATER - source[0].at if turns else timedelta()
         before = turns[-1].session or 0 if turns else 0
-        turns += [replace(turn, at=turn.at + shift, session=before + (turn.session or 1)) for turn in own]
+        turns += [replace(turn, at=turn.at + shift, session=before + (turn.session or 1)) for turn in source]
     return Merged(Episode(samples[0].id, ASSISTANT, tuple(turns)), tuple(samples))
 
 
 class EcmTask:
-    """Every question of a benchmark, asked of an agent that has lived through the source before it.
+    """Ask every question of a benchmark of an agent that remembers its source.
 
     Args:
-        data: a file of `write_samples`.
-        limit: samples read; None: all.
-        merge: samples in one memory; None: as in the paper (`MERGED`).
+        data: a file written by `write_samples`.
+        limit: maximum number of samples; None: all.
+        merge: number of samples per memory; None: as in the paper (`MERGED`).
 
-    Raises: as `read_samples` and `merged`.
+    Raises: as in `read_samples` and `merged`.
     """
 
     def __init__(self, data: Path, limit: int | None = None, merge: int | None = None) -> None:
         samples = read_samples(data)[:limit]
         self.benchmark = samples[0].benchmark
         self.name = f"ecm-{self.benchmark}"
-        self.prompts = ("[!je]*.yaml", "extractor*.yaml")  # all but those of the judge and of `ecm_build`
+        self.prompts = ("[!je]*.yaml", "extractor*.yaml")  # all but the prompts of the judge and `ecm_build`
         self._merge = MERGED[self.benchmark] if merge is None else merge
         self._groups = merged(samples, self._merge)
         self.items: Sequence[Item] = [
@@ -204,8 +203,8 @@ class EcmTask:
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         wanted = {item.key: item for item in items}
-        unkept = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
-        agent = Agent(unkept)
+        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        agent = Agent(in_memory)
         try:
             groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]
             for key, reply in answers(agent, groups, frozenset(wanted)):
@@ -218,20 +217,20 @@ class EcmTask:
 def answers(
     agent: Agent, groups: Sequence[Merged], wanted: Collection[str], width: int = WIDTH
 ) -> Iterator[tuple[str, Reply]]:
-    """Let an agent live through each group's sources and then ask it the questions of the group.
+    """Store each group's sources in an agent's memory, then ask the group's questions.
 
-    Each question is asked of a copy of the conversation as it then stands, a day later, so that none is remembered when
-    the next is asked.
+    Each question is asked a day later, in its own copy of the conversation, so that no question is remembered when the
+    next is asked.
 
     Args:
         wanted: keys of the questions to ask.
-        width: conversations at one time.
+        width: maximum number of concurrent conversations.
 
     Raises:
-        InputError, BackboneError, StoreError: as `Conversation.respond`.
+        InputError, BackboneError, StoreError: as in `Conversation.respond`.
     """
-    lived = ((group, live(agent, group.episode)) for group in groups)
-    for group, _ in run_many(lived, agent.models.complete, width):
+    memories = ((group, live(agent, group.episode)) for group in groups)
+    for group, _ in run_many(memories, agent.models.complete, width):
         questions = [(key, probe) for key, probe in group.questions if key in wanted]
         _copy(agent, group.episode.id, [key for key, _ in questions])
         at = group.episode.turns[-1].at + LATER
@@ -243,9 +242,9 @@ def answers(
 
 
 def live(agent: Agent, episode: Episode) -> Steps[None]:
-    """Take a recorded conversation into an agent's memory, all of its sessions ended.
+    """Store a recorded conversation in an agent's memory and end all its sessions.
 
-    It is only heard, which costs no reply, unless a mechanism decides what to remember while it replies.
+    The agent generates replies only if a mechanism decides what to remember while replying.
     """
     if DECIDING & set(agent.config.memory.views):
         yield from play(agent, episode, lambda turn: None, teacher_forced=True)
@@ -261,13 +260,13 @@ def live(agent: Agent, episode: Episode) -> Steps[None]:
 
 
 def ecm_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """ROUGE-1 and ROUGE-2 against the reference (ECM, Table 4), and token F1."""
+    """Compute ROUGE-1 and ROUGE-2 against the reference (ECM, Table 4), and token F1."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     return rouge(texts, references, ["rouge_1", "rouge_2"]) | {"f1": token_f1(texts, references)}
 
 
 def _copy(agent: Agent, conversation_id: str, names: Sequence[str]) -> None:
-    """Store copies of a conversation under other ids, by way of an export."""
+    """Store copies of a conversation under other ids, via an export."""
     header, head, *rest = export_lines(agent.resources.store, conversation_id)
     lines = [header]
     for name in names:

@@ -1,11 +1,10 @@
-"""Builds ECM's three benchmarks with any backbone (ECM, section 4).
+"""Build ECM's three benchmarks with any backbone (ECM, section 4).
 
-`continuing`: a dialogue, and a later question that only one who remembers it can answer. `knowledge`: sessions between two
-people, and questions about what one of them told of themselves. `feedback`: a request, a poor answer, advice and the
-better answer, and later another request of the kind, for which the advice holds. What a sample is, and how an agent is
-asked its questions, is the business of `ecm`.
+- `continuing`: a dialogue, and a later question that requires remembering it.
+- `knowledge`: sessions between two people, and questions about facts that one of them disclosed.
+- `feedback`: a request, a poor answer, advice and a better answer; later, a similar request to which the advice applies.
 
-What the model writes in another shape than it was asked for makes no sample: it is counted by what was wrong.
+`ecm` defines samples and asks their questions. Malformed model output yields no sample and is counted by its error.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from ld_agent.steps import Complete, Steps, run_many
 
 MODULE = "builder"
 SHORT, LONG = 96, 192  # new tokens of a question or advice, and of an answer or chat
-FEWEST_LINES = 4  # of a dialogue that is worth going on with
+FEWEST_LINES = 4  # of a dialogue worth continuing
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
 CHAT_LINES = 6  # before a request
 PACE = timedelta(seconds=30)
@@ -38,10 +37,10 @@ SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Built:
-    """What a builder made.
+    """The samples of a benchmark.
 
     Attributes:
-        dropped: sources and facts that gave nothing, by what was wrong with the model's text.
+        dropped: number of sources and facts without a sample, by the error in the model's text.
     """
 
     samples: list[Sample] = field(default_factory=list)
@@ -62,11 +61,11 @@ def build(
         benchmark: one of `BENCHMARKS`.
         sources: conversations, with personas for ``knowledge``; requests (texts) for ``feedback``.
         complete: answers requests, such as a backbone's ``generate``.
-        width: sources worked on side by side.
+        width: maximum number of sources processed concurrently.
         done: called after each source.
 
     Raises:
-        InputError: an unknown benchmark, no sources, or sources of which none fits it.
+        InputError: the benchmark is unknown, or no source is suitable for it.
         BackboneError: the model failed.
     """
     if benchmark not in BENCHMARKS:
@@ -84,15 +83,15 @@ def build(
             wanted = "conversations with persona facts of the user"
         else:
             work = [continuing(e, built.dropped) for episode in episodes for e in dialogues_of(episode)]
-            wanted = f"conversations of {FEWEST_LINES} utterances and more"
+            wanted = f"conversations of at least {FEWEST_LINES} utterances"
     if not work:
-        raise InputError(f"nothing to build {benchmark} from; it is made from {wanted}")
-    found: dict[int, Sample] = {}
+        raise InputError(f"no sources to build {benchmark} from; it needs {wanted}")
+    samples: dict[int, Sample] = {}
     for position, sample in run_many(enumerate(work), complete, width):
         if sample is not None:
-            found[position] = sample
+            samples[position] = sample
         done()
-    built.samples = [found[position] for position in sorted(found)]
+    built.samples = [samples[position] for position in sorted(samples)]
     return built
 
 
@@ -100,7 +99,7 @@ def build(
 
 
 def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
-    """One more question and answer, which need the dialogue (ECM, section 4.1)."""
+    """Create one question and answer that require the dialogue (ECM, section 4.1)."""
     lines = [(turn.speaker, turn.text) for turn in source.turns]
     [answer] = yield [_request(prompt("ecm_continue").render(lines=lines), LONG)]
     probe = _probe(answer.text)
@@ -111,7 +110,7 @@ def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
 
 
 def knowledge(episode: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
-    """A question and answer for each persona fact of the user (ECM, section 4.2)."""
+    """Create a question and answer for each persona fact of the user (ECM, section 4.2)."""
     facts = facts_of(episode)
     template = prompt("ecm_knowledge")
     requests = [_request(template.render(fact=fact), SHORT, template.constant_messages) for fact in facts]
@@ -123,7 +122,7 @@ def knowledge(episode: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
 
 
 def feedback(name: str, request: str, dropped: Counter[str]) -> Steps[Sample | None]:
-    """A request answered, advised on and answered better, and one of its kind to try the advice on (ECM, section 4.3)."""
+    """Create a request with answer, advice and better answer, and a similar request (ECM, section 4.3)."""
     similar_prompt = prompt("ecm_similar")
     similar, background = yield [
         _request(similar_prompt.render(request=request), SHORT, similar_prompt.constant_messages),
@@ -161,18 +160,18 @@ def feedback(name: str, request: str, dropped: Counter[str]) -> Steps[Sample | N
 
 
 def facts_of(episode: Episode) -> tuple[str, ...]:
-    """The persona facts of the one whom the agent talks with."""
+    """Return the persona facts of everyone but the agent."""
     return tuple(fact for name, facts in episode.personas.items() if name != episode.agent for fact in facts)
 
 
 def in_roles(episode: Episode) -> Episode:
-    """The conversation with the agent as `ASSISTANT` and everyone else as `USER`."""
+    """Rename the agent to `ASSISTANT` and everyone else to `USER`."""
     turns = tuple(replace(t, speaker=ASSISTANT if t.speaker == episode.agent else USER) for t in episode.turns)
     return Episode(episode.id, ASSISTANT, turns, source=episode.source)
 
 
 def dialogues_of(episode: Episode) -> Iterator[Episode]:
-    """Each session that is long enough and has both sides in it, as a dialogue of its own."""
+    """Yield each session that is long enough and includes both roles as a separate dialogue."""
     whole = in_roles(episode)
     for number in dict.fromkeys(turn.session for turn in whole.turns):
         turns = tuple(turn for turn in whole.turns if turn.session == number)
@@ -183,21 +182,21 @@ def dialogues_of(episode: Episode) -> Iterator[Episode]:
 
 
 def load_requests(path: Path) -> list[str]:
-    """Read requests to build ``feedback`` from: one a line, or JSON lines with ``instruction`` (as self-instruct's seeds).
+    """Read requests for ``feedback``: one per line, or JSON lines with ``instruction`` (self-instruct seeds).
 
     Raises:
-        DataFileError: a line that is no such object.
-        InputError: the file cannot be read, or holds no request.
+        DataFileError: a JSON line is malformed.
+        InputError: the file cannot be read or contains no requests.
     """
     lines = [text for _, text in text_lines(path, raise_bad)]
     if lines and lines[0].startswith("{"):
         lines = [record.text("instruction") for record in json_lines(path, raise_bad)]
     if not lines:
-        raise InputError(f"{path} holds no request; give a text file with one request a line")
+        raise InputError(f"{path} contains no requests; give a text file with one request per line")
     return list(dict.fromkeys(" ".join(line.split()) for line in lines))
 
 
-# ---- reading what a model wrote
+# ---- parsing model output
 
 
 def _request(messages: tuple[Message, ...], max_new_tokens: int, constant_messages: int = 0) -> Request:
@@ -205,7 +204,7 @@ def _request(messages: tuple[Message, ...], max_new_tokens: int, constant_messag
 
 
 def _probe(text: str) -> Probe | None:
-    """The question and the answer, where the text has one line of each; a model that goes on is cut off there."""
+    """Parse the first question line and answer line; text after them is ignored."""
     question, answer = QUESTION.search(text), ANSWER.search(text)
     if question is None or answer is None or answer.start() < question.end():
         return None
@@ -214,7 +213,7 @@ def _probe(text: str) -> Probe | None:
 
 
 def _one_line(text: str) -> str:
-    """The first line of a text, without a label or quotes; "" for none."""
+    """Return the first line of a text without label and quotes; "" if there is none."""
     line = next((line for line in text.splitlines() if line.strip()), "")
     return _bare(re.sub(r"^\W*(?:request|advice|suggestion|feedback)\W*:", "", line, flags=re.IGNORECASE))
 
@@ -225,16 +224,16 @@ def _bare(text: str) -> str:
 
 
 def _chat(text: str) -> list[tuple[str, str]]:
-    """The turns of a chat as far as the two take turns, the user first and the assistant last, `CHAT_LINES` at most."""
+    """Parse up to `CHAT_LINES` alternating turns that start with the user and end with the assistant."""
     said: list[tuple[str, str]] = []
     for line in text.splitlines():
-        found = SAID.match(line)
-        if found is None:
+        match = SAID.match(line)
+        if match is None:
             if line.strip():
                 break
             continue
-        speaker = USER if found[1].casefold() == "user" else ASSISTANT
+        speaker = USER if match[1].casefold() == "user" else ASSISTANT
         if speaker != (ASSISTANT if len(said) % 2 else USER) or len(said) == CHAT_LINES:
             break
-        said.append((speaker, found[2].strip()))
+        said.append((speaker, match[2].strip()))
     return said[: len(said) // 2 * 2]

@@ -1,7 +1,7 @@
-"""The extractor against annotated traits (LD-Agent, table 3): what it predicts for a corpus, and how that is scored.
+"""Evaluate the extractor against annotated traits (LD-Agent, table 3).
 
-A text of traits is the traits joined by a space, or NO_TRAIT, on both sides. Runs the extractor as the agent does. Knows
-no file of predictions.
+Predictions and references are traits joined by a space, or NO_TRAIT. The extractor runs as in the agent. Knows no files of
+predictions.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ld_agent.evaluation.runner import Item, Keep, Prediction
 
 NO_TRAIT = "NO_TRAIT"
 CHUNK = 64
-"""Utterances asked for in one call: some batches of the backbone, and little to lose when a run is broken off."""
+"""Utterances per call: a few batches of the backbone, so that an interrupted run loses little."""
 
 
 class ExtractionTask:
-    """Every annotated utterance of a file.
+    """Predict the traits of every annotated utterance of a file.
 
     Args:
-        limit: episodes read; None: all.
+        limit: maximum number of episodes; None: all.
 
     Raises:
-        InputError: no such file, or a corpus without annotated traits.
-        DataFileError: a broken record.
+        InputError: the file is missing or has no annotated traits.
+        DataFileError: a record is malformed.
     """
 
     name = "extraction"
@@ -51,38 +51,41 @@ class ExtractionTask:
         models = Models(config)
         try:
             extractor = Extractor(models, settings.prompting, settings.grounded)
-            # Those of like length side by side: a batch is padded to its longest.
+            # Sort by length, because a batch is padded to its longest text.
             ordered = sorted(items, key=lambda item: len(item.about["text"]) + len(item.about["before"]))
             for start in range(0, len(ordered), CHUNK):
                 chunk = ordered[start : start + CHUNK]
-                found = extractor.extract(
+                extracted = extractor.extract(
                     [item.about["text"] for item in chunk], [item.about["before"] for item in chunk]
                 )
-                for item, traits in zip(chunk, found, strict=True):
+                for item, traits in zip(chunk, extracted, strict=True):
                     keep(item, joined(traits), {"traits": list(traits)})
         finally:
             models.close()
 
 
 def joined(traits: Sequence[str]) -> str:
-    """Traits as one text."""
+    """Join traits into one text."""
     return " ".join(traits) or NO_TRAIT
 
 
 def extraction_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Accuracy of trait or no trait, BLEU-1 to -4 and ROUGE-L over all utterances, ROUGE-L over those with traits."""
+    """Compute accuracy, recall and precision of trait or no trait, BLEU and ROUGE-L.
+
+    ``rouge_l_traits`` is ROUGE-L over the utterances with annotated traits only.
+    """
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
-    found = [text.strip() not in ("", NO_TRAIT) for text in texts]
-    true = [own[0] != NO_TRAIT for own in references]
+    predicted = [text.strip() not in ("", NO_TRAIT) for text in texts]
+    annotated = [expected[0] != NO_TRAIT for expected in references]
     rouge_l = rouge(texts, references, ["rouge_l"])["rouge_l"]
     return {
-        "accuracy": accuracy(found, true),
+        "accuracy": accuracy(predicted, annotated),
         **bleu(texts, references),
         "sacrebleu": sacrebleu(texts, references),
         "rouge_l": rouge_l,
-        "rouge_l_traits": rouge_l.where(true),
-        "trait_recall": accuracy(found, true).where(true),
-        "trait_precision": accuracy(found, true).where(found),
+        "rouge_l_traits": rouge_l.where(annotated),
+        "trait_recall": accuracy(predicted, annotated).where(annotated),
+        "trait_precision": accuracy(predicted, annotated).where(predicted),
     }
 
 

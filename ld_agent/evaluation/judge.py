@@ -1,8 +1,8 @@
 """A language model as judge of replies, through any backbone.
 
-The judgements of Rsum (sections 5.2 and 6.2, appendix B: a rating from 1 to 100 on one aspect, a choice of four options
-between two replies) and of ECM (section 5.2, appendix B: a score from 0 to 2, good/same/bad, multiple choice). An answer
-of the judge that states no verdict gives none: it is counted and never guessed. Knows nothing of runs, files or tables.
+Implements the judgements of Rsum (sections 5.2 and 6.2, appendix B: a rating from 1 to 100 on one aspect, a choice of four
+options between two replies) and of ECM (section 5.2, appendix B: a score from 0 to 2, good/same/bad, multiple choice). A
+judge's answer without a verdict is counted as unparsed, never guessed. Knows nothing of runs, files or tables.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ASPECTS = {
     "coherence": "does it follow from what was just said, and is it clear and natural?",
     "consistency": "does it agree with what was said before and with what is known of the speakers?",
 }
-"""What Rsum has replies rated on, and what we tell the judge that it means."""
+"""The aspects that Rsum rates, with their explanations for the judge."""
 
 RATINGS = range(1, 101)
 SCORES = range(3)
 PREFERENCES = {1: 2, 2: 1, 3: -1, 4: -2}
-"""By the number of a pairwise option: how far the first reply is ahead."""
+"""Lead of the first reply, by option number of the pairwise judgement."""
 
 MODULE = "judge"
-REASONED, BARE = 160, 8  # new tokens of a verdict with a reason before it, and of one without
+REASONED, BARE = 160, 8  # new tokens of a verdict with and without a reason
 BRACKETS = re.compile(r"\[\[\s*(\w+)\s*\]\]")
 LABEL = r"(?:(?:the |my )?(?:best |final )?(?:score|rating|verdict|option|choice|answer|digit|letter|number)\s*(?:is\b|:)?\s*)?"
 WHOLE_NUMBER = re.compile(
@@ -46,14 +46,14 @@ LETTER = re.compile(rf"\W*{LABEL}\W*\b([A-Z])\b\W*(?:$|[.)\n:*\]]|is (?:the )?(?
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to judge.
+    """One case to judge.
 
     Attributes:
-        id: names it in messages and files.
-        candidates: replies by the name of the system that gave them.
+        id: name of the case in messages and files.
+        candidates: replies by system name.
         lines: (speaker, text) of the conversation before the reply, oldest first.
-        personas: what is known of each speaker.
-        question: the utterance that was answered.
+        personas: known facts about each speaker.
+        question: the utterance that the candidates answer.
         reference: the recorded or expected reply.
     """
 
@@ -67,11 +67,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts(Generic[T]):
-    """What the judge found, case by case.
+    """The judge's verdicts, one per case.
 
     Attributes:
-        values: the verdict; None: an answer of the judge stated none.
-        answers: what the judge said, one text for each time it was asked about the case.
+        values: the verdicts; None: an answer stated none.
+        answers: the judge's answers to each case, one text per request.
     """
 
     values: tuple[T | None, ...]
@@ -83,35 +83,35 @@ class Verdicts(Generic[T]):
 
     @property
     def unparsed(self) -> int:
-        """How many cases have no verdict."""
+        """Number of cases without a verdict."""
         return len(self.values) - len(self.parsed)
 
     @property
     def shares(self) -> dict[T, float]:
-        """Share of each verdict among those that were stated, in [0, 1]; most frequent first."""
+        """Share of each verdict among all verdicts, in [0, 1]; most frequent first."""
         counts = Counter(self.parsed)
         return {value: count / counts.total() for value, count in counts.most_common()}
 
 
 class Judge:
-    """Asks a language model for verdicts; every judgement is a list of cases and one batch of requests.
+    """Ask a language model for verdicts on lists of cases.
 
     Args:
         complete: answers requests, such as a backbone's ``generate``.
-        width: most requests handed over at once.
-        temperature: of the judge; the papers use 0.
+        width: maximum number of requests per call of ``complete``.
+        temperature: sampling temperature of the judge; the papers use 0.
 
-    The methods raise InputError for a case that cannot be judged (no reply, no reference, too few or many candidates)
-    and BackboneError when the model failed.
+    The methods raise InputError for a case that cannot be judged (an empty reply, no reference, the wrong number of
+    candidates) and BackboneError if the model fails.
     """
 
     def __init__(self, complete: Complete, *, width: int = 32, temperature: float = 0.0) -> None:
         if width < 1:
-            raise InputError(f"width={width}; hand over at least 1 request at once")
+            raise InputError(f"width={width}; must be at least 1 request per call")
         self._complete, self._width, self._temperature = complete, width, temperature
 
     def rate(self, cases: Sequence[Case], aspect: str) -> Verdicts[int]:
-        """Rate one reply each from 1 to 100 on an aspect (Rsum, Table 4).
+        """Rate one reply per case from 1 to 100 on an aspect (Rsum, Table 4).
 
         Args:
             aspect: a key of `ASPECTS`.
@@ -133,8 +133,8 @@ class Judge:
         """Choose between two replies by four options, in both orders (Rsum, section 6.2, Figure 4).
 
         Returns:
-            1: the first candidate is better; -1: the second; 0: the two orders disagree. One answer that states no
-            option leaves the case without a verdict.
+            1: the first candidate is better; -1: the second; 0: the two orders disagree. A case has no verdict if
+            either answer states no option.
         """
         _check(cases, candidates=(2, 2))
         rendered = []
@@ -153,7 +153,7 @@ class Judge:
         return self._both_orders(self._ask(rendered, REASONED), ahead)
 
     def score(self, cases: Sequence[Case]) -> Verdicts[int]:
-        """Score how much of the reference a reply contains: 0 nothing, 1 a part, 2 all (ECM's GPT-score)."""
+        """Score how much of the reference a reply contains: 0 none, 1 part, 2 all (ECM's GPT-score)."""
         _check(cases, candidates=(1, 1), reference=True)
         rendered = [
             prompt("judge_score").render(reference=case.reference, reply=reply)
@@ -164,11 +164,11 @@ class Judge:
         return Verdicts(tuple(whole_number(a, SCORES) for a in answers), tuple((a,) for a in answers))
 
     def compare(self, cases: Sequence[Case]) -> Verdicts[int]:
-        """Good/same/bad: which of two answers is nearer to the reference, in both orders (ECM, appendix B.2).
+        """Decide which of two answers is closer to the reference, in both orders (ECM, appendix B.2).
 
         Returns:
-            1: good, the first candidate wins both times; -1: bad; 0: same, the two orders disagree. One answer that
-            states no letter leaves the case without a verdict.
+            1: good, the first candidate wins both times; -1: bad; 0: same, the two orders disagree. A case has no verdict
+            if either answer states no letter.
         """
         _check(cases, candidates=(2, 2), reference=True, question=True)
         rendered = []
@@ -183,13 +183,13 @@ class Judge:
         return self._both_orders(self._ask(rendered, BARE), ahead)
 
     def choose(self, cases: Sequence[Case], seed: int = 0) -> Verdicts[str]:
-        """Choose the system whose answer is nearest to the reference, from shuffled places (ECM, appendix B.3).
+        """Choose the system whose answer is closest to the reference, in shuffled order (ECM, appendix B.3).
 
         Args:
-            seed: of the shuffling; a case's places depend on it and on the case's id alone.
+            seed: seed of the shuffle; the order of a case depends only on it and the case's id.
 
         Returns:
-            names of systems.
+            system names.
         """
         _check(cases, candidates=(2, len(ascii_uppercase)), reference=True, question=True)
         places = [shuffled(case, seed) for case in cases]
@@ -205,7 +205,7 @@ class Judge:
         return Verdicts(values, tuple((a,) for a in answers))
 
     def _both_orders(self, answers: Sequence[str], ahead: Callable[[str], int | None]) -> Verdicts[int]:
-        """Verdicts from answers that stand in pairs: as given, and with the candidates exchanged."""
+        """Combine pairs of answers: candidates in the given order, then swapped."""
         values: list[int | None] = []
         for given, exchanged in zip(answers[::2], answers[1::2], strict=True):
             first, second = ahead(given), ahead(exchanged)
@@ -225,42 +225,42 @@ class Judge:
             batch = requests[start : start + self._width]
             completions = yield batch
             if len(completions) != len(batch):
-                raise BackboneError(f"the judge gave {len(completions)} answers to {len(batch)} requests")
+                raise BackboneError(f"the judge returned {len(completions)} answers to {len(batch)} requests")
             answers += completions
         return [answer.text for answer in answers]
 
 
 def mean(verdicts: Verdicts[int]) -> float | None:
-    """Mean of the verdicts that were stated; None: there is none."""
+    """Return the mean of all verdicts; None if there are none."""
     return sum(verdicts.parsed) / len(verdicts.parsed) if verdicts.parsed else None
 
 
 def whole_number(answer: str, allowed: Container[int]) -> int | None:
-    """The number that an answer states as its verdict: the one in double square brackets, or else the one it begins with.
+    """Parse an answer's verdict: the number in double square brackets, or else at its start.
 
-    None: it states none, several different ones, or one that is not allowed.
+    None if the answer states none, several different ones, or one that is not allowed.
     """
-    marked = {found for found in BRACKETS.findall(answer) if found.isdecimal()}
+    marked = {text for text in BRACKETS.findall(answer) if text.isdecimal()}
     if not marked:
-        begun = WHOLE_NUMBER.match(answer)
-        marked = {begun[1]} if begun else set()
+        start = WHOLE_NUMBER.match(answer)
+        marked = {start[1]} if start else set()
     numbers = {int(text) for text in marked}
     return numbers.pop() if len(numbers) == 1 and all(number in allowed for number in numbers) else None
 
 
 def letter(answer: str, allowed: str) -> str | None:
-    """The letter that an answer states as its verdict, as `whole_number` finds a number."""
-    marked = {found.upper() for found in BRACKETS.findall(answer) if len(found) == 1 and found.isalpha()}
+    """Parse an answer's verdict as a letter, as `whole_number` does for numbers."""
+    marked = {text.upper() for text in BRACKETS.findall(answer) if len(text) == 1 and text.isalpha()}
     if not marked:
-        begun = LETTER.match(answer)
-        marked = {begun[1].upper()} if begun else set()
+        start = LETTER.match(answer)
+        marked = {start[1].upper()} if start else set()
     return marked.pop() if len(marked) == 1 and marked <= set(allowed) else None
 
 
 def shuffled(case: Case, seed: int) -> list[str]:
-    """The names of a case's candidates in the order in which the judge sees them."""
+    """Return the names of a case's candidates in the order shown to the judge."""
     names = sorted(case.candidates)
-    random.Random(f"{seed}:{case.id}").shuffle(names)  # text seeds give the same order on every machine
+    random.Random(f"{seed}:{case.id}").shuffle(names)  # a text seed is stable across machines
     return names
 
 
@@ -286,17 +286,15 @@ def _check(
         raise InputError("there is nothing to judge; give at least one case")
     repeated = [name for name, times in Counter(case.id for case in cases).items() if times > 1]
     if repeated:
-        raise InputError(f"two cases have the id {repeated[0]!r}; give each its own")
+        raise InputError(f"two cases have the id {repeated[0]!r}; ids must be unique")
     for case in cases:
         if not fewest <= len(case.candidates) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
             raise InputError(f"case {case.id!r} has {len(case.candidates)} candidates; this judgement takes {wanted}")
         for name, text in case.candidates.items():
             if not text.strip():
-                raise InputError(
-                    f"case {case.id!r}: the reply of {name!r} is empty; leave the case out or mend the run"
-                )
+                raise InputError(f"case {case.id!r}: the reply of {name!r} is empty; leave the case out or fix the run")
         if reference and not case.reference.strip():
-            raise InputError(f"case {case.id!r} has no reference; this judgement compares with one")
+            raise InputError(f"case {case.id!r} has no reference, which this judgement needs")
         if question and not case.question.strip():
-            raise InputError(f"case {case.id!r} has no question; this judgement shows it to the judge")
+            raise InputError(f"case {case.id!r} has no question, which this judgement needs")

@@ -1,7 +1,7 @@
-"""How good a memory is: what an agent remembers of a conversation against what people noted down (Rsum, Figure 5).
+"""Memory quality: an agent's memories of a conversation compared with human annotations (Rsum, Figure 5).
 
-Precision, recall and F1 of the words: a memory that says more than was noted loses precision, one that leaves something out
-loses recall. Replies are not generated. Knows no particular memory mechanism but how the newest of several versions is told.
+Measures precision, recall and F1 of words: additions cost precision, omissions cost recall. Replies are not generated. Of
+memory mechanisms, knows only which ones rewrite their records.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ld_agent.steps import run_many
 from ld_agent.types import Record
 
 REWRITTEN = frozenset({"recursive"})
-"""Views whose newest record replaces those before it."""
+"""Views whose newest record replaces all earlier ones."""
 
 
 class MemoryTask:
-    """What is remembered at the end of every conversation of a file, all its sessions closed.
+    """Collect the memories of every conversation of a file after its last session.
 
     Args:
-        limit: conversations read; None: all.
+        limit: maximum number of conversations; None: all.
 
     Raises:
-        InputError: no such file, or a corpus without persona facts and annotated traits.
-        DataFileError: a broken record.
+        InputError: the file is missing or has neither persona facts nor annotated traits.
+        DataFileError: a record is malformed.
     """
 
     name = "memory"
@@ -42,9 +42,7 @@ class MemoryTask:
     def __init__(self, data: Path, limit: int | None = None) -> None:
         self._episodes = {e.id: e for e in load_episodes(data, limit=limit) if golden(e)}
         if not self._episodes:
-            raise InputError(
-                f"{data} says nowhere what there is to remember; give conversations with personas or annotated traits"
-            )
+            raise InputError(f"{data} has no reference memories; give conversations with personas or annotated traits")
         self.prompts = ("[!je]*.yaml", "extractor*.yaml")
         self.items: Sequence[Item] = [
             Item(e.id, e.id, e.turns[-1].session or 1, (" ".join(golden(e)),)) for e in self._episodes.values()
@@ -54,8 +52,8 @@ class MemoryTask:
         return config.model_dump(mode="json", exclude={"store"})
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        unkept = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
-        agent = Agent(unkept)
+        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        agent = Agent(in_memory)
         try:
             work = ((item, live(agent, self._episodes[item.episode])) for item in items)
             for item, _ in run_many(work, agent.models.complete, WIDTH):
@@ -68,30 +66,30 @@ class MemoryTask:
 
 
 def golden(episode: Episode) -> tuple[str, ...]:
-    """What people noted down of a conversation's speakers: the traits of its utterances, or else its personas."""
+    """Return the annotated facts about the speakers: the traits of utterances, or else the personas."""
     traits = [trait for turn in episode.turns for trait in turn.traits or ()]
     return tuple(dict.fromkeys(traits or [fact for facts in episode.personas.values() for fact in facts]))
 
 
 def standing(records: Sequence[Record]) -> list[Record]:
-    """The records that stand: of a view that writes its memory anew, the newest alone."""
+    """Return the current records: of a view that rewrites its memory, only the newest."""
     newest = {record.view: record for record in records}
     return [r for r in records if r.view not in REWRITTEN or r is newest[r.view]]
 
 
 def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Precision, recall and F1 of the words of memory and notes as bags, the mean over conversations."""
+    """Compute precision, recall and F1 over bags of words, averaged over conversations."""
     shared = [_shared(p.text, p.references[0]) for p in predictions]
-    precisions = [both / said if said else 0.0 for both, said, _ in shared]
-    recalls = [both / noted if noted else 0.0 for both, _, noted in shared]
+    precisions = [both / remembered if remembered else 0.0 for both, remembered, _ in shared]
+    recalls = [both / annotated if annotated else 0.0 for both, _, annotated in shared]
     return {
         "precision": mean(precisions),
         "recall": mean(recalls),
-        "f1": mean(2 * both / (said + noted) if both else 0.0 for both, said, noted in shared),
+        "f1": mean(2 * both / (memory + notes) if both else 0.0 for both, memory, notes in shared),
     }
 
 
-def _shared(said: str, noted: str) -> tuple[int, int, int]:
-    """How many words two texts share as bags, and how many each has."""
-    ours, theirs = words_of(said), words_of(noted)
-    return (Counter(ours) & Counter(theirs)).total(), len(ours), len(theirs)
+def _shared(first: str, second: str) -> tuple[int, int, int]:
+    """Return the number of words that two texts share, as bags, and their lengths in words."""
+    first_words, second_words = words_of(first), words_of(second)
+    return (Counter(first_words) & Counter(second_words)).total(), len(first_words), len(second_words)

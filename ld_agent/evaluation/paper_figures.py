@@ -1,9 +1,13 @@
-"""The papers' tables as printed, and which runs stand beside which of their rows: `paper_tables.yaml`, read and checked.
+"""The papers' tables as printed, and which runs belong in which row: reads and checks `paper_tables.yaml`.
 
-A table has columns and rows. A column has a ``name``, a ``group`` (the heading above it) and a ``measure``, or ``first`` and
-``second``, two kinds of runs that are compared. ``sessions`` with ``measures`` stands for the columns of every measure in
-every session. A row is a ``section`` heading, the paper's figures (``paper``, ``values``: one for each column, "-" for none)
-or a place for runs (``ours``, with ``where``: what a run must be; without: only what is given to it by name). Knows no run.
+A column has a ``name``, a ``group`` (the heading above it) and either a ``measure`` or ``first`` and ``second``, two kinds of
+runs to compare. ``sessions`` with ``measures`` expands to one column per session and measure. A row is one of:
+
+- a ``section`` heading;
+- the paper's figures: ``paper`` and ``values``, one for each column, "-" for none;
+- a slot for runs: ``ours`` and ``where``, the conditions on a run; without ``where``, runs are only assigned by name.
+
+Knows no run.
 """
 
 from __future__ import annotations
@@ -24,10 +28,10 @@ class Column:
     """One column.
 
     Attributes:
-        measure: what is measured; None: nothing that can be measured here, or a comparison.
-        where: what a run must be for this column, beside what its row asks for.
-        session: number of the session that is measured; None: all that were predicted.
-        first, second: of a comparison, what the two runs must be.
+        measure: the measure; None: a comparison, or not measured by this package.
+        where: conditions on a run for this column, in addition to those of its row.
+        session: number of the session to measure; None: all sessions with predictions.
+        first, second: for a comparison, the conditions on the two runs.
     """
 
     name: str
@@ -41,7 +45,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """Figures as printed, one text for each column; "" where the paper has none."""
+    """Figures as printed, one text per column; "" where the paper has none."""
 
     label: str
     values: tuple[str, ...]
@@ -49,12 +53,12 @@ class PaperRow:
 
 @dataclass(frozen=True, slots=True)
 class OurRow:
-    """A place for runs.
+    """A slot for runs.
 
     Attributes:
-        label: "{backbone}" in it becomes the run's backbone.
-        section: the heading it stands under.
-        where: what a run must be; None: only runs that are given to it.
+        label: the row's label, in which "{backbone}" is replaced with the run's backbone.
+        section: the heading of its section.
+        where: conditions on a run; None: runs are only assigned by name.
     """
 
     label: str
@@ -67,9 +71,9 @@ class PaperTable:
     """One table of a paper.
 
     Attributes:
-        setting: what the paper used: backbone, data, split, memory, judge.
-        remarks: on the figures as printed.
-        rows: a text is a section's heading.
+        setting: the paper's backbone, data, split, memory and judge.
+        remarks: notes on the printed figures.
+        rows: the rows; a text is a section heading.
     """
 
     name: str
@@ -86,7 +90,7 @@ def paper_table(name: str) -> PaperTable:
     """Return a table by its name, such as "ld-agent-1".
 
     Raises:
-        InputError: no such table; lists those there are.
+        InputError: the table does not exist; lists all tables.
     """
     tables = paper_tables()
     if name not in tables:
@@ -96,7 +100,7 @@ def paper_table(name: str) -> PaperTable:
 
 @cache
 def paper_tables() -> dict[str, PaperTable]:
-    """All tables by name, in the file's order."""
+    """Return all tables by name, in file order."""
     import yaml
 
     source = yaml.safe_load(files(__package__).joinpath("paper_tables.yaml").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""The agent's replies against recorded ones, by teacher-forced replay (LD-Agent, tables 1, 2 and 4; Rsum, tables 3–5).
+"""Compare the agent's replies with recorded ones by teacher-forced replay (LD-Agent, tables 1, 2, 4; Rsum, tables 3–5).
 
-Every episode is heard again from its first session; the agent replies in its own part, and what enters its memory is what
-was recorded. The same prompts give the perplexity of the recorded replies. Knows no file of predictions.
+Every episode is replayed from its first session. The agent generates its replies, but its memory takes in the recorded
+ones. The same prompts give the perplexity of the recorded replies. Knows no files of predictions.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from ld_agent.replay import PlayedTurn, play
 from ld_agent.steps import Steps, run_many
 
 WIDTH = 16
-"""Episodes played side by side: what they ask at one time is one batch of the backbone."""
+"""Episodes played concurrently; their pending requests form one batch of the backbone."""
 
 
 class ResponseTask:
-    """Every reply of the agent in the episodes of a file.
+    """Predict every reply of the agent in the episodes of a file.
 
     Args:
-        config: its β decides which recorded replies answer something.
-        limit: episodes read; None: all.
-        from_session: sessions before this one are heard and remembered, but not replied to.
-        with_perplexity: also find how likely the recorded replies are, where the backbone is a local one.
+        config: its β determines which recorded utterances are replies.
+        limit: maximum number of episodes; None: all.
+        from_session: earlier sessions are remembered, but no replies are generated in them.
+        with_perplexity: also compute the likelihood of the recorded replies, if the backbone is local.
 
     Raises:
-        InputError: no such file, or nothing in it that the agent could reply to.
-        DataFileError: a broken record.
+        InputError: the file is missing or has no reply to predict.
+        DataFileError: a record is malformed.
     """
 
     name = "response"
-    prompts = ("[!ej]*.yaml", "extractor_*.yaml")  # all but those of judges and benchmarks
+    prompts = ("[!ej]*.yaml", "extractor_*.yaml")  # all but the prompts of judges and benchmarks
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class ResponseTask:
         self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
         self._with_perplexity = with_perplexity
         beta = config.memory.beta
-        found = [item for episode in self._episodes.values() for item in _replies(episode, beta)]
-        self.items: Sequence[Item] = [item for item in found if item.session >= from_session]
+        replies = [item for episode in self._episodes.values() for item in _replies(episode, beta)]
+        self.items: Sequence[Item] = [item for item in replies if item.session >= from_session]
         if not self.items:
             raise InputError(
-                f"{data} has no reply of the agent from session {from_session} on; give conversations with both sides"
+                f"{data} has no agent replies from session {from_session} on; give conversations in which the agent replies"
             )
 
     def settings(self, config: Config) -> Mapping[str, Any]:
@@ -80,16 +80,18 @@ class ResponseTask:
             for name, _ in run_many(work, agent.models.complete, WIDTH):
                 turns = replayed.pop(name)
                 references = [as_line(item.references[0]) for item, _, _ in turns]
-                found = scored([request for _, _, request in turns], references) if scored is not None else []
+                likelihood = scored([request for _, _, request in turns], references) if scored is not None else []
                 for number, (item, turn, _) in enumerate(turns):
-                    likely = {"nats": found[number].nats, "tokens": found[number].tokens} if found else {}
+                    likely = (
+                        {"nats": likelihood[number].nats, "tokens": likelihood[number].tokens} if likelihood else {}
+                    )
                     recalled = [record.record.text for record in turn.reply.recalled]
                     keep(item, turn.reply.text, {"recalled": recalled, "notes": list(turn.reply.notes)} | likely)
                 agent.conversation(name, agent_name=self._episodes[name].agent).delete()
 
 
 def response_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """BLEU-1 to -4, sacrebleu, ROUGE-1, -2 and -L, METEOR, token F1 and, where it was found, perplexity."""
+    """Compute BLEU-1 to -4, sacrebleu, ROUGE-1, -2 and -L, METEOR, token F1 and, if available, perplexity."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     measures = {
         **bleu(texts, references),
@@ -105,13 +107,13 @@ def response_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
 
 def distinct_figures(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Distinct-1 and -2 over all replies together."""
+    """Compute Distinct-1 and -2 over all replies."""
     texts = [p.text for p in predictions]
     return {f"distinct_{order}": distinct(texts, order) for order in (1, 2)}
 
 
 def _replies(episode: Episode, beta: float) -> Iterator[Item]:
-    """The recorded replies that `ld_agent.replay.play` answers: right after someone else, in the same session."""
+    """Yield the recorded replies that `ld_agent.replay.play` predicts: right after another speaker, in the same session."""
     session, turn = 1, 0
     for place, (before, said) in enumerate(pairwise(episode.turns), 2):
         together = before.session == said.session and (said.at - before.at).total_seconds() <= beta
@@ -127,7 +129,7 @@ def _replies(episode: Episode, beta: float) -> Iterator[Item]:
 def _replayed(
     agent: Agent, episode: Episode, todo: Mapping[str, Item], turns: list[tuple[Item, PlayedTurn, Request]]
 ) -> Steps[None]:
-    """Play an episode as steps; ``turns`` takes those that are to be predicted, and no other asks the generator."""
+    """Play an episode as steps, calling the generator only for the turns to predict; append those to ``turns``."""
     expected = list(_replies(episode, agent.config.memory.beta))
     asked: list[Request] = []
     played = 0
@@ -140,7 +142,7 @@ def _replayed(
         item = expected[played]
         if turn.reference != item.references[0]:
             raise InputError(
-                f"{episode.source}: reply {played + 1} was not played in its place; report this with the file"
+                f"{episode.source}: reply {played + 1} was played out of order; please report this with the file"
             )
         if wanted():
             turns.append((item, turn, asked[-1]))
@@ -152,14 +154,16 @@ def _replayed(
         while True:
             replies = [n for n, request in enumerate(requests) if request.module == "generator"]
             asked += [requests[n] for n in replies]
-            spared = set() if wanted() else set(replies)
-            others = [request for n, request in enumerate(requests) if n not in spared]
+            skipped = set() if wanted() else set(replies)
+            remaining = [request for n, request in enumerate(requests) if n not in skipped]
             try:
-                completions = iter((yield others) if others else ())
+                completions = iter((yield remaining) if remaining else ())
             except BaseException as exc:
                 requests = steps.throw(exc)
             else:
-                unsaid = Completion("-", 0, 0)
-                requests = steps.send([unsaid if n in spared else next(completions) for n in range(len(requests))])
+                placeholder = Completion("-", 0, 0)
+                requests = steps.send(
+                    [placeholder if n in skipped else next(completions) for n in range(len(requests))]
+                )
     except StopIteration:
         return

@@ -1,9 +1,9 @@
-"""How often recall finds the session that answers a question (``ld-agent eval retrieval``).
+"""Measure how often recall finds the session that answers a question (``ld-agent eval retrieval``).
 
-Each conversation of a LoCoMo file is stored, taken in and asked by the product's own parts: store, event view, index and
-scorer. A hit is a session that holds the evidence. No language model is asked, except to summarise where the records are
-``pipeline``. Questions without evidence and adversarial ones, whose answer was never said, are left out. A corpus without
-questions is asked otherwise: see `last_sessions`.
+Each conversation of a LoCoMo file passes through the agent's own store, event view, index and scorer. A hit is a session
+that contains the evidence. A language model is called only to summarise sessions (records ``pipeline``). Questions without
+evidence and adversarial questions, which have no answer, are skipped. For a corpus without questions, see
+`last_sessions`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ RECORDS: tuple[str, ...] = get_args(Records)
 DEPTHS = (1, 3, 5)
 NOWHERE = 10**9
 ASKED_AFTER = timedelta(days=1)
-"""When the questions are asked, after the last utterance."""
+"""Time between the last utterance and the questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one question found: the sessions in the order of their best record, and the milliseconds it took."""
+    """The outcome of one question: sessions ranked by their best record, and the duration."""
 
     asked: Asked
     ranking: tuple[int, ...]
@@ -47,28 +47,28 @@ class Outcome:
 
 
 def load_cases(path: Path, limit: int | None = None) -> list[Case]:
-    """Read a LoCoMo file, or any corpus of several sessions an episode.
+    """Read a LoCoMo file, or any corpus with several sessions per episode.
 
     Args:
-        limit: only the first conversations.
+        limit: maximum number of conversations; None: all.
 
     Raises:
-        DataFileError: a broken record; names the file.
-        InputError: no such file, a LoCoMo file without a single question that has evidence, or a corpus in which no
-            episode has two sessions.
+        DataFileError: a record is malformed; names the file.
+        InputError: the file is missing, a LoCoMo file has no question with evidence, or no episode of another corpus has
+            two sessions.
     """
     if format_of(path) != "locomo":
         return [last_sessions(load_episodes(path, limit=limit))]
     cases = locomo_cases(path, limit)
     if not any(case.questions for case in cases):
         raise InputError(
-            f"{path} holds no question with evidence; give a LoCoMo file whose conversations have `qa` with `evidence`"
+            f"{path} contains no question with evidence; give a LoCoMo file whose conversations have `qa` with `evidence`"
         )
     return cases
 
 
 def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
-    """Read a LoCoMo file's conversations, with or without questions; errors as of `load_cases`."""
+    """Read the conversations of a LoCoMo file, with or without questions; raises as `load_cases`."""
     episodes = load_episodes(path, "locomo", limit=limit)
     samples = [
         JsonRecord({"sample": s}, path, None, f"[{i}]").record("sample") for i, s in enumerate(json_document(path))
@@ -79,21 +79,22 @@ def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
 def measure(
     config: Config, cases: Sequence[Case], records: Records = "summaries", progress: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
-    """Recall every question from the memory of its conversation and count the hits.
+    """Recall memories for every question and count the hits.
 
     Args:
-        records: what a session is known by: its ``summaries`` in the corpus, those that the ``pipeline`` makes, each of
-            its ``utterances`` by itself, or ``extracts``, two of its utterances, as the pipeline takes them where the
+        records: how sessions are stored: as their ``summaries`` in the corpus, as summaries made by the ``pipeline``, as
+            individual ``utterances``, or as ``extracts``: the two utterances that the pipeline falls back to if the
             model gives no summary.
-        progress: called with the conversation at work.
+        progress: called with the id of each conversation before it is processed.
 
     Returns:
-        fractions in [0, 1]: "recall_any@n" of the questions with an answering session among the first n, "recall_all@5"
-        with all of them there, "mrr", "ms_per_query", the median beyond encoding; the same "by_category". "memory" says
-        what was asked: "each conversation" or "all episodes".
+        fractions in [0, 1]: "recall_any@n", the share of questions with an answering session among the first n;
+        "recall_all@5", the share with all answering sessions among the first 5; and "mrr". "ms_per_query" is the median
+        duration of recall without encoding. "by_category" repeats these per category. "memory" is the scope of a
+        memory: "each conversation" or "all episodes".
 
     Raises:
-        InputError: ``records`` is none of these, or there are no summaries to know a session by.
+        InputError: ``records`` is unknown, or the corpus lacks summaries.
     """
     if records not in RECORDS:
         raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
@@ -117,20 +118,20 @@ def measure(
 
 
 def asking(config: Config, cases: Sequence[Case], records: Records = "summaries") -> Agent:
-    """An agent whose memory nobody else sees, and who recalls as many records as the cases say."""
+    """Create an agent with an in-memory store that recalls as many records as the cases require."""
     recalled = max(case.recalled or sum(len(session.utterances) for session in case.sessions) for case in cases)
     memory = config.memory.model_copy(update={"k": recalled})
     store = config.store.model_copy(update={"path": ":memory:"})
-    silent = ScriptedBackbone({"summarizer": ""}) if records == "extracts" else None
-    return Agent(config.model_copy(update={"memory": memory, "store": store}), backbone=silent)
+    no_summaries = ScriptedBackbone({"summarizer": ""}) if records == "extracts" else None
+    return Agent(config.model_copy(update={"memory": memory, "store": store}), backbone=no_summaries)
 
 
 def ask(agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]) -> Iterator[Outcome]:
-    """Ask the questions about a conversation the day after its end; see `remembered`."""
+    """Ask the questions of a case the day after its end; ``view`` and ``numbers`` come from `remembered`."""
     at = case.sessions[-1].utterances[-1].at + ASKED_AFTER
     queries = [agent.resources.query(question.text, at) for question in case.questions]
     if queries:
-        run(view.recall(queries[0]), agent.models.complete)  # the index is read in here, not in a question's time
+        run(view.recall(queries[0]), agent.models.complete)  # load the index before timing the questions
     for question, query in zip(case.questions, queries, strict=True):
         start = time.perf_counter()
         recalled = run(view.recall(query), agent.models.complete)
@@ -139,7 +140,7 @@ def ask(agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]) -
 
 
 def remembered(agent: Agent, case: Case, records: Records) -> tuple[EventView, dict[int, int]]:
-    """Store a conversation; its event view, and the corpus's session numbers by the stored ones."""
+    """Store a conversation; return its event view and a map from stored to corpus session numbers."""
     store = agent.store
     key = store.open_conversation(case.id, case.agent).key
     view = EventView(agent.view_context(key, case.agent))
@@ -159,14 +160,14 @@ def remembered(agent: Agent, case: Case, records: Records) -> tuple[EventView, d
         summaries = [case.summaries.get(numbers[session.number], "") for session in sessions]
         if not all(summary.strip() for summary in summaries):
             raise InputError(
-                f"{case.id}: a session has no summary in the corpus; use --records pipeline, extracts or utterances"
+                f"{case.id}: the corpus has no summary of a session; use --records pipeline, extracts or utterances"
             )
         view.take_in(sessions, [Summary(summary) for summary in summaries])
     return view, numbers
 
 
 def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Count the hits; see `measure`."""
+    """Summarise outcomes; see `measure`."""
     if not outcomes:
         return {"questions": 0}
     n = len(outcomes)
@@ -185,4 +186,4 @@ def _ranking(recalled: Sequence[Recalled], numbers: Mapping[int, int]) -> tuple[
 
 
 def _no_clock() -> datetime:
-    raise AssertionError("every utterance of a corpus has its time")
+    raise AssertionError("every utterance of a corpus has a time")

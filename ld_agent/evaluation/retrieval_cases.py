@@ -1,7 +1,7 @@
-"""What is asked in ``ld-agent eval retrieval``, and of which memory: a corpus's own questions about each conversation, or,
-where it has none, what is said in every episode's last session, asked of one memory of all episodes.
+"""The questions of ``ld-agent eval retrieval`` and the memories they are asked of.
 
-Reads no file and recalls nothing.
+A corpus with questions is asked about each conversation separately. Otherwise, utterances of every episode's last session
+are the queries to a single memory of all episodes. Reads no file and recalls nothing.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ADVERSARIAL = 5
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 ONE_MEMORY = "all episodes"
 LOOKED_THROUGH = 16
-"""How many records are recalled from a memory of all episodes, so that the choice of candidates is measured too."""
+"""Records recalled from a memory of all episodes: few enough that candidate selection is measured too."""
 _EVIDENCE = re.compile(r"D:?(\d+):\d+")
 _STEP = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question and the numbers of the sessions that answer it."""
+    """A question and the numbers of the sessions that answer it."""
 
     text: str
     sessions: frozenset[int]
@@ -37,12 +37,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One memory with what is asked of it.
+    """A memory and the questions asked of it.
 
     Attributes:
-        sessions: numbered as the corpus numbers them.
-        summaries: the corpus's own, by session; "" where it has none.
-        recalled: how many records are recalled; None: all.
+        sessions: the sessions, numbered as in the corpus.
+        summaries: the corpus's summaries by session; "" where it has none.
+        recalled: number of records to recall; None: all.
     """
 
     id: str
@@ -54,39 +54,37 @@ class Case:
 
 
 def own_questions(episode: Episode, sample: JsonRecord) -> Case:
-    """The questions that a LoCoMo sample asks about its conversation and says the evidence of.
+    """Return the questions with evidence of a LoCoMo sample.
 
     Args:
-        sample: the same conversation as the file has it.
+        sample: the record from which the episode was read.
     """
     by_session: dict[int, list[Utterance]] = {}
     for number, turn in enumerate(episode.turns, 1):
         session = turn.session or 1
         by_session.setdefault(session, []).append(_said(turn, number, session))
-    told = sample.record("session_summary").values if "session_summary" in sample else {}
-    summaries = {n: str(told.get(f"session_{n}_summary") or "") for n in by_session}
+    given = sample.record("session_summary").values if "session_summary" in sample else {}
+    summaries = {n: str(given.get(f"session_{n}_summary") or "") for n in by_session}
     questions = []
     for question in sample.records("qa") if "qa" in sample else []:
         evidence = " ".join(map(str, question.items("evidence"))) if "evidence" in question else ""
-        found = frozenset(int(number) for number in _EVIDENCE.findall(evidence)) & by_session.keys()
+        answering = frozenset(int(number) for number in _EVIDENCE.findall(evidence)) & by_session.keys()
         category = question.integer("category") if "category" in question else 0
-        if found and category != ADVERSARIAL:
-            questions.append(
-                Asked(question.text("question"), frozenset(found), CATEGORIES.get(category, str(category)))
-            )
+        if answering and category != ADVERSARIAL:
+            questions.append(Asked(question.text("question"), answering, CATEGORIES.get(category, str(category))))
     sessions = tuple(Session(n, tuple(said)) for n, said in sorted(by_session.items()))
     return Case(episode.id, episode.agent, sessions, summaries, tuple(questions))
 
 
 def last_sessions(episodes: Sequence[Episode]) -> Case:
-    """One memory of every episode's sessions but its last, in which each utterance to the agent in a last session, with
-    the one before it, looks for the sessions of its own episode.
+    """Build one memory of all sessions except each episode's last, whose utterances are the queries.
 
-    The sessions stand in the order of their ends. Where they overlap, the times of the later one move on, by as little as
-    keeps the order. A question's category is how many sessions its episode has.
+    Each utterance to the agent in a last session, together with the one before it, must find the sessions of the same
+    episode. Sessions are ordered by their ends; where they overlap, the times of the later one are shifted by the minimum
+    that preserves the order. A question's category is the number of earlier sessions of its episode.
 
     Raises:
-        InputError: no episode has two sessions or more.
+        InputError: no episode has at least two sessions.
     """
     spoken = []
     for place, episode in enumerate(episodes):
@@ -99,18 +97,18 @@ def last_sessions(episodes: Sequence[Episode]) -> Case:
             spoken.append((place, episode, earlier, last))
     if not spoken:
         raise InputError(
-            "no episode has two marked sessions or more; give a corpus of several sessions, such as Multi-Session Chat"
+            "no episode has at least two numbered sessions; give a corpus with several, such as Multi-Session Chat"
         )
     said = sorted(((turns, place) for place, _, earlier, _ in spoken for turns in earlier), key=lambda s: s[0][-1].at)
     sessions: list[Session] = []
     of_episode: dict[int, set[int]] = {}
     now = said[0][0][0].at - _STEP
     for number, (turns, place) in enumerate(said, 1):
-        own: list[Utterance] = []
+        utterances: list[Utterance] = []
         for turn in turns:
             now = max(now + _STEP, turn.at)
-            own.append(replace(_said(turn, len(own) + 1, number), at=now))
-        sessions.append(Session(number, tuple(own)))
+            utterances.append(replace(_said(turn, len(utterances) + 1, number), at=now))
+        sessions.append(Session(number, tuple(utterances)))
         of_episode.setdefault(place, set()).add(number)
     questions = tuple(
         Asked(f"{before.text}\n{turn.text}", frozenset(of_episode[place]), f"{len(earlier)} sessions")

@@ -1,6 +1,6 @@
-"""Predictions as they lie on disk: their lines, read and written. What the lines hold is told in `ld_agent.evaluation.runner`.
+"""Read and write files of predictions; `ld_agent.evaluation.runner` documents the format.
 
-Knows no configuration, no task and no figure.
+Knows no configuration, task or metric.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SCORES = "scores.json"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One prediction to be made.
+    """One prediction to make.
 
     Attributes:
-        key: unique in the data, the same on every reading.
-        references: the right answers, at least one.
-        about: further keys of its line.
+        key: unique in the data and stable across reads.
+        references: the expected answers, at least one.
+        about: additional keys of its line.
     """
 
     key: str
@@ -36,7 +36,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """One line of predictions. ``details``: all keys of the line that are not named here."""
+    """One line of predictions; ``details`` holds all other keys of the line."""
 
     key: str
     episode: str
@@ -48,7 +48,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is known of a run: its first line, and the predictions made."""
+    """A run: its header line and the predictions made so far."""
 
     header: Mapping[str, Any]
     predictions: tuple[Prediction, ...]
@@ -63,32 +63,36 @@ class Run:
 
 
 def read_run(out: Path) -> Run:
-    """Read a run's folder as it is, finished or not; predictions in the order in which they were made.
+    """Read a finished or unfinished run, with predictions in the order they were made.
+
+    An incomplete last line is ignored.
 
     Raises:
-        InputError: no run there.
-        DataFileError: a line that is no prediction; a last line that was broken off is left out.
+        InputError: the folder has no run.
+        DataFileError: a line is not a prediction.
     """
     header: dict[str, Any] | None = None
-    found: dict[str, Prediction] = {}
+    predictions: dict[str, Prediction] = {}
     for path in sorted(out.glob("predictions*.jsonl")) if out.is_dir() else []:
         for number, value in values_of(path):
             if "run" in value:
                 header = header or value["run"]
             elif "key" in value:
                 try:
-                    found[value["key"]] = prediction_of(value)
+                    predictions[value["key"]] = prediction_of(value)
                 except (KeyError, TypeError, ValueError) as exc:
-                    raise DataFileError(path, number, f"no prediction ({exc!r}); remove the line, and go on") from exc
+                    raise DataFileError(
+                        path, number, f"not a prediction ({exc!r}); remove the line and run again"
+                    ) from exc
     if header is None:
-        raise InputError(f"no run in {out}; give a folder that ld-agent eval … --out has written")
-    return Run(header, tuple(found.values()))
+        raise InputError(f"no run in {out}; give a folder written by ld-agent eval … --out")
+    return Run(header, tuple(predictions.values()))
 
 
 def missing(out: Path) -> tuple[int, int]:
-    """How many predictions of a run are not there yet, and how many there are to be.
+    """Return how many predictions of a run are missing, and its total.
 
-    Raises: as `read_run`.
+    Raises: as in `read_run`.
     """
     plan, wanted = None, 0
     for path in sorted(out.glob("predictions*.jsonl")):
@@ -99,12 +103,12 @@ def missing(out: Path) -> tuple[int, int]:
 
 
 def runs_under(folder: Path) -> list[Path]:
-    """Every run's folder in a folder and below, sorted by path."""
+    """Return the folders of all runs in a folder tree, sorted by path."""
     return sorted(path.parent for path in folder.rglob(PREDICTIONS))
 
 
 def write_scores(out: Path, scores: Mapping[str, Any]) -> None:
-    """Write ``scores.json`` as a whole or not at all."""
+    """Write ``scores.json`` atomically."""
     target = out / SCORES
     unfinished = target.with_suffix(".tmp")
     unfinished.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -112,16 +116,16 @@ def write_scores(out: Path, scores: Mapping[str, Any]) -> None:
 
 
 def line_of(item: Item, text: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """A prediction as its line; ``details`` are its further keys."""
+    """Return the line of a prediction; ``details`` are additional keys."""
     line = {"key": item.key, "episode": item.episode, "session": item.session, "references": list(item.references)}
     return line | dict(item.about) | {"prediction": text} | dict(details)
 
 
 def prediction_of(value: Mapping[str, Any]) -> Prediction:
-    """A line as a prediction.
+    """Parse a line as a prediction.
 
     Raises:
-        KeyError, TypeError, ValueError: it is none.
+        KeyError, TypeError, ValueError: the line is not a prediction.
     """
     named = {"key", "episode", "session", "references", "prediction"}
     references = tuple(map(str, value["references"]))
@@ -134,19 +138,19 @@ def prediction_of(value: Mapping[str, Any]) -> Prediction:
 
 
 def values_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The whole lines of a file with their numbers."""
-    lines = path.read_bytes().split(b"\n")[:-1]  # after the last newline stands what a kill broke off
+    """Yield the complete lines of a file with their numbers."""
+    lines = path.read_bytes().split(b"\n")[:-1]  # drop an incomplete last line
     for number, line in enumerate(lines, 1):
         try:
             value = json.loads(line)
         except ValueError as exc:
-            raise DataFileError(path, number, f"not JSON ({exc}); remove the line, and go on") from exc
+            raise DataFileError(path, number, f"not JSON ({exc}); remove the line and run again") from exc
         if isinstance(value, dict):
             yield number, value
 
 
 class Lines:
-    """Appends lines to a file of predictions, after cutting off what a kill left of the last one."""
+    """Append lines to a file of predictions after removing an incomplete last line."""
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         self._path, self._header = path, header

@@ -1,20 +1,19 @@
-"""Runs: what a configuration predicts for a file of data, kept line by line, to be scored now or another day.
+"""Runs: the predictions of a configuration for a data file, stored line by line so that they can be scored at any time.
 
-A run is a folder. Its ``predictions.jsonl`` (with several processes also ``predictions.1.jsonl`` …) holds JSON objects:
+A run is a folder. Its ``predictions.jsonl`` (with several processes also ``predictions.1.jsonl`` …) contains JSON objects:
 
-- ``{"run": {"format": 1, "task", "name", "data", "data_sha256", "config", "hash"}}``, the first line: ``task`` is
-  extraction, summary or response, ``name`` the config's, ``data`` the file's path as given, ``config`` all of its keys;
-- ``{"started": {"limit", "predictions"}}``, whenever work begins: how many predictions there are to be, all processes
-  together; ``limit`` counts episodes, null is all;
-- ``{"key", "episode", "session", "references": […], "prediction", …}``, one a prediction, in the order in which they were
-  made; a key that comes again replaces what it said before. Further keys are the task's: ``speaker`` and ``text`` of
-  the utterance, ``traits`` (extraction, a list), ``fallback`` (summary), ``turn``, ``nats`` and ``tokens`` of the reference
-  (response);
-- ``{"finished": {"limit", "predictions"}}``, once all of them are there.
+- ``{"run": {"format": 1, "task", "name", "data", "data_sha256", "config", "hash"}}``, the first line: ``task`` is the
+  name of the task, ``name`` that of the config, ``data`` the path as given, and ``config`` the complete config;
+- ``{"started": {"limit", "predictions"}}``, at each start: ``predictions`` is the total over all processes; ``limit``
+  counts episodes, null means all;
+- ``{"key", "episode", "session", "references": […], "prediction", …}``, one per prediction, in the order they were made; a
+  repeated key replaces the earlier line. Tasks add keys: ``speaker`` and ``text`` of the utterance, ``traits`` (extraction,
+  a list), ``fallback`` (summary), ``turn``, ``nats`` and ``tokens`` of the reference (response);
+- ``{"finished": {"limit", "predictions"}}``, once all predictions exist.
 
-Beside it ``scores.json`` is what was scored last. The hash is over the task, the data's bytes and all of the configuration
-that has a part in the predictions, with the adapters' files and the prompts. A run that was broken off goes on; one of
-another hash is refused. Several processes (``accelerate launch``) share the episodes. Knows no metric and no model.
+``scores.json`` in the same folder holds the latest scores. The hash covers the task, the data and everything in the
+configuration that affects the predictions, including adapter files and prompts. Interrupted runs resume; a run with another
+hash is refused. Several processes (``accelerate launch``) share the episodes. Knows no metric and no model.
 """
 
 from __future__ import annotations
@@ -70,12 +69,12 @@ Keep = Callable[[Item, str, Mapping[str, Any]], None]
 
 
 class Task(Protocol):
-    """What is predicted.
+    """A kind of prediction.
 
     Attributes:
-        name: as on the command line.
-        items: what there is to predict, in the data's order.
-        prompts: names of the prompt files that have a part in it; "*" in them as in a file name.
+        name: its name on the command line.
+        items: the predictions to make, in data order.
+        prompts: glob patterns of the prompt files that affect the predictions.
     """
 
     name: str
@@ -87,22 +86,23 @@ class Task(Protocol):
     def prompts(self) -> Sequence[str]: ...
 
     def settings(self, config: Config) -> Mapping[str, Any]:
-        """The part of a configuration that predictions depend on; modules that take part stand in it by name, at its top
-        or under ``modules``.
+        """Return the part of a configuration that affects the predictions.
+
+        It includes each module in use under its name, at the top level or under ``modules``.
         """
         ...
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        """Make predictions and hand each to ``keep`` with its further keys, soon after it is made, in any order.
+        """Make predictions in any order, and pass each to ``keep`` as soon as possible.
 
         Raises:
-            ModelError, BackboneError: as the modules that are asked.
+            ModelError, BackboneError: as the modules in use.
         """
         ...
 
 
 def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any]:
-    """The first line of a run's predictions.
+    """Return the first line of a run's predictions.
 
     Raises:
         InputError, ModelError: the data or an adapter cannot be read.
@@ -122,49 +122,47 @@ def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any
         if any(Path(path.name).match(pattern) for pattern in task.prompts)
     }
     settings = task.settings(config)
-    asked = {**settings, **settings.get("modules", {})}
-    adapters = {m: _adapter_digest(s.adapter) for m, s in config.modules if s.adapter is not None and m in asked}
+    in_use = {**settings, **settings.get("modules", {})}
+    adapters = {m: _adapter_digest(s.adapter) for m, s in config.modules if s.adapter is not None and m in in_use}
     parts = [FORMAT, task.name, header["data_sha256"], settings, prompts, adapters]
-    whole = json.dumps(parts, sort_keys=True, default=str)
-    return header | {"hash": hashlib.sha256(whole.encode()).hexdigest()}
+    hashed = json.dumps(parts, sort_keys=True, default=str)
+    return header | {"hash": hashlib.sha256(hashed.encode()).hexdigest()}
 
 
 def perform(
     task: Task, config: Config, name: str, data: Path, out: Path | None, limit: int | None, overwrite: bool = False
 ) -> Run | None:
-    """Make the predictions of a task that are not there yet, and return the whole run.
+    """Make the missing predictions of a task and return the complete run.
 
     Args:
-        out: the run's folder; None: the predictions are kept in memory only.
-        limit: how many episodes the task was made of, for the record.
-        overwrite: throw away a run of another configuration that is in the folder.
+        out: the run's folder; None: keep the predictions in memory only.
+        limit: number of episodes that the task was limited to; only recorded.
+        overwrite: delete a run of another configuration in the folder.
 
     Returns:
-        the run with the task's items in their order, or None in all processes of a launch but the first.
+        the run, in the order of the task's items; None in all but the first process of a launch.
 
     Raises:
-        InputError: the folder holds another configuration's predictions, or cannot be written.
-        ModelError, BackboneError: as the task; what was predicted before stays in the folder.
+        InputError: the folder has predictions of another configuration, or cannot be written.
+        ModelError, BackboneError: as the task; earlier predictions stay in the folder.
     """
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     header = describe(task, config, name, data)
     if out is None:
         if world > 1:
-            raise InputError(
-                f"{world} processes share this work; give --out, where they leave what they have predicted"
-            )
-        made: dict[str, Prediction] = {}
+            raise InputError(f"{world} processes share this run; give --out, the folder for their predictions")
+        predictions: dict[str, Prediction] = {}
         with progress(len(task.items), 0, name) as advance:
 
             def remember(item: Item, text: str, details: Mapping[str, Any]) -> None:
-                made[item.key] = prediction_of(line_of(item, text, details))
+                predictions[item.key] = prediction_of(line_of(item, text, details))
                 advance(1)
 
             task.predict(config, task.items, remember)
-        return Run(header, _in_order(task, made, None))
+        return Run(header, _in_order(task, predictions, None))
     if rank == 0 or not overwrite:
         _check_folder(out, header, overwrite)
-    _wait_for_everyone(world)  # until what is thrown away is gone
+    _wait_for_everyone(world)  # until an overwritten run is deleted
     done = {p.key for p in (read_run(out).predictions if any(out.glob("predictions*.jsonl")) else ())}
     mine = _share(task.items, rank, world)
     todo = [item for item in mine if item.key not in done]
@@ -181,8 +179,8 @@ def perform(
         _wait_for_everyone(world)
         if rank:
             return None
-        found = {p.key: p for p in read_run(out).predictions}
-        ordered = _in_order(task, found, out)
+        predictions = {p.key: p for p in read_run(out).predictions}
+        ordered = _in_order(task, predictions, out)
         if todo or world > 1:
             lines.write({"finished": plan})
     return Run(header, ordered)
@@ -190,7 +188,7 @@ def perform(
 
 @contextmanager
 def progress(total: int, done: int, what: str) -> Iterator[Advance]:
-    """A progress bar on standard error, where that is a terminal."""
+    """Show a progress bar on standard error if that is a terminal."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -221,50 +219,52 @@ def _share(items: Sequence[Item], rank: int, world: int) -> list[Item]:
     return [item for item in items if episodes[item.episode] % world == rank]
 
 
-def _in_order(task: Task, found: Mapping[str, Prediction], out: Path | None) -> tuple[Prediction, ...]:
-    absent = [item.key for item in task.items if item.key not in found]
+def _in_order(task: Task, predictions: Mapping[str, Prediction], out: Path | None) -> tuple[Prediction, ...]:
+    absent = [item.key for item in task.items if item.key not in predictions]
     if absent:
         raise InputError(
-            f"{len(absent)} of {len(task.items)} predictions are missing ({absent[0]!r} first)"
-            f"{f' in {out}' if out else ''}; run the same command again to go on"
+            f"{len(absent)} of {len(task.items)} predictions are missing{f' in {out}' if out else ''}, the first being "
+            f"{absent[0]!r}; run the same command again to resume"
         )
-    return tuple(found[item.key] for item in task.items)
+    return tuple(predictions[item.key] for item in task.items)
 
 
 def _check_folder(out: Path, header: Mapping[str, Any], overwrite: bool) -> None:
-    """Make the folder; refuse, or clear, one with a run of another hash in it."""
+    """Create the folder; refuse or, with ``overwrite``, clear one that has a run with another hash."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise InputError(f"--out {out} cannot be made ({exc.strerror}); give a folder in a writable place") from exc
-    files_there = [path for path in sorted(out.glob("predictions*.jsonl")) if next(values_of(path), None)]
-    for path in files_there:
+        raise InputError(
+            f"--out {out} cannot be created ({exc.strerror}); give a folder in a writable location"
+        ) from exc
+    existing = [path for path in sorted(out.glob("predictions*.jsonl")) if next(values_of(path), None)]
+    for path in existing:
         _, first = next(values_of(path))
-        there = first.get("run", {})
-        if there.get("hash") == header["hash"]:
+        stored = first.get("run", {})
+        if stored.get("hash") == header["hash"]:
             continue
         if overwrite:
             path.unlink()
             continue
-        raise InputError(f"{out} holds predictions of {_difference(there, header)}; give another --out, or --overwrite")
+        raise InputError(f"{out} has predictions of {_difference(stored, header)}; give another --out, or --overwrite")
 
 
-def _difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
-    """In words, why two runs have different hashes."""
-    if there.get("task") != here["task"]:
-        return f"eval {there.get('task')}, not eval {here['task']}"
-    if there.get("data_sha256") != here["data_sha256"]:
-        return f"other data ({there.get('data')})"
-    before, now = _flat(there.get("config", {})), _flat(here["config"])
+def _difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    """Describe why two runs have different hashes."""
+    if stored.get("task") != current["task"]:
+        return f"eval {stored.get('task')}, not eval {current['task']}"
+    if stored.get("data_sha256") != current["data_sha256"]:
+        return f"other data ({stored.get('data')})"
+    before, now = _flat(stored.get("config", {})), _flat(current["config"])
     changed = [f"{k}={before.get(k)!r} (now {v!r})" for k, v in now.items() if before.get(k) != v and k != "store.path"]
     return f"another configuration: {', '.join(changed[:3])}" if changed else "other adapter files or prompts"
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
-        found |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
-    return found
+        flat |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
+    return flat
 
 
 def _file(out: Path, rank: int) -> Path:
@@ -280,7 +280,7 @@ def _digest(paths: Sequence[Path]) -> str:
 
 
 def _adapter_digest(reference: str) -> str:
-    """Digest of an adapter's files, so that one tuned anew under the same path is another; of a hub id, the id."""
+    """Return the digest of an adapter's files, which changes when it is retrained in place; or else its hub id."""
     from ld_agent.backbones.weights import resolve_model
 
     source = resolve_model(reference)

@@ -1,6 +1,6 @@
-"""Scores of runs: every figure with its interval, by session, and systems against one another.
+"""Score runs: metrics with confidence intervals, scores by session, and comparisons of systems.
 
-Works from predictions alone, so that a run is scored as often as one likes. Knows no model.
+Needs only stored predictions, so a run can be scored any number of times. Knows no model.
 """
 
 from __future__ import annotations
@@ -30,24 +30,26 @@ _FIGURES = {
 
 
 def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
-    """What is measured of a run: the figures of its task and, with an encoder, BERTScore.
+    """Compute the measures of a run's task and, with an encoder, BERTScore.
 
     Raises:
-        InputError: a run of an unknown task, or without predictions.
+        InputError: the task is unknown, or the run has no predictions.
     """
     if run.task not in _FIGURES:
-        raise InputError(f"a run of {run.task!r} cannot be scored here; known are {', '.join(_FIGURES)}")
+        raise InputError(f"cannot score a run of task {run.task!r}; the known tasks are {', '.join(_FIGURES)}")
     if not run.predictions:
         raise InputError(f"run {run.name!r} has no predictions to score; make them with ld-agent eval {run.task} --out")
     module, function = _FIGURES[run.task]
-    found: Measures = getattr(import_module(f"ld_agent.evaluation.{module}"), function)(run.predictions)
+    measured: Measures = getattr(import_module(f"ld_agent.evaluation.{module}"), function)(run.predictions)
     if bert_score is not None:
-        found["bert_score"] = bert_score.f1([p.text for p in run.predictions], [p.references for p in run.predictions])
-    return found
+        measured["bert_score"] = bert_score.f1(
+            [p.text for p in run.predictions], [p.references for p in run.predictions]
+        )
+    return measured
 
 
 def scores(run: Run, measured: Measures) -> dict[str, Any]:
-    """Every figure of a run, as one JSON object: of all predictions, with intervals, and by session."""
+    """Return all scores of a run as one JSON object: overall, with intervals, and by session."""
     predictions = run.predictions
     episodes = [p.episode for p in predictions]
     result: dict[str, Any] = {
@@ -76,16 +78,16 @@ def scores(run: Run, measured: Measures) -> dict[str, Any]:
 
 
 def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[str, Any]]:
-    """Each run against the first, figure by figure, by paired bootstrap over the same episodes.
+    """Compare each run with the first, metric by metric, by paired bootstrap over episodes.
 
     Raises:
-        InputError: runs of different tasks or data, or over different predictions.
+        InputError: the runs differ in task, data or predicted items.
     """
     first, *rest = runs
     keys = [p.key for p in first.predictions]
     episodes = [p.episode for p in first.predictions]
-    found = []
-    for run, own in zip(rest, measured[1:], strict=True):
+    results = []
+    for run, other in zip(rest, measured[1:], strict=True):
         if run.task != first.task or run.header["data_sha256"] != first.header["data_sha256"]:
             raise InputError(
                 f"{run.name!r} is eval {run.task} of {run.header['data']}, {first.name!r} is eval {first.task} of "
@@ -94,16 +96,16 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
         places = {p.key: place for place, p in enumerate(run.predictions)}
         if set(places) != set(keys):
             raise InputError(
-                f"{run.name!r} has {len(places)} predictions, {first.name!r} has {len(keys)}, and not the same ones; "
-                f"finish both with one --limit"
+                f"{run.name!r} with {len(places)} predictions and {first.name!r} with {len(keys)} cover different items; "
+                f"finish both with the same --limit"
             )
         order = [places[key] for key in keys]
         for name, before in measured[0].items():
-            if name not in own:
+            if name not in other:
                 continue
-            test = compare(before, Measure(own[name].parts[order], own[name].value), episodes)
+            test = compare(before, Measure(other[name].parts[order], other[name].value), episodes)
             if test is not None:
-                found.append(
+                results.append(
                     {
                         "metric": name,
                         "system": run.name,
@@ -113,11 +115,11 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
                         "p": _round(test.p),
                     }
                 )
-    return found
+    return results
 
 
 def _corpus_figures(task: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Figures that are no sums, and so have no interval."""
+    """Return the metrics that are not sums and thus have no interval."""
     if task != "response":
         return {}
     from ld_agent.evaluation.response import distinct_figures

@@ -1,7 +1,7 @@
-"""The summarizer against reference summaries: what it predicts for DialogSum's dialogues or LoCoMo's sessions, and how that
-is scored.
+"""Evaluate the summarizer against the reference summaries of DialogSum dialogues or LoCoMo sessions.
 
-DialogSum's speaker tags are names here, as in tuning, since the agent's sessions have names. Knows no file of predictions.
+DialogSum's speaker tags are replaced with names, as in tuning, because the agent's sessions have names. Knows no files of
+predictions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CHUNK = 32
 
 
 class SummaryTask:
-    """Every dialogue of a DialogSum file, or every session of a LoCoMo file that has a summary.
+    """Summarise every dialogue of a DialogSum file, or every session with a summary of a LoCoMo file.
 
     Args:
-        limit: dialogues or LoCoMo's conversations read; None: all.
+        limit: maximum number of dialogues or LoCoMo conversations; None: all.
 
     Raises:
-        InputError: no such file, or one of another corpus.
-        DataFileError: a broken record, or a dialogue without a reference summary.
+        InputError: the file is missing.
+        DataFileError: a record is malformed, belongs to another corpus, or has no reference summary.
     """
 
     name = "summary"
@@ -72,7 +72,7 @@ class SummaryTask:
 
 
 def _summarised(data: Path, limit: int | None) -> Iterator[tuple[str, str, Session, tuple[str, ...]]]:
-    """(key, episode, session, its reference summaries)."""
+    """Yield (key, episode, session, reference summaries)."""
     if data.is_file() and format_of(data) == "locomo":
         for case in locomo_cases(data, limit):
             for session in case.sessions:
@@ -84,7 +84,7 @@ def _summarised(data: Path, limit: int | None) -> Iterator[tuple[str, str, Sessi
 
 
 def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """ROUGE-1, -2 and -L (stemmed), BLEU and METEOR against the best of the references, and how many are fallbacks."""
+    """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR and the share of fallbacks."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     return {
         **rouge(texts, references, stem=True),

@@ -1,9 +1,9 @@
-"""Runs before the judge: cases from predictions, and the verdicts kept beside them.
+"""Judge runs: turn predictions into cases, and store the verdicts next to them.
 
-The verdicts of a judgement lie in the folder of the (first) run as ``judge-KIND.jsonl``, or ``judge-KIND-OTHERS.jsonl``
-where it compares several runs. The first line is ``{"verdicts": {"format", "kind", "judge", "seed", "empty", "runs": [{"name",
-"hash"}, …]}}``; one ``{"key", "aspect", "verdict", "answers"}`` follows for each case and aspect. A verdict that the judge
-did not state is null. What is judged is read from `runner`'s folders; of replies to a conversation the corpus is read again.
+The verdicts are stored in the folder of the (first) run as ``judge-KIND.jsonl``, or as ``judge-KIND-OTHERS.jsonl`` if the
+judgement compares several runs. The first line is ``{"verdicts": {"format", "kind", "judge", "seed", "empty", "runs": [{"name",
+"hash"}, …]}}``; one ``{"key", "aspect", "verdict", "answers"}`` follows for each case and aspect. A missing verdict is null.
+Predictions come from the folders of `runner`; judgements that show the conversation also read the corpus.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from ld_agent.evaluation.runner import Prediction, Run, missing, read_run
 
 FORMAT = 1
 KINDS = {"rate": 1, "score": 1, "prefer": 2, "compare": 2, "choose": 2}
-"""The judgements, and the fewest runs that each takes."""
+"""The judgements, with the minimum number of runs each."""
 
 QUESTIONS = {"rate": len(ASPECTS), "score": 1, "prefer": 2, "compare": 2, "choose": 1}
-"""How often the judge is asked about one case."""
+"""Requests to the judge per case."""
 
 SHOWS_CONVERSATION = ("rate", "prefer")
-LONGEST_CONTEXT = 40  # utterances before a reply that the judge sees
+LONGEST_CONTEXT = 40  # utterances before a reply that are shown to the judge
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdicts of one judgement over runs, as read from their file.
+    """The verdicts of one judgement, as read from a file.
 
     Attributes:
         kind: a key of `KINDS`.
-        runs: hashes of the runs, in the order in which they were given.
-        empty: cases that were not judged, a reply being empty.
-        verdicts: (key, aspect, verdict); the aspect is "" but for ratings.
+        runs: hashes of the runs, in the given order.
+        empty: number of cases skipped because a reply was empty.
+        verdicts: (key, aspect, verdict); the aspect is "" except for ratings.
     """
 
     kind: str
@@ -56,26 +56,26 @@ class Judged:
 
     @property
     def cases(self) -> int:
-        """How many cases were judged."""
+        """Number of cases judged."""
         return len({key for key, _, _ in self.verdicts})
 
     @property
     def unparsed(self) -> int:
-        """How many verdicts the judge did not state."""
+        """Number of missing verdicts."""
         return sum(1 for _, _, verdict in self.verdicts if verdict is None)
 
 
 def complete_run(folder: Path) -> Run:
-    """Read a run that is finished, with predictions.
+    """Read a finished run.
 
     Raises:
-        InputError: no run, a half-finished one, or one without predictions.
+        InputError: there is no run, it is unfinished, or it has no predictions.
     """
     run = read_run(folder)
     absent, wanted = missing(folder)
     if absent:
         raise InputError(
-            f"{folder} is half finished: {absent} of {wanted} predictions are missing; run its command again to go on"
+            f"{folder} is unfinished: {absent} of {wanted} predictions are missing; run its command again to resume"
         )
     if not run.predictions:
         raise InputError(f"{folder} has no predictions; make them first")
@@ -83,40 +83,40 @@ def complete_run(folder: Path) -> Run:
 
 
 def cases(runs: Sequence[Run], kind: str, limit: int | None = None) -> list[Case]:
-    """What the runs' predictions are as cases of a judgement.
+    """Turn the predictions of runs into cases of a judgement.
 
     Args:
-        limit: cases; None: all.
+        limit: maximum number of cases; None: all.
 
     Raises:
-        InputError: runs of different data or other predictions, runs with one name, or a corpus that has changed since.
+        InputError: the runs differ in data or predicted items, a run is given twice, or the corpus has changed.
     """
     if len(runs) < KINDS[kind]:
-        raise InputError(f"judge {kind} compares {KINDS[kind]} runs; {len(runs)} given")
+        raise InputError(f"judge {kind} needs at least {KINDS[kind]} runs, not {len(runs)}")
     first, *others = runs
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
         names = [f"{name} ({run.header['hash'][:6]})" for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
-        raise InputError(f"two of the runs {', '.join(names)} are one and the same; give different ones")
+        raise InputError(f"two of the runs {', '.join(names)} are the same; give different runs")
     by_key = [{p.key: p for p in run.predictions} for run in runs]
-    for run, own in zip(others, by_key[1:], strict=True):
+    for run, predictions in zip(others, by_key[1:], strict=True):
         if run.task != first.task or run.header["data_sha256"] != first.header["data_sha256"]:
             raise InputError(
                 f"{run.name!r} is {run.task} of {run.header['data']}, {first.name!r} {first.task} of "
                 f"{first.header['data']}; judge runs over the same data"
             )
-        if set(own) != set(by_key[0]):
+        if set(predictions) != set(by_key[0]):
             raise InputError(
-                f"{run.name!r} and {first.name!r} have not the same predictions; finish both with one --limit"
+                f"{run.name!r} and {first.name!r} cover different items; finish both with the same --limit"
             )
     chosen = first.predictions[:limit]
     context = _contexts(first, chosen) if kind in SHOWS_CONVERSATION else {}
-    found = []
+    result = []
     for prediction in chosen:
         lines, personas = context.get(prediction.key, ((), {}))
-        candidates = {name: own[prediction.key].text for name, own in zip(names, by_key, strict=True)}
-        found.append(
+        candidates = {name: by[prediction.key].text for name, by in zip(names, by_key, strict=True)}
+        result.append(
             Case(
                 prediction.key,
                 candidates,
@@ -126,13 +126,13 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None) -> list[Case
                 reference=prediction.references[0],
             )
         )
-    return found
+    return result
 
 
 def pronounce(
     judge: Judge, kind: str, given: Sequence[Case], seed: int = 0
 ) -> dict[str, Verdicts[int] | Verdicts[str]]:
-    """The verdicts of one judgement by aspect; "" where it has none."""
+    """Return the verdicts of one judgement by aspect; "" if it has none."""
     if kind == "rate":
         return {aspect: judge.rate(given, aspect) for aspect in ASPECTS}
     if kind == "choose":
@@ -141,24 +141,26 @@ def pronounce(
     return {"": ask(given)}
 
 
-def summarized(kind: str, names: Sequence[str], found: Mapping[str, Verdicts[int] | Verdicts[str]]) -> dict[str, Any]:
-    """A judgement in figures: means of ratings and scores, shares of the rest in [0, 1]; and how many did not parse."""
-    result: dict[str, Any] = {"unparsed": sum(verdicts.unparsed for verdicts in found.values())}
+def summarized(
+    kind: str, names: Sequence[str], by_aspect: Mapping[str, Verdicts[int] | Verdicts[str]]
+) -> dict[str, Any]:
+    """Summarise a judgement: mean ratings and scores, otherwise shares in [0, 1]; and the unparsed count."""
+    result: dict[str, Any] = {"unparsed": sum(verdicts.unparsed for verdicts in by_aspect.values())}
     if kind in ("rate", "score"):
-        means = {aspect or "score": average(verdicts.parsed) for aspect, verdicts in found.items()}
+        means = {aspect or "score": average(verdicts.parsed) for aspect, verdicts in by_aspect.items()}
         stated = [value for value in means.values() if value is not None]
         overall = sum(stated) / len(stated) if stated and len(stated) == len(means) else None
         return result | means | ({"average": overall} if kind == "rate" else {})
-    [verdicts] = found.values()
+    [verdicts] = by_aspect.values()
     shares: Mapping[Any, float] = verdicts.shares
     if kind == "choose":
         return result | {"shares": {name: shares.get(name, 0.0) if shares else None for name in names}}
-    told = {"good": 1, "same": 0, "bad": -1} if kind == "compare" else {"win": 1, "tie": 0, "lose": -1}
-    return result | {name: shares.get(value, 0.0) if shares else None for name, value in told.items()}
+    outcomes = {"good": 1, "same": 0, "bad": -1} if kind == "compare" else {"win": 1, "tie": 0, "lose": -1}
+    return result | {name: shares.get(value, 0.0) if shares else None for name, value in outcomes.items()}
 
 
 def average(values: Sequence[int | str]) -> float | None:
-    """Mean of the numbers among verdicts; None: there are none."""
+    """Return the mean of the numeric verdicts; None if there are none."""
     numbers = [value for value in values if isinstance(value, int)]
     return sum(numbers) / len(numbers) if numbers else None
 
@@ -169,12 +171,12 @@ def write_verdicts(
     judge: str,
     runs: Sequence[Run],
     given: Sequence[Case],
-    found: Mapping[str, Verdicts[int] | Verdicts[str]],
+    by_aspect: Mapping[str, Verdicts[int] | Verdicts[str]],
     *,
     seed: int = 0,
     empty: int = 0,
 ) -> Path:
-    """Write the verdicts beside the first run's predictions, as a whole, and return the file.
+    """Write the verdicts atomically to the first run's folder and return the file.
 
     Raises:
         InputError: the file cannot be written.
@@ -182,7 +184,7 @@ def write_verdicts(
     named = [{"name": name, "hash": run.header["hash"]} for name, run in zip(given[0].candidates, runs, strict=True)]
     head = {"format": FORMAT, "kind": kind, "judge": judge, "seed": seed, "empty": empty, "runs": named}
     lines: list[dict[str, Any]] = [{"verdicts": head}]
-    for aspect, verdicts in found.items():
+    for aspect, verdicts in by_aspect.items():
         for case, verdict, answers in zip(given, verdicts.values, verdicts.answers, strict=True):
             lines.append({"key": case.id, "aspect": aspect, "verdict": verdict, "answers": list(answers)})
     others = "".join(f"-{_slug(entry['name'])}-{entry['hash'][:6]}" for entry in named[1:])
@@ -197,15 +199,15 @@ def write_verdicts(
 
 
 def read_verdicts(path: Path) -> Judged:
-    """Read what `write_verdicts` wrote.
+    """Read a file written by `write_verdicts`.
 
     Raises:
-        DataFileError: a line that is not of the format.
+        DataFileError: a line is malformed.
     """
     rows = list(json_lines(path, raise_bad))
     head = rows.pop(0) if rows else None
     if head is None or "verdicts" not in head:
-        raise DataFileError(path, 1, 'has no "verdicts" line; give a file that ld-agent judge has written')
+        raise DataFileError(path, 1, 'has no "verdicts" line; give a file written by ld-agent judge')
     about = head.record("verdicts")
     runs = about.records("runs")
     verdicts = []
@@ -226,31 +228,31 @@ Context = tuple[tuple[tuple[str, str], ...], Mapping[str, tuple[str, ...]]]
 
 
 def _contexts(run: Run, predictions: Sequence[Prediction]) -> dict[str, Context]:
-    """The conversation before each reply and what the corpus says of the speakers, by key."""
+    """Return the conversation before each reply and the speakers' personas, by key."""
     if run.task != "response":
         raise InputError(
-            f"{run.name!r} is {run.task}, without a conversation to show the judge; give eval response runs"
+            f"{run.name!r} is a run of {run.task}, which has no conversation to show the judge; give runs of eval response"
         )
     data = Path(run.header["data"])
     if not data.exists() or _digest(data) != run.header["data_sha256"]:
-        raise InputError(f"{data} is not there, or no longer what {run.name!r} was made from; the judge has to read it")
+        raise InputError(f"{data} is missing or has changed since {run.name!r}; restore it, because the judge reads it")
     wanted = {p.episode for p in predictions}
     episodes = {episode.id: episode for episode in load_episodes(data) if episode.id in wanted}
-    found: dict[str, Context] = {}
+    contexts: dict[str, Context] = {}
     for prediction in predictions:
         episode = episodes.get(prediction.episode)
         place = _place(episode, prediction) if episode is not None else None
         if episode is None or place is None:
             raise InputError(
-                f"{data} has no reply {prediction.key!r}; was it made by another version? make the run again"
+                f"{data} has no reply {prediction.key!r}; the run may be from another version, so repeat it"
             )
         before = episode.turns[max(0, place - LONGEST_CONTEXT) : place]
-        found[prediction.key] = tuple((turn.speaker, turn.text) for turn in before), episode.personas
-    return found
+        contexts[prediction.key] = tuple((turn.speaker, turn.text) for turn in before), episode.personas
+    return contexts
 
 
 def _digest(data: Path) -> str:
-    """The digest of a corpus as `runner.describe` has it."""
+    """Return the digest of a corpus, as in `runner.describe`."""
     total = hashlib.sha256()
     for path in [data] if data.is_file() else sorted(data.rglob("*.txt")):
         total.update(hashlib.sha256(path.read_bytes()).digest())
@@ -258,11 +260,11 @@ def _digest(data: Path) -> str:
 
 
 def _place(episode: Episode, prediction: Prediction) -> int | None:
-    """The number of the turn, from 0, whose place in the episode ends a prediction's key ("test_0/26")."""
+    """Return the index, from 0, of the turn that a prediction's key ends with ("test_0/26"); None if it is another turn."""
     tail = prediction.key.rpartition("/")[2]
     place = int(tail) - 1 if tail.isdecimal() else -1
-    there = 0 < place < len(episode.turns) and episode.turns[place].text == prediction.references[0]
-    return place if there else None
+    matches = 0 < place < len(episode.turns) and episode.turns[place].text == prediction.references[0]
+    return place if matches else None
 
 
 def _slug(name: str) -> str:

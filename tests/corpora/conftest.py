@@ -1,4 +1,4 @@
-"""Where the samples are, and where the real corpora are if this machine has them."""
+"""Paths of the samples and, if this machine has them, of the real corpora."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def samples() -> Path:
 
 @pytest.fixture
 def corpus() -> Callable[[str], Path]:
-    """Return the path of a corpus file; the test is skipped where the corpora, or that file, are absent."""
+    """Return the path of a corpus file; skip the test if it is missing."""
     folder = Path(os.environ.get("LD_AGENT_DATA", CHECKOUT.parent / "shared" / "data"))
 
     def path(relative: str) -> Path:

@@ -1,4 +1,4 @@
-"""The other corpora: what each loader decides, on the samples and, where they are at hand, on the real files."""
+"""Loaders of the other corpora, on the samples and, where available, on the real files."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def test_locomo_keeps_dates_captions_and_speakers(samples: Path) -> None:
     assert (
         episode.turns[2].text == "Not yet. Look at this hole. [shares a photo of a wooden boat with a hole in its side]"
     )
-    # Paul opens the second session, and is the agent because he is speaker_b
+    # Paul opens the second session; he is the agent because he is speaker_b
     assert (episode.turns[4].speaker, episode.agent) == ("Paul", "Paul")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("9:05 am on 3 February, 2024", "yesterday", "is no date like"),
+        ("9:05 am on 3 February, 2024", "yesterday", "is not a date such as"),
         ("9:05 am on 3 February, 2024", "9:05 am on 31 February, 2024", "day is out of range"),
         ("12:40 pm on 21 April, 2024", "12:40 am on 3 February, 2024", "session_2 begins at .* not after"),
         ('"speaker": "Ines"', '"speaker": "Otto"', "speaker 'Otto' is neither Ines nor Paul"),
         ('"sample_id"', '"sample"', "has no 'sample_id'"),
     ],
 )
-def test_locomo_names_what_is_wrong(samples: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_locomo_errors_name_the_problem(samples: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
     text = (samples / "locomo.json").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "l.json").write_text(text.replace(old, new), encoding="utf-8")
@@ -52,14 +52,14 @@ def test_locomo_midnight_and_noon(samples: Path, tmp_path: Path) -> None:
     assert load_episodes(tmp_path / "l.json")[0].turns[0].at.hour == 0
 
 
-def test_carecall_begins_with_the_agent_and_calls_daily(samples: Path) -> None:
+def test_carecall_starts_with_the_agent_and_is_daily(samples: Path) -> None:
     (episode,) = load_episodes(samples / "carecall.json")
     assert (episode.id, episode.speakers) == ("sample-1", ("Assistant", "User"))
     gaps = [b.at - a.at for a, b in pairwise(episode.turns) if a.session != b.session]
     assert gaps == [timedelta(days=1, minutes=1)]
 
 
-def test_memorybank_orders_days_and_trims_names(samples: Path) -> None:
+def test_memorybank_sorts_days_and_strips_names(samples: Path) -> None:
     nadia, erik = load_episodes(samples / "memorybank.json")
     assert (nadia.id, erik.id) == ("Nadia", "Erik")
     assert [(t.speaker, t.session) for t in nadia.turns] == [
@@ -80,7 +80,7 @@ def test_dialogsum_keeps_tags_summaries_and_topics(samples: Path) -> None:
         load_dialogues(samples / "nothing.jsonl")
 
 
-def test_dialogsum_names_what_is_wrong(samples: Path, tmp_path: Path) -> None:
+def test_dialogsum_errors_name_the_line(samples: Path, tmp_path: Path) -> None:
     record = json.loads((samples / "dialogsum.jsonl").read_text(encoding="utf-8").splitlines()[0])
     path = tmp_path / "d.jsonl"
     rows = [
@@ -97,7 +97,7 @@ def test_dialogsum_names_what_is_wrong(samples: Path, tmp_path: Path) -> None:
     assert [error.line for error in bad] == [1, 2]
 
 
-def test_conversation_chronicles_dates_intervals_in_words(samples: Path, tmp_path: Path) -> None:
+def test_conversation_chronicles_parses_intervals_in_words(samples: Path, tmp_path: Path) -> None:
     path = samples / "conversation_chronicles.jsonl"
     (episode,) = load_episodes(path)
     gaps = [b.at - a.at - timedelta(minutes=1) for a, b in pairwise(episode.turns) if a.session != b.session]
@@ -137,16 +137,16 @@ def test_ubuntu_irc_ends_with_the_answer(samples: Path, tmp_path: Path) -> None:
         ("dialogsum/dialogsum.dev.jsonl", 500, 4690),
     ],
 )
-def test_the_real_files(corpus: Callable[[str], Path], path: str, episodes: int, utterances: int) -> None:
-    found = load_episodes(corpus(path))
-    assert len(found) == len({e.id for e in found}) == episodes
-    assert sum(len(e.turns) for e in found) == utterances
-    for episode in found:
+def test_real_files(corpus: Callable[[str], Path], path: str, episodes: int, utterances: int) -> None:
+    loaded = load_episodes(corpus(path))
+    assert len(loaded) == len({e.id for e in loaded}) == episodes
+    assert sum(len(e.turns) for e in loaded) == utterances
+    for episode in loaded:
         for earlier, later in pairwise(episode.turns):
             assert earlier.at < later.at
             assert (earlier.session != later.session) == ((later.at - earlier.at).total_seconds() > 3600)
 
 
-def test_the_real_summaries(corpus: Callable[[str], Path]) -> None:
+def test_real_summaries(corpus: Callable[[str], Path]) -> None:
     assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.dev.jsonl"))} == {1}
     assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.test250.jsonl"))} == {3}

@@ -1,4 +1,4 @@
-"""Recognising formats, reading lazily, and what is said of a file that cannot be used."""
+"""Format detection, lazy reading, and errors for unusable files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SAMPLES = [
 
 
 @pytest.mark.parametrize(("name", "format", "episodes", "utterances", "agent"), SAMPLES)
-def test_every_sample_is_recognised_and_read(
+def test_every_sample_is_detected_and_loaded(
     samples: Path, name: str, format: str, episodes: int, utterances: int, agent: str
 ) -> None:
-    found = load_episodes(samples / name)
-    assert found == load_episodes(samples / name, format)
-    assert (len(found), sum(len(e.turns) for e in found), found[0].agent) == (episodes, utterances, agent)
-    assert len({e.id for e in found}) == len(found)
-    for episode in found:
+    loaded = load_episodes(samples / name)
+    assert loaded == load_episodes(samples / name, format)
+    assert (len(loaded), sum(len(e.turns) for e in loaded), loaded[0].agent) == (episodes, utterances, agent)
+    assert len({e.id for e in loaded}) == len(loaded)
+    for episode in loaded:
         assert episode.agent in episode.speakers
         times = [turn.at for turn in episode.turns]
         assert all(at.utcoffset() is not None and at.utcoffset().total_seconds() == 0 for at in times)
@@ -50,7 +50,7 @@ def test_every_format_has_a_sample() -> None:
     assert {format for _, format, *_ in SAMPLES} == set(LOADERS)
 
 
-def test_no_sample_has_the_shape_of_two_formats(samples: Path) -> None:
+def test_no_sample_matches_two_formats(samples: Path) -> None:
     for name, format, *_ in SAMPLES:
         path = samples / name
         text = (path / "session_4/valid.txt" if path.is_dir() else path).read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_no_sample_has_the_shape_of_two_formats(samples: Path) -> None:
         assert [known for known, loader in LOADERS.items() if loader.recognises(value)] == [format]
 
 
-def test_limit_reads_no_further(samples: Path, tmp_path: Path) -> None:
+def test_reading_stops_at_the_limit(samples: Path, tmp_path: Path) -> None:
     good = (samples / "msc_session_3.txt").read_text(encoding="utf-8").splitlines()
     path = tmp_path / "part.txt"
     path.write_text("\n".join([*good, "{broken"]), encoding="utf-8")
@@ -66,18 +66,18 @@ def test_limit_reads_no_further(samples: Path, tmp_path: Path) -> None:
     assert len(load_episodes(path, limit=2, on_bad=bad.append)) == 2
     assert bad == []
     assert load_episodes(path, limit=0) == []
-    with pytest.raises(DataFileError, match=r"part\.txt, line 3: broken JSON"):
+    with pytest.raises(DataFileError, match=r"part\.txt, line 3: invalid JSON"):
         load_episodes(path, limit=3)
     with pytest.raises(InputError, match="limit=-1"):
         load_episodes(path, limit=-1)
 
 
-def test_a_bad_record_is_named_and_the_others_are_read(samples: Path, tmp_path: Path) -> None:
+def test_bad_records_are_reported_and_skipped(samples: Path, tmp_path: Path) -> None:
     first, second = (samples / "msc_session_3.txt").read_text(encoding="utf-8").splitlines()
-    shapeless = json.loads(first)
-    shapeless["previous_dialogs"][1]["dialog"][2]["text"] = 7
+    malformed = json.loads(first)
+    malformed["previous_dialogs"][1]["dialog"][2]["text"] = 7
     path = tmp_path / "mixed.txt"
-    lines = [b"{broken", b"\xff\xfe", b"", json.dumps(shapeless).encode(), b'["a"]', second.encode()]
+    lines = [b"{broken", b"\xff\xfe", b"", json.dumps(malformed).encode(), b'["a"]', second.encode()]
     path.write_bytes(b"\n".join(lines))
     bad: list[DataFileError] = []
     (episode,) = load_episodes(path, on_bad=bad.append)
@@ -95,13 +95,13 @@ def test_a_bad_record_is_named_and_the_others_are_read(samples: Path, tmp_path: 
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"\x89PNG\r\n\x1a\n\x00\x00", "is a binary file"),
-        (b'{"a": 1}\n', "none of the known shapes"),
-        (b"Dear diary,\ntoday was fine.\n", "line 1: broken JSON"),
-        (b'[\n {"conversation": {"speaker_a": "A",}}\n]', "line 2: broken JSON"),
-        (b"[" * 100_000, "cannot be read"),
+        (b'{"a": 1}\n', "not in a known format"),
+        (b"Dear diary,\ntoday was fine.\n", "line 1: invalid JSON"),
+        (b'[\n {"conversation": {"speaker_a": "A",}}\n]', "line 2: invalid JSON"),
+        (b"[" * 100_000, "unreadable JSON"),
     ],
 )
-def test_an_unusable_file_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+def test_errors_name_the_unusable_file(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "file.any"
     path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
@@ -110,7 +110,7 @@ def test_an_unusable_file_is_named(tmp_path: Path, content: bytes, message: str)
     assert "\n" not in str(caught.value)
 
 
-def test_missing_file_folder_and_format_are_named(tmp_path: Path) -> None:
+def test_errors_name_the_missing_file_folder_or_format(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no data file .*nowhere\.jsonl"):
         load_episodes(tmp_path / "nowhere.jsonl")
     with pytest.raises(InputError, match=r"folder without valid\.txt"):
@@ -119,7 +119,7 @@ def test_missing_file_folder_and_format_are_named(tmp_path: Path) -> None:
         load_episodes(tmp_path, "mcs")
 
 
-def test_a_folder_stands_for_its_last_session(samples: Path, tmp_path: Path) -> None:
+def test_a_folder_loads_its_last_session(samples: Path, tmp_path: Path) -> None:
     shutil.copytree(samples / "msc_personasummary", tmp_path / "corpus")
     (tmp_path / "corpus" / "session_10").mkdir()
     whole = load_episodes(tmp_path / "corpus")

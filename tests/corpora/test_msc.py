@@ -1,4 +1,4 @@
-"""Multi-Session Chat: dating from gaps, speakers without ids, joining, annotated traits; samples, real corpus."""
+"""Multi-Session Chat: dates, speakers without ids, joined sessions and annotated traits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ld_agent.errors import DataFileError, InputError
 
 
 def borders(episode: Episode) -> list[timedelta]:
-    """The gaps between the sessions, after checking that the default β finds exactly those sessions."""
+    """Return the gaps between sessions after checking that the default β yields exactly those sessions."""
     gaps = []
     for earlier, later in pairwise(episode.turns):
         assert earlier.at < later.at
@@ -40,16 +40,16 @@ def test_sessions_are_dated_back_from_the_current_one(samples: Path) -> None:
     assert first.turns[1].at - first.turns[0].at == timedelta(seconds=30)
 
 
-def test_gaps_are_read_from_the_distances_where_nothing_else_states_them(samples: Path, tmp_path: Path) -> None:
+def test_gaps_are_derived_from_session_ages_if_not_stated(samples: Path, tmp_path: Path) -> None:
     records = [json.loads(line) for line in (samples / "msc_session_3.txt").read_text(encoding="utf-8").splitlines()]
     for session in (s for record in records for s in record["previous_dialogs"]):
         del session["time_num"], session["time_unit"]
-    path = tmp_path / "only_distances.txt"
+    path = tmp_path / "only_ages.txt"
     path.write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
     assert load_episodes(path) == load_episodes(samples / "msc_session_3.txt")
     records[0]["previous_dialogs"][0]["time_back"] = "some time ago"
     path.write_text(json.dumps(records[0]), encoding="utf-8")
-    with pytest.raises(DataFileError, match=r"line 1: previous_dialogs\[0\]: .*'some time ago'\] state no gap"):
+    with pytest.raises(DataFileError, match=r"line 1: previous_dialogs\[0\]: .*'some time ago'\] do not state a gap"):
         load_episodes(path)
 
 
@@ -60,7 +60,7 @@ def test_durations() -> None:
     assert duration("recently") is None
 
 
-def test_a_number_in_place_of_a_speaker_is_whose_turn_it_is(samples: Path, tmp_path: Path) -> None:
+def test_a_numeric_id_means_the_next_speaker(samples: Path, tmp_path: Path) -> None:
     text = (samples / "msc_session_3.txt").read_text(encoding="utf-8")
     assert '"id": "40001"' in text
     episode = load_episodes(samples / "msc_session_3.txt")[1]
@@ -68,7 +68,7 @@ def test_a_number_in_place_of_a_speaker_is_whose_turn_it_is(samples: Path, tmp_p
     assert [t.speaker for t in episode.turns if t.session == 3] == ["Speaker 1", "Speaker 2"] * 2
     path = tmp_path / "strange.txt"
     path.write_text(text.replace('"40001"', '"Speaker 3"'), encoding="utf-8")
-    with pytest.raises(DataFileError, match=r"line 2: dialog\[0\]: id 'Speaker 3' is none of Speaker 1, Speaker 2"):
+    with pytest.raises(DataFileError, match=r"line 2: dialog\[0\]: id 'Speaker 3' is not one of Speaker 1, Speaker 2"):
         load_episodes(path)
 
 
@@ -78,7 +78,7 @@ def test_personas_belong_to_their_speakers(samples: Path) -> None:
     assert "the bread" in episode.turns[0].text
 
 
-def test_ids_stay_unique(samples: Path, tmp_path: Path) -> None:
+def test_repeated_ids_are_numbered(samples: Path, tmp_path: Path) -> None:
     text = (samples / "msc_session_3.txt").read_text(encoding="utf-8")
     (tmp_path / "twice.txt").write_text(text + text, encoding="utf-8")
     ids = [episode.id for episode in load_episodes(tmp_path / "twice.txt")]
@@ -89,7 +89,7 @@ def test_annotated_sessions_are_joined_by_id(samples: Path) -> None:
     first, second = load_episodes(samples / "msc_personasummary")
     minute = timedelta(minutes=1)
     assert borders(first) == [timedelta(days=5) + minute, timedelta(hours=1) + minute, timedelta(days=6) + minute]
-    # the third gap of the second episode is stated nowhere
+    # no record states the third gap of the second episode
     assert borders(second) == [timedelta(hours=7) + minute, timedelta(days=2) + minute, timedelta(days=1) + minute]
     assert next(t.text for t in second.turns if t.session == 2) == "Did the goats enjoy the concert?"
     assert first.turns[0].traits == ()
@@ -100,7 +100,7 @@ def test_annotated_sessions_are_joined_by_id(samples: Path) -> None:
     assert only == 1
 
 
-def test_a_broken_sibling_costs_its_own_episode(samples: Path, tmp_path: Path) -> None:
+def test_a_broken_sibling_record_drops_only_its_episode(samples: Path, tmp_path: Path) -> None:
     shutil.copytree(samples / "msc_personasummary", tmp_path / "corpus")
     sibling = tmp_path / "corpus/session_2/valid.txt"
     lines = sibling.read_text(encoding="utf-8").splitlines()
@@ -111,7 +111,7 @@ def test_a_broken_sibling_costs_its_own_episode(samples: Path, tmp_path: Path) -
     assert (bad[0].path, bad[0].line) == (str(sibling), 2)
     assert "'sample_0' has no readable record in" in str(bad[1])
     sibling.unlink()
-    with pytest.raises(InputError, match=r"is session 4, but there is no .*session_2"):
+    with pytest.raises(InputError, match=r"is session 4, but the earlier session .*session_2"):
         load_episodes(tmp_path / "corpus")
 
 
@@ -120,7 +120,7 @@ def test_annotated_utterances_of_one_file(samples: Path) -> None:
     assert [(u.episode, u.turn) for u in utterances[3:5]] == [("sample_0", 4), ("sample_1", 1)]
     assert {u.session for u in utterances} == {4}
     assert [u.before for u in utterances[:5]] == ["", *(u.text for u in utterances[:3]), ""]
-    # cut at the abbreviation in persona_text, whole in the annotator's wording
+    # persona_text is cut at the abbreviation; the annotator's wording is whole
     assert [u.traits for u in utterances if u.traits] == [("I have seen snow.",), ("I played at St. Mary's bakery.",)]
     assert len(load_annotated_utterances(samples / "msc_personasummary/session_4/valid.txt", limit=1)) == 4
     with pytest.raises(InputError, match="no data file"):
@@ -128,7 +128,7 @@ def test_annotated_utterances_of_one_file(samples: Path) -> None:
 
 
 @pytest.mark.parametrize(("session", "split", "count"), [(2, "valid", 500), (3, "valid", 500), (3, "test", 135)])
-def test_the_real_dialogues(corpus: Callable[[str], Path], session: int, split: str, count: int) -> None:
+def test_real_dialogues(corpus: Callable[[str], Path], session: int, split: str, count: int) -> None:
     path = corpus(f"msc/msc_dialogue/session_{session}/{split}.txt")
     episodes = load_episodes(path)
     assert len(episodes) == len({e.id for e in episodes}) == count
@@ -141,7 +141,7 @@ def test_the_real_dialogues(corpus: Callable[[str], Path], session: int, split: 
     assert load_episodes(path, limit=3) == episodes[:3]
 
 
-def test_the_real_annotated_episodes_agree_with_the_dialogues(corpus: Callable[[str], Path]) -> None:
+def test_real_annotated_episodes_match_the_dialogues(corpus: Callable[[str], Path]) -> None:
     joined = load_episodes(corpus("msc/msc_personasummary"))
     dialogues = {e.id: e for e in load_episodes(corpus("msc/msc_dialogue/session_3/valid.txt"))}
     assert len(joined) == len({e.id for e in joined}) == 500
@@ -155,7 +155,7 @@ def test_the_real_annotated_episodes_agree_with_the_dialogues(corpus: Callable[[
         ]
 
 
-def test_the_real_annotations(corpus: Callable[[str], Path]) -> None:
+def test_real_annotations(corpus: Callable[[str], Path]) -> None:
     path = corpus("msc/msc_personasummary/session_1/valid.txt")
     utterances = load_annotated_utterances(path)
     assert len(utterances) == 7768

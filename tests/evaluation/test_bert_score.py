@@ -1,4 +1,4 @@
-"""BERTScore over the real encoder, against its definition worked out by other means."""
+"""BERTScore with the real encoder, checked against an independent implementation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def scorer() -> BertScore:
 
 
 def token_vectors(text: str) -> list[np.ndarray]:
-    """Unit vectors of a text's tokens, [CLS] and [SEP] at the ends, as sentence-transformers gives them."""
+    """Return the unit vectors of a text's tokens, including [CLS] and [SEP], from sentence-transformers."""
     from sentence_transformers import SentenceTransformer
 
     from ld_agent.backbones.weights import resolve_model
@@ -37,7 +37,7 @@ def test_greedy_matching_by_hand(scorer: BertScore):
     assert scorer.f1([said, longer], [[wanted], [longer]]).parts[:, 0] == pytest.approx([expected, 1.0], abs=1e-5)
 
 
-def test_likeness_is_ordered_and_the_best_reference_counts(scorer: BertScore):
+def test_similar_texts_score_higher_and_the_best_reference_counts(scorer: BertScore):
     near, far = "I have a dog.", "The train leaves at nine."
     found = scorer.f1(["I own a puppy."] * 3, [[near], [far], [far, near]]).parts[:, 0]
     assert found[0] > found[1] + 0.1
@@ -45,7 +45,7 @@ def test_likeness_is_ordered_and_the_best_reference_counts(scorer: BertScore):
     assert scorer.f1([""], [[near]]).overall == 0.0
 
 
-def test_what_does_not_exist_is_said():
+def test_unknown_layers_and_models_are_rejected():
     with pytest.raises(ModelError, match=r"layer 99 .* has layers 0 to"):
         BertScore(Config().encoder.model, layer=99)
     with pytest.raises(ModelError, match="nowhere"):

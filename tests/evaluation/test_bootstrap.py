@@ -1,4 +1,4 @@
-"""Intervals and paired tests: against the normal approximation, and what they must not do."""
+"""Bootstrap intervals and paired tests, checked against the normal approximation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def drawn(seed: int, shift: float = 0.0) -> list[float]:
     return (np.random.default_rng(seed).normal(shift, 1.0, len(EPISODES))).tolist()
 
 
-def test_an_interval_is_near_the_normal_one():
+def test_an_interval_approximates_the_normal_one():
     values = drawn(1)
     half = 1.96 * float(np.std(values)) / np.sqrt(len(values))
     found = interval(mean(values), EPISODES)
@@ -24,7 +24,7 @@ def test_an_interval_is_near_the_normal_one():
     assert found == pytest.approx((np.mean(values) - half, np.mean(values) + half), abs=0.15 * half)
 
 
-def test_episodes_are_drawn_and_not_utterances():
+def test_episodes_are_resampled_instead_of_utterances():
     values = drawn(2)
     once = interval(mean(values), EPISODES)
     often = interval(mean([v for v in values for _ in range(9)]), [e for e in EPISODES for _ in range(9)])
@@ -43,12 +43,12 @@ def test_one_episode_has_no_interval():
     assert compare(mean([0.1]), mean([0.2]), ["a"]) is None
 
 
-def test_corpus_figures_are_made_anew_of_every_sample():
+def test_corpus_metrics_are_recomputed_for_every_sample():
     measure = bleu(["a", "b x y"], [["a"], ["b p q"]], [1])["bleu_1"]
     assert interval(measure, ["e1", "e2"]) == pytest.approx((1 / 3, 1.0))
 
 
-def test_a_pair_sees_what_single_intervals_do_not():
+def test_pairing_detects_what_separate_intervals_miss():
     noise = drawn(4)
     better = [value + 0.1 + 0.01 * n for value, n in zip(noise, drawn(5), strict=True)]
     alone, other = interval(mean(noise), EPISODES), interval(mean(better), EPISODES)
@@ -71,11 +71,11 @@ def test_equal_systems_do_not_differ():
     assert (found.difference, found.interval, found.p) == (0.0, (0.0, 0.0), 1.0)
 
 
-def test_chance_alone_is_seldom_taken_for_a_difference():
+def test_false_positives_are_rare():
     tests = [compare(mean(drawn(n)), mean(drawn(n + 1000)), EPISODES, samples=200) for n in range(60)]
     assert sum(test is not None and test.p < 0.05 for test in tests) <= 9  # 3 expected
 
 
-def test_systems_over_different_data_are_refused():
+def test_systems_with_different_data_are_rejected():
     with pytest.raises(InputError, match="2 and 1 predictions"):
         compare(mean([1, 2]), mean([1]), ["a", "b"])

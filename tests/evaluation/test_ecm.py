@@ -1,4 +1,4 @@
-"""ECM's benchmarks: what a model's text must look like to make a sample, the file, and an agent that is asked."""
+"""ECM's benchmarks: parsing of model output, the file format, and questions to an agent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def built(benchmark: str, sources: Any, answer: str | list[str] | Callable[[Requ
     return build(benchmark, sources, backbone.generate), backbone
 
 
-def test_continuing_asks_for_a_turn_after_each_dialogue():
+def test_continuing_adds_a_turn_to_each_dialogue():
     made, backbone = built("continuing", [episode(sessions=2)], "Question: How are my bees?\nAnswer: Well.\nUser: Oh!")
     assert [sample.id for sample in made.samples] == ["e1/session1", "e1/session2"]
     assert made.samples[0].probes == (Probe("How are my bees?", "Well."),)
@@ -67,7 +67,7 @@ def test_continuing_asks_for_a_turn_after_each_dialogue():
     assert not +made.dropped
 
 
-def test_knowledge_asks_about_what_the_user_told_and_nobody_else():
+def test_knowledge_asks_only_about_the_user():
     made, backbone = built(
         "knowledge", [episode()], ["Question: What do I keep?\nAnswer: You keep bees.", "You are tall, I see."]
     )
@@ -82,7 +82,7 @@ def test_knowledge_asks_about_what_the_user_told_and_nobody_else():
 @pytest.mark.parametrize(
     "text", ["", "Question: What?", "Answer: Bees.\nQuestion: What?", "Question:\nAnswer:", 'Question: ""\nAnswer: ""']
 )
-def test_text_in_another_shape_makes_no_sample(text: str):
+def test_malformed_output_yields_no_sample(text: str):
     made, _ = built("continuing", [episode()], text)
     assert made.samples == []
     assert made.dropped == {"no question and answer": 1}
@@ -100,7 +100,7 @@ def feedback_script(request: Request) -> str:
     return ("At 220 degrees: " if "Mind this" in text else "Draft: ") + text.split("\n")[0]
 
 
-def test_feedback_is_a_chat_a_draft_advice_and_a_better_answer():
+def test_feedback_has_chat_draft_advice_and_better_answer():
     made, backbone = built("feedback", ["How do I bake bread?"], feedback_script)
     [sample] = made.samples
     assert [(turn.speaker, turn.text) for turn in sample.source.turns] == [
@@ -117,25 +117,25 @@ def test_feedback_is_a_chat_a_draft_advice_and_a_better_answer():
     assert backbone.batches == [2, 2, 1, 2]  # what does not wait for another goes out together
 
 
-def test_a_request_said_back_is_not_similar():
+def test_an_echoed_request_is_not_similar():
     made, _ = built("feedback", ["How do I bake bread?"], "how do I bake bread?")
     assert made.samples == []
     assert made.dropped == {"no similar request": 1}
 
 
-def test_sources_that_do_not_fit_are_said():
+def test_unsuitable_sources_are_rejected():
     for benchmark, sources in (
         ("knowledge", [Episode("x", "Bob", episode().turns)]),
         ("continuing", [episode(lines=3)]),
     ):
-        with pytest.raises(InputError, match=f"nothing to build {benchmark} from"):
+        with pytest.raises(InputError, match=f"no sources to build {benchmark} from"):
             built(benchmark, sources, "")
     with pytest.raises(InputError, match="'memory' is unknown"):
         built("memory", [episode()], "")
     assert list(dialogues_of(episode(lines=3))) == []
 
 
-def test_requests_come_one_a_line_or_as_instructions(tmp_path: Path):
+def test_requests_are_read_from_text_or_json_lines(tmp_path: Path):
     file = tmp_path / "requests.txt"
     file.write_text("How?\n\n Why  so? \nHow?\n")
     assert load_requests(file) == ["How?", "Why so?"]
@@ -145,7 +145,7 @@ def test_requests_come_one_a_line_or_as_instructions(tmp_path: Path):
     with pytest.raises(DataFileError, match=r"requests.txt, line 1: has no 'instruction'"):
         load_requests(file)
     file.write_text("\n")
-    with pytest.raises(InputError, match="holds no request"):
+    with pytest.raises(InputError, match="contains no requests"):
         load_requests(file)
 
 
@@ -165,7 +165,7 @@ def samples(count: int = 3) -> list[Sample]:
     ]
 
 
-def test_what_is_written_is_read_back(tmp_path: Path):
+def test_round_trip(tmp_path: Path):
     file = tmp_path / "continuing.jsonl"
     write_samples(file, samples(), {"by": "a model"})
     read = read_samples(file)
@@ -178,17 +178,17 @@ def test_what_is_written_is_read_back(tmp_path: Path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ([], "is no benchmark"),
-        (['{"format": "ld_agent.memory", "version": 1}'], "is no benchmark"),
+        ([], "is not a benchmark"),
+        (['{"format": "ld_agent.memory", "version": 1}'], "is not a benchmark"),
         (['{"format": "ld_agent.ecm", "version": 1, "benchmark": "x"}'], "line 1: benchmark 'x' is unknown"),
-        (['{"format": "ld_agent.ecm", "version": 1, "benchmark": "knowledge"}'], "holds no sample"),
+        (['{"format": "ld_agent.ecm", "version": 1, "benchmark": "knowledge"}'], "contains no samples"),
         (
             ['{"format": "ld_agent.ecm", "version": 1, "benchmark": "knowledge"}', '{"id": "s", "source": {}}'],
             "line 2: source: has no 'sessions'",
         ),
     ],
 )
-def test_a_broken_benchmark_names_file_and_line(tmp_path: Path, lines: list[str], message: str):
+def test_errors_name_file_and_line(tmp_path: Path, lines: list[str], message: str):
     file = tmp_path / "b.jsonl"
     file.write_text("".join(line + "\n" for line in lines))
     with pytest.raises(InputError, match=message) as caught:
@@ -196,7 +196,7 @@ def test_a_broken_benchmark_names_file_and_line(tmp_path: Path, lines: list[str]
     assert "b.jsonl" in str(caught.value)
 
 
-def test_merged_sources_follow_one_another_in_time_and_number():
+def test_merged_sources_are_consecutive_in_time_and_number():
     one, two = merged(samples(), 2)
     turns = one.episode.turns
     assert [turn.session for turn in turns] == [1] * 4 + [2] * 4
@@ -207,7 +207,7 @@ def test_merged_sources_follow_one_another_in_time_and_number():
         merged(samples(), 0)
 
 
-def test_every_question_meets_the_sources_and_no_other_question(encoder: SentenceEncoder, topics: TopicExtractor):
+def test_questions_see_the_sources_but_not_each_other(encoder: SentenceEncoder, topics: TopicExtractor):
     backbone = ScriptedBackbone(
         {"generator": "They are well.", "summarizer": summary_of, "extractor": "NO_TRAIT"}, context_window=4096
     )
@@ -244,7 +244,7 @@ def scripted(tmp_path: Path) -> Config:
     )
 
 
-def test_a_run_of_a_benchmark_is_kept_and_goes_on(tmp_path: Path):
+def test_a_benchmark_run_is_saved_and_resumes(tmp_path: Path):
     file, out = tmp_path / "continuing.jsonl", tmp_path / "run"
     write_samples(file, samples(2), {})
     config = scripted(tmp_path)
@@ -283,7 +283,7 @@ def test_memory_quality_by_hand():
     assert found == pytest.approx({"precision": 3 / 5 / 2, "recall": 3 / 6 / 2, "f1": 6 / 11 / 2})
 
 
-def test_what_is_remembered_of_a_conversation_is_compared_with_the_notes(tmp_path: Path):
+def test_memories_are_compared_with_annotations(tmp_path: Path):
     file = tmp_path / "data.jsonl"
     utterances = [{"speaker": t.speaker, "text": t.text, "at": t.at.isoformat()} for t in episode(sessions=2).turns]
     line = {
@@ -302,21 +302,21 @@ def test_what_is_remembered_of_a_conversation_is_compared_with_the_notes(tmp_pat
     assert prediction.details["records"] == 2
 
 
-def test_notes_are_the_annotated_traits_or_else_the_personas():
+def test_references_are_annotated_traits_or_else_personas():
     plain = episode()
     assert golden(plain) == ("I keep bees.", "I am tall.", "I bake.")
     annotated = Episode("x", "Bob", (Turn("Ann", "I row.", START, 1, ("I row.",)), Turn("Bob", "Oh.", START, 1, ())))
     assert golden(annotated) == ("I row.",)
 
 
-def test_a_corpus_without_notes_is_refused(tmp_path: Path):
+def test_a_corpus_without_annotations_is_rejected(tmp_path: Path):
     file = tmp_path / "data.jsonl"
     said = [
         {"speaker": "Ann", "text": "Hi", "at": START.isoformat()},
         {"speaker": "Bob", "text": "Hi", "at": START.isoformat()},
     ]
     file.write_text(json.dumps({"id": "e1", "agent": "Bob", "utterances": said}) + "\n")
-    with pytest.raises(InputError, match="says nowhere what there is to remember"):
+    with pytest.raises(InputError, match="has no reference memories"):
         MemoryTask(file)
 
 
@@ -354,10 +354,10 @@ def test_from_dialogues_to_the_table_by_command(
     assert "labels.jsonl, line 1: key 'c9/1' was not judged" in ran.err
     ran = command("judge", "compare", runs / "none", runs / "none", "-c", answering)
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
-    assert "one and the same" in ran.err
+    assert "are the same; give different runs" in ran.err
 
 
-def test_a_model_that_makes_nothing_of_use_is_said(
+def test_a_model_without_usable_output_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     requests, out = tmp_path / "requests.txt", tmp_path / "out.jsonl"

@@ -1,4 +1,4 @@
-"""Every figure against a published or hand-worked value."""
+"""Every metric, checked against a published or hand-computed value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GUIDES = (
 )
 
 
-def test_bleu_is_that_of_nltk_documentation():
+def test_bleu_matches_the_nltk_documentation():
     assert metrics.bleu([OBEYS], [GUIDES])["bleu_4"].overall == pytest.approx(0.5045666840058485)
 
 
@@ -41,7 +41,7 @@ def test_bleu_takes_the_closest_reference_length_and_the_lower_of_two():
     assert metrics.bleu(["a b c d"], [["a b c d e"]], [1])["bleu_1"].overall == pytest.approx(math.exp(-0.25))
 
 
-def test_bleu_is_of_the_corpus_and_not_a_mean():
+def test_bleu_is_a_corpus_metric_rather_than_a_mean():
     # 1 of 1 and 1 of 3 unigrams: 2 of 4 together, where the mean would be 2/3.
     assert metrics.bleu(["a", "b x y"], [["a"], ["b p q"]], [1])["bleu_1"].overall == pytest.approx(0.5)
 
@@ -52,14 +52,14 @@ def test_sacrebleu_smooths_and_splits_punctuation():
     assert metrics.sacrebleu(["So it goes."], [["So it goes ."]]).overall == pytest.approx(1.0)
 
 
-def test_rouge_l_is_that_of_lin():
+def test_rouge_l_matches_lin():
     reference = [["police killed the gunman"]]
     assert metrics.rouge(["police kill the gunman"], reference)["rouge_l"].overall == pytest.approx(3 / 4)
     assert metrics.rouge(["the gunman kill police"], reference)["rouge_l"].overall == pytest.approx(2 / 4)
     assert metrics.rouge(["the gunman police killed"], reference)["rouge_l"].overall == pytest.approx(2 / 4)
 
 
-def test_rouge_is_that_of_its_documentation():
+def test_rouge_matches_its_documentation():
     found = metrics.rouge(["The quick brown dog jumps on the log."], [["The quick brown fox jumps over the lazy dog"]])
     assert found["rouge_1"].overall == pytest.approx(2 * 0.75 * (2 / 3) / (0.75 + 2 / 3))
     assert found["rouge_l"].overall == pytest.approx(2 * 0.625 * (5 / 9) / (0.625 + 5 / 9))
@@ -72,16 +72,16 @@ def test_rouge_counts_the_best_reference_and_stems_only_if_asked():
     assert metrics.rouge(["police kills the gunman"], references, stem=True)["rouge_1"].overall == pytest.approx(1.0)
 
 
-def test_rouge_reads_other_scripts():
+def test_rouge_supports_other_scripts():
     assert metrics.rouge(["저는 개를 좋아해요"], [["저는 개를 좋아해요"]])["rouge_l"].overall == pytest.approx(1.0)
 
 
-def test_no_trait_against_no_trait_is_right_in_full():
+def test_no_trait_matches_no_trait_perfectly():
     assert metrics.rouge(["NO_TRAIT"], [["NO_TRAIT"]])["rouge_l"].overall == 1.0
     assert metrics.rouge(["NO_TRAIT"], [["I have no dog."]])["rouge_l"].overall == 0.0
 
 
-def test_meteor_is_that_of_nltk_documentation(monkeypatch: pytest.MonkeyPatch):
+def test_meteor_matches_the_nltk_documentation(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "_wordnet", lambda: None)  # whether or not this machine has WordNet
     assert metrics.meteor([OBEYS], [GUIDES]).overall == pytest.approx(0.6944, abs=5e-5)
     assert metrics.meteor_stages() == "exact, stem"
@@ -93,13 +93,13 @@ def test_meteor_matches_stems_and_counts_chunks(monkeypatch: pytest.MonkeyPatch)
     assert metrics.meteor(["home she"], [["she home"]]).overall == pytest.approx(1 - 0.5)  # two chunks of two matches
 
 
-def test_token_f1_is_of_bags():
+def test_token_f1_compares_bags_of_words():
     # 2 of 3 words said are wanted, 2 of 4 wanted words are said; a word counts as often as it stands on both sides.
     assert metrics.token_f1(["Dogs, dogs run"], [["dogs run in parks"]]).overall == pytest.approx(2 * 2 / (3 + 4))
     assert metrics.token_f1(["", "cats"], [["dogs"], ["Cats!"]]).overall == pytest.approx(0.5)
 
 
-def test_distinct_is_of_the_whole_corpus():
+def test_distinct_counts_over_the_whole_corpus():
     assert metrics.distinct(["a b a b"], 1) == 2 / 4
     assert metrics.distinct(["a b a b"], 2) == 2 / 3
     assert metrics.distinct(["a b", "a b"], 2) == 1 / 2
@@ -112,7 +112,7 @@ def test_accuracy_and_perplexity_by_hand():
     assert metrics.perplexity([2 * math.log(4), 2 * math.log(16)], [2, 2]).overall == pytest.approx(8.0)
 
 
-def test_a_measure_of_a_part_counts_that_part_alone():
+def test_a_restricted_measure_counts_only_its_part():
     whole = metrics.rouge(["police", "x"], [["police"], ["y"]])["rouge_l"]
     assert whole.where([True, False]).overall == 1.0
     assert math.isnan(whole.where([False, False]).overall)

@@ -1,4 +1,4 @@
-"""``eval retrieval`` and the marks: hits counted over a small corpus, through the real store, index and encoder."""
+"""``eval retrieval`` and marks on a small corpus, with the real store, index and encoder."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def app() -> typer.Typer:
     return made
 
 
-def test_questions_with_evidence_are_read_and_no_others(tmp_path: Path):
+def test_only_questions_with_evidence_are_read(tmp_path: Path):
     [case] = load_cases(corpus(tmp_path / "c.json"))
     assert case.questions == (
         Asked("Who is Biscuit?", frozenset({1}), "single-hop"),
@@ -91,7 +91,7 @@ def test_the_right_session_is_found(tmp_path: Path, records: Records):
     assert not Path(Config().store.path).exists()
 
 
-def test_the_command_gives_one_json_object(app: typer.Typer, tmp_path: Path):
+def test_the_command_prints_one_json_object(app: typer.Typer, tmp_path: Path):
     file = str(corpus(tmp_path / "c.json"))
     done = CliRunner().invoke(app, ["retrieval", file, "--scorer", "paper", "--json", "memory.tau=null"])
     assert done.exit_code == 0, done.output
@@ -104,24 +104,24 @@ def test_a_missing_file_is_named(tmp_path: Path):
         load_cases(tmp_path / "nowhere.json")
 
 
-def test_a_file_without_questions_is_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="holds no question with evidence"):
+def test_a_file_without_questions_is_rejected(tmp_path: Path):
+    with pytest.raises(InputError, match="contains no question with evidence"):
         load_cases(corpus(tmp_path / "c.json", qa=[]))
 
 
-def test_a_broken_question_names_its_place(tmp_path: Path):
+def test_a_malformed_question_is_located(tmp_path: Path):
     with pytest.raises(DataFileError, match=r"qa\[0\].*evidence"):
         load_cases(corpus(tmp_path / "c.json", qa=[{"question": "?", "evidence": "D1:1", "category": 4}]))
 
 
-def test_no_summaries_to_know_a_session_by(tmp_path: Path):
+def test_missing_summaries_are_rejected(tmp_path: Path):
     cases = load_cases(corpus(tmp_path / "c.json", session_summary={}))
-    with pytest.raises(InputError, match="a session has no summary"):
+    with pytest.raises(InputError, match="the corpus has no summary of a session"):
         measure(Config(), cases)
 
 
 def episodes(path: Path) -> Path:
-    """Two episodes of three sessions that overlap in time; Maya ends on what she told before, Ben too."""
+    """Two overlapping episodes of three sessions; each ends with a topic of its earlier sessions."""
     said = {
         "maya": [["I adopted a beagle, Biscuit.", "How sweet!"], ["Biscuit chewed my shoes.", "Oh no!"],
                  ["Hello again!", "Hi Maya.", "The beagle chews everything."]],
@@ -140,7 +140,7 @@ def episodes(path: Path) -> Path:
     return path
 
 
-def test_a_corpus_without_questions_is_one_memory_asked_by_last_sessions(tmp_path: Path):
+def test_a_corpus_without_questions_is_queried_with_last_sessions(tmp_path: Path):
     [case] = load_cases(episodes(tmp_path / "e.jsonl"))
     assert [session.utterances[0].text for session in case.sessions] == [
         "I adopted a beagle, Biscuit.", "I bought a violin.", "Biscuit chewed my shoes.", "I practise the violin daily.",
@@ -153,7 +153,7 @@ def test_a_corpus_without_questions_is_one_memory_asked_by_last_sessions(tmp_pat
     )
 
 
-def test_the_command_asks_such_a_corpus_by_extracts(app: typer.Typer, tmp_path: Path):
+def test_the_command_supports_such_a_corpus_with_extracts(app: typer.Typer, tmp_path: Path):
     file = str(episodes(tmp_path / "e.jsonl"))
     done = CliRunner().invoke(app, ["retrieval", file, "--json", "memory.gamma=-1"])
     assert done.exit_code == 0, done.output
@@ -161,25 +161,25 @@ def test_the_command_asks_such_a_corpus_by_extracts(app: typer.Typer, tmp_path: 
     assert (found["memory"], found["records"], found["questions"]) == ("all episodes", "extracts", 2)
     assert (found["recall_any@1"], found["recall_all@5"]) == (1.0, 1.0)
     refused = CliRunner().invoke(app, ["retrieval", file, "--records", "summaries"])
-    assert "a session has no summary in the corpus" in str(refused.exception)
+    assert "the corpus has no summary of a session" in str(refused.exception)
 
 
-def test_a_corpus_of_single_sessions_is_refused(tmp_path: Path):
+def test_a_corpus_of_single_sessions_is_rejected(tmp_path: Path):
     write_episodes(
         tmp_path / "e.jsonl", [Episode("a", "Sam", (Turn("Sam", "Hi.", START, 1), Turn("Ann", "Hi.", START, 1)))]
     )
-    with pytest.raises(InputError, match="two marked sessions"):
+    with pytest.raises(InputError, match="two numbered sessions"):
         load_cases(tmp_path / "e.jsonl")
 
 
-def test_bm25_finds_what_was_said_and_reads_no_dates(tmp_path: Path):
+def test_bm25_finds_words_but_not_dates(tmp_path: Path):
     cases = load_cases(corpus(tmp_path / "c.json"))
     found = measure(load_config(None, ["memory.scorer=bm25"]), cases)
     assert found["by_category"]["single-hop"]["recall_any@1"] == 1.0
     assert found["by_category"]["temporal"]["recall_any@5"] == 0.0  # "2 May 2023": no word that was said
 
 
-def test_marks_are_made_and_every_scorer_compared(app: typer.Typer, tmp_path: Path, store_of_two: Path):
+def test_marks_are_saved_and_scorers_compared(app: typer.Typer, tmp_path: Path, store_of_two: Path):
     marks = tmp_path / "marks.jsonl"
     common = ["--store", str(store_of_two), "memory.k=1"]
     typed = "Who is Biscuit the beagle?\n1\nWho bought the violin?\n2\n\n"
@@ -210,7 +210,7 @@ def store_of_two(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_number_that_was_not_shown_marks_nothing(app: typer.Typer, tmp_path: Path, store_of_two: Path):
+def test_an_invalid_number_marks_nothing(app: typer.Typer, tmp_path: Path, store_of_two: Path):
     marks = tmp_path / "marks.jsonl"
     done = CliRunner().invoke(
         app,
@@ -221,12 +221,12 @@ def test_a_number_that_was_not_shown_marks_nothing(app: typer.Typer, tmp_path: P
     assert not marks.exists()
 
 
-def test_bad_mark_files(app: typer.Typer, tmp_path: Path, store_of_two: Path):
+def test_invalid_mark_files_are_rejected(app: typer.Typer, tmp_path: Path, store_of_two: Path):
     with pytest.raises(InputError, match=r"none\.jsonl"):
         load_marks(tmp_path / "none.jsonl")
     broken = tmp_path / "broken.jsonl"
     add_mark(broken, Mark("alice", "?", "2024-06-01T00:00:00Z", ("m1",), ("m9",)))
-    with pytest.raises(DataFileError, match="line 1: relevant names 'm9'"):
+    with pytest.raises(DataFileError, match="line 1: relevant contains 'm9'"):
         load_marks(broken)
     foreign = tmp_path / "foreign.jsonl"
     add_mark(foreign, Mark("bob", "?", "2024-06-01T00:00:00Z", ("m1",), ()))
@@ -234,7 +234,7 @@ def test_bad_mark_files(app: typer.Typer, tmp_path: Path, store_of_two: Path):
     assert isinstance(done.exception, StoreError)
 
 
-def test_the_picture_has_a_line_for_each_curve():
+def test_the_plot_has_a_line_per_curve():
     row = {"recall_any@1": 0.5, "recall_any@5": 0.75, "recall_all@5": 0.6}
     rows = [{"scorer": s, "tau": tau, **row} for s in ("paper", "hybrid") for tau in (1e7, None)]
     (axes,) = picture(rows).get_axes()

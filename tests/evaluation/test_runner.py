@@ -1,4 +1,4 @@
-"""Runs on disk: kept as they are made, taken up again, shared, and refused where they are another configuration's."""
+"""Runs on disk: saved line by line, resumed, shared by processes, and tied to their configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ld_agent.evaluation.runner import Item, Keep, missing, perform, read_run, r
 
 
 class Shouting:
-    """Predicts a key in capitals; breaks off after ``most``."""
+    """Predicts a key in capitals; fails after ``most`` predictions."""
 
     name = "extraction"
     prompts = ("extractor_*.yaml",)
@@ -49,7 +49,7 @@ def grounded(value: bool) -> Config:
     return parse_config({"modules": {"extractor": {"grounded": value}}})
 
 
-def test_a_run_is_returned_in_the_order_of_the_data(tmp_path: Path, data: Path):
+def test_a_run_is_returned_in_data_order(tmp_path: Path, data: Path):
     for out in (None, tmp_path / "run"):
         run = perform(Shouting(), Config(), "plain", data, out, None)
         assert run is not None
@@ -60,13 +60,13 @@ def test_a_run_is_returned_in_the_order_of_the_data(tmp_path: Path, data: Path):
     assert missing(tmp_path / "run") == (0, 6)
 
 
-def test_a_run_that_was_broken_off_goes_on(tmp_path: Path, data: Path):
+def test_an_interrupted_run_resumes(tmp_path: Path, data: Path):
     out = tmp_path / "run"
     with pytest.raises(BackboneError):
         perform(Shouting(most=4), Config(), "plain", data, out, None)
     assert missing(out) == (2, 6)
     with (out / "predictions.jsonl").open("a", encoding="utf-8") as file:
-        file.write('{"key": "e0/1", "epis')  # as a kill leaves it
+        file.write('{"key": "e0/1", "epis')  # an incomplete last line
     task = Shouting()
     run = perform(task, Config(), "plain", data, out, None)
     assert task.asked == ["e0/2", "e0/1"]
@@ -80,7 +80,7 @@ def test_a_run_that_was_broken_off_goes_on(tmp_path: Path, data: Path):
     assert again.asked == []
 
 
-def test_a_higher_limit_goes_on_and_a_lower_one_reads_its_part(tmp_path: Path, data: Path):
+def test_a_higher_limit_extends_a_run_and_a_lower_one_reads_a_part(tmp_path: Path, data: Path):
     perform(Shouting(1), Config(), "plain", data, tmp_path / "run", 1)
     more = Shouting(3)
     perform(more, Config(), "plain", data, tmp_path / "run", 3)
@@ -91,12 +91,12 @@ def test_a_higher_limit_goes_on_and_a_lower_one_reads_its_part(tmp_path: Path, d
     assert (len(run.predictions), fewer.asked) == (4, [])
 
 
-def test_another_configuration_is_refused_in_words(tmp_path: Path, data: Path):
+def test_another_configuration_is_rejected_with_the_difference(tmp_path: Path, data: Path):
     out = tmp_path / "run"
     perform(Shouting(), grounded(True), "plain", data, out, None)
     with pytest.raises(InputError, match=r"modules\.extractor\.grounded=True \(now False\).*--overwrite"):
         perform(Shouting(), grounded(False), "plain", data, out, None)
-    # What has no part in the predictions makes no difference.
+    # Settings that do not affect the predictions may differ.
     store = Config().store.model_copy(update={"path": "other.db"})
     elsewhere = grounded(True).model_copy(update={"store": store})
     perform(Shouting(), elsewhere, "plain", data, out, None)
@@ -109,7 +109,7 @@ def test_another_configuration_is_refused_in_words(tmp_path: Path, data: Path):
     assert read_run(out).header["config"]["modules"]["extractor"]["grounded"] is False
 
 
-def test_an_adapter_tuned_anew_is_another_one(tmp_path: Path, data: Path):
+def test_a_retrained_adapter_is_another_configuration(tmp_path: Path, data: Path):
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_model.safetensors").write_bytes(b"first")
@@ -144,7 +144,7 @@ def test_processes_share_the_episodes(tmp_path: Path, data: Path, monkeypatch: p
         perform(Shouting(), Config(), "plain", data, None, None)
 
 
-def test_what_is_no_run_is_said(tmp_path: Path, data: Path):
+def test_invalid_runs_are_rejected(tmp_path: Path, data: Path):
     with pytest.raises(InputError, match="no run in"):
         read_run(tmp_path / "nowhere")
     out = tmp_path / "run"
@@ -152,7 +152,7 @@ def test_what_is_no_run_is_said(tmp_path: Path, data: Path):
     lines = (out / "predictions.jsonl").read_text("utf-8").splitlines()
     lines[2] = json.dumps(json.loads(lines[2]) | {"references": []})
     (out / "predictions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with pytest.raises(DataFileError, match=r"predictions\.jsonl, line 3: no prediction.*no reference"):
+    with pytest.raises(DataFileError, match=r"predictions\.jsonl, line 3: not a prediction.*no reference"):
         read_run(out)
     (out / "predictions.jsonl").write_text("{}\nnot json\n", encoding="utf-8")
     with pytest.raises(DataFileError, match="line 2: not JSON"):

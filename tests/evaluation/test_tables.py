@@ -1,4 +1,4 @@
-"""The papers' tables: the figures as printed, runs in their rows, and nothing that is half-finished or of another run."""
+"""The papers' tables: printed figures, and runs in the right rows, excluding unfinished ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MSC = '{"personas": [["I row."], ["I bake."]], "dialog": [], "previous_dialogs":
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A file that is recognised as Multi-Session Chat."""
+    """A file with the format of Multi-Session Chat."""
     file = tmp_path / "test.txt"
     file.write_text(MSC)
     return file
@@ -40,7 +40,7 @@ def make_run(
     name: str = "system",
     **config: Any,
 ) -> Path:
-    """A run's folder as `runner` writes it; ``said``: (session, prediction, reference)."""
+    """Write a run's folder as `runner` does; ``said``: (session, prediction, reference)."""
     folder.mkdir(parents=True)
     settings = parse_config(config).model_dump(mode="json")
     header = {
@@ -89,7 +89,7 @@ def table(name: str, folder: Path, **given: Sequence[str]) -> FilledTable:
 # ---- the printed figures
 
 
-def test_every_table_that_is_promised_is_there():
+def test_all_tables_exist():
     names = [f"ld-agent-{n}" for n in range(1, 6)] + [f"rsum-{n}" for n in (3, 4, 5, 7, 8, 9)] + ["rsum-memory"]
     assert list(paper_tables()) == names + [f"ecm-{n}" for n in (3, 4, 5, 6)]
     with pytest.raises(InputError, match="no table 'ld-agent-6'; the tables are ld-agent-1, ld-agent-2"):
@@ -116,7 +116,7 @@ def test_every_table_that_is_promised_is_there():
         ("ecm-6", "Continuing Previous Dialogue", "No Knowledge", "21%/52%/27%"),
     ],
 )
-def test_a_figure_of_each_table_stands_where_the_paper_has_it(name: str, label: str, column: str, printed: str):
+def test_printed_figures_are_in_the_right_cells(name: str, label: str, column: str, printed: str):
     chosen = paper_table(name)
     row = next(row for row in chosen.rows if isinstance(row, PaperRow) and row.label == label)
     heads = [f"{c.group} {c.name}".strip() for c in chosen.columns]
@@ -134,7 +134,7 @@ def test_good_same_and_bad_add_up_as_printed():
 # ---- runs in their rows
 
 
-def test_runs_stand_in_the_rows_that_their_configuration_says(tmp_path: Path, data: Path):
+def test_runs_are_placed_by_configuration(tmp_path: Path, data: Path):
     said = [(2, "a b c d", "a b c d"), (3, "a b x y", "a b c d")]
     make_run(tmp_path / "runs" / "lda", data, said=said)
     make_run(tmp_path / "runs" / "plain", data, said=said[1:], memory={"views": ["none"]}, personas={"cap": 0})
@@ -153,7 +153,7 @@ def test_runs_stand_in_the_rows_that_their_configuration_says(tmp_path: Path, da
     assert "2 predictions (session 2: 1, session 3: 1)" in " ".join(filled.notes)
 
 
-def test_a_tuned_run_and_an_untuned_one_are_told_apart(tmp_path: Path, data: Path):
+def test_tuned_and_untuned_runs_have_different_rows(tmp_path: Path, data: Path):
     adapted = {"generator": {"adapter": "some/adapter"}}
     make_run(tmp_path / "runs" / "tuned", data, modules=adapted)
     filled = table("ld-agent-1", tmp_path / "runs")
@@ -162,7 +162,7 @@ def test_a_tuned_run_and_an_untuned_one_are_told_apart(tmp_path: Path, data: Pat
     assert "adapters generator" in " ".join(filled.notes)
 
 
-def test_a_run_of_another_corpus_fits_no_cell_and_that_is_said(tmp_path: Path):
+def test_a_run_of_another_corpus_is_reported_as_unplaced(tmp_path: Path):
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": "x", "agent": "Bob", "utterances": []}\n')
     make_run(tmp_path / "runs" / "own", other)
@@ -171,14 +171,14 @@ def test_a_run_of_another_corpus_fits_no_cell_and_that_is_said(tmp_path: Path):
     assert any(note.startswith("Fits no cell: run system") and "corpus jsonl" in note for note in filled.notes)
 
 
-def test_two_systems_of_one_backbone_have_a_row_each(tmp_path: Path, data: Path):
+def test_two_systems_with_one_backbone_have_separate_rows(tmp_path: Path, data: Path):
     make_run(tmp_path / "runs" / "one", data, name="one")
     make_run(tmp_path / "runs" / "two", data, name="two", said=[(2, "x", "a b")], memory={"k": 5})
     lines = our_lines(table("ld-agent-1", tmp_path / "runs"))
     assert set(lines) == {f"SmolLM2-135M-Instruct[LDA], run {name}" for name in ("one", "two")}
 
 
-def test_a_run_can_be_put_into_a_row(tmp_path: Path, data: Path):
+def test_a_run_can_be_assigned_to_a_row(tmp_path: Path, data: Path):
     adapted = {"generator": {"adapter": "some/adapter"}}  # by its configuration it would stand in the row Full
     make_run(tmp_path / "runs" / "user", data, modules=adapted)
     assert list(our_lines(table("ld-agent-2", tmp_path / "runs"))) == ["Full (SmolLM2-135M-Instruct)"]
@@ -192,7 +192,7 @@ def test_a_run_can_be_put_into_a_row(tmp_path: Path, data: Path):
         table("ld-agent-1", tmp_path / "runs", **{"{backbone}": ["user-hash"]})
 
 
-def test_ratings_come_from_the_verdicts_beside_a_run(tmp_path: Path, data: Path):
+def test_ratings_come_from_the_verdicts_of_a_run(tmp_path: Path, data: Path):
     said = [(5, "a", "a"), (5, "b", "b"), (5, "c", "c")]
     run = make_run(tmp_path / "runs" / "full", data, said=said, memory={"views": ["full"]})
     judged(run, "rate", [80, None, 60], aspect="engagingness coherence consistency")
@@ -233,7 +233,7 @@ def test_runs_over_different_data_are_not_compared(tmp_path: Path, data: Path):
     assert our_lines(table("ecm-6", tmp_path / "runs")) == {}
 
 
-def test_figures_that_take_a_model_come_from_the_scores_of_the_same_run(tmp_path: Path, data: Path):
+def test_model_based_metrics_come_from_the_scores_of_the_run(tmp_path: Path, data: Path):
     run = make_run(tmp_path / "runs" / "none", data, memory={"views": ["none"]})
     (run / "scores.json").write_text(json.dumps({"hash": "none-hash", "bert_score": 0.8612}))
     assert our_lines(table("rsum-5", tmp_path / "runs"))["SmolLM2-135M-Instruct, without memory"][0] == "86.12"
@@ -245,17 +245,17 @@ def test_figures_that_take_a_model_come_from_the_scores_of_the_same_run(tmp_path
 # ---- what is not taken
 
 
-def test_half_finished_and_empty_runs_are_left_out_and_named(tmp_path: Path, data: Path):
+def test_unfinished_and_empty_runs_are_skipped_and_reported(tmp_path: Path, data: Path):
     make_run(tmp_path / "runs" / "half", data, wanted=7)
     make_run(tmp_path / "runs" / "empty", data, said=[(2, " ", "a")])
     filled = table("ld-agent-1", tmp_path / "runs")
     assert filled.filled == 0
     notes = " ".join(filled.notes)
-    assert "half is half finished: 6 of 7 predictions are missing" in notes
+    assert "half is unfinished: 6 of 7 predictions are missing" in notes
     assert "all 1 predictions are empty" in notes
 
 
-def test_verdicts_about_another_run_are_left_out(tmp_path: Path, data: Path):
+def test_verdicts_about_another_run_are_skipped(tmp_path: Path, data: Path):
     run = make_run(tmp_path / "runs" / "a", data, task="ecm-knowledge", memory={"views": ["none"]})
     judged(run, "score", [2])
     lines = (run / "judge-score.jsonl").read_text().replace("a-hash", "old-hash")
@@ -265,31 +265,31 @@ def test_verdicts_about_another_run_are_left_out(tmp_path: Path, data: Path):
     assert any("about another run (hash differs)" in note for note in filled.notes)
 
 
-def test_a_folder_without_runs_is_refused(tmp_path: Path):
+def test_a_folder_without_runs_is_rejected(tmp_path: Path):
     with pytest.raises(InputError, match="no run in"):
         collect(tmp_path)
     with pytest.raises(InputError, match="no folder"):
         collect(tmp_path / "nowhere")
 
 
-def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path, data: Path):
+def test_incomparable_runs_are_rejected(tmp_path: Path, data: Path):
     one = read_run(make_run(tmp_path / "one", data, name="one"))
     more = read_run(make_run(tmp_path / "more", data, name="more", said=[(2, "a", "a"), (2, "b", "b")]))
-    with pytest.raises(InputError, match="have not the same predictions"):
+    with pytest.raises(InputError, match="cover different items"):
         cases([one, more], "compare")
-    with pytest.raises(InputError, match="one and the same"):
+    with pytest.raises(InputError, match="are the same"):
         cases([one, one], "compare")
-    with pytest.raises(InputError, match="compares 2 runs; 1 given"):
+    with pytest.raises(InputError, match="needs at least 2 runs, not 1"):
         cases([one], "compare")
-    with pytest.raises(InputError, match="is not there, or no longer what"):
+    with pytest.raises(InputError, match="is missing or has changed since"):
         cases([one], "rate")
-    with pytest.raises(InputError, match="is ecm-feedback, without a conversation"):
+    with pytest.raises(InputError, match="is a run of ecm-feedback, which has no conversation"):
         cases([read_run(make_run(tmp_path / "ecm", data, task="ecm-feedback"))], "rate")
     [case] = cases([one], "score")
     assert (case.question, case.reference, dict(case.candidates)) == ("What?", "a b c d", {"one": "a b c d"})
 
 
-def test_a_rating_sees_the_conversation_before_the_reply(tmp_path: Path):
+def test_a_rating_includes_the_conversation(tmp_path: Path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text(conversation_line("c1"))
     task = ResponseTask(corpus, parse_config({}))
@@ -304,7 +304,7 @@ def test_a_rating_sees_the_conversation_before_the_reply(tmp_path: Path):
     )
     assert case.candidates == {"system": "Said."}
     corpus.write_text(conversation_line("c1", text="Changed"))
-    with pytest.raises(InputError, match="is not there, or no longer what 'system' was made from"):
+    with pytest.raises(InputError, match="is missing or has changed since 'system'"):
         cases([Run(header, (prediction,))], "rate")
 
 
@@ -344,7 +344,7 @@ def test_a_models_name_is_shown_without_its_place():
     assert short_name("Qwen/Qwen3-0.6B") == "Qwen3-0.6B"
 
 
-def test_the_command_prints_the_table_and_tells_what_was_left_out(
+def test_the_command_prints_the_table_and_what_it_skipped(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     command = CommandLine(monkeypatch, capsys)
@@ -354,7 +354,7 @@ def test_the_command_prints_the_table_and_tells_what_was_left_out(
     assert ran.code == 0
     shown = json.loads(ran.out)
     assert [row["cells"][0] for row in shown["rows"] if row["ours"]][:2] == ["", "100.00"]
-    assert "half finished" in ran.err
+    assert "half is unfinished" in ran.err
     ran = command("tables", "nonsense", "--from", tmp_path / "runs")
     assert (ran.code, ran.out) == (1, "")
     assert "the tables are ld-agent-1" in ran.err

@@ -1,4 +1,4 @@
-"""Tiny models, and settings to tune them by."""
+"""Tiny models and settings for tuning them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path, tiny_llama: Path) -> Callable[..., TrainingSettings]:
-    """Make settings of a run on the toy rows, ending up in ``tmp_path / "out"``."""
+    """Create settings for a run on the toy rows, with output in ``tmp_path / "out"``."""
     train = write(tmp_path / "train.jsonl", toy_rows())
     evaluation = write(tmp_path / "eval.jsonl", toy_rows(7))
 

@@ -1,4 +1,4 @@
-"""Freed memory, kept between steps and given back now and then: seen in processes of their own."""
+"""Freed memory is kept between steps and returned periodically; tested in separate processes."""
 
 from __future__ import annotations
 

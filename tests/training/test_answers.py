@@ -1,4 +1,4 @@
-"""Logits at answer positions only: the same loss and gradients as from all logits, on any architecture."""
+"""Logits at answer positions only give the same loss and gradients as all logits, on any architecture."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def narrowed(model: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_the_loss_is_that_of_the_whole_computation(tmp_path: Path, kind: str):
+def test_the_loss_equals_that_of_all_logits(tmp_path: Path, kind: str):
     model = loaded(tmp_path / kind, kind, **KINDS[kind])
     batch = Collator(0, None)(EXAMPLES)
     mask = torch.tensor([[1] * 7, [1] * 2 + [0] * 5, [1] * 6 + [0]])
@@ -60,14 +60,14 @@ def test_the_loss_is_that_of_the_whole_computation(tmp_path: Path, kind: str):
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-3, atol=1e-5)
 
 
-def test_the_model_computes_all_logits_for_others(tmp_path: Path):
+def test_other_callers_get_all_logits(tmp_path: Path):
     model = loaded(tmp_path / "llama", "LlamaForCausalLM")
     AnswerLogits(model, encoder_decoder=False)
     assert model(input_ids=torch.tensor([[5, 6, 7]])).logits.shape == (1, 3, 259)
 
 
-def test_a_layout_of_its_own_is_noticed_and_all_logits_are_computed(tmp_path: Path):
-    """As in ChatGLM: time comes first, so rows and tokens of the layer's input are the other way round."""
+def test_an_unknown_layout_falls_back_to_all_logits(tmp_path: Path):
+    """As in ChatGLM, time comes first, so rows and tokens of the layer's input are swapped."""
     model = loaded(tmp_path / "llama", "LlamaForCausalLM")
     head = model.lm_head
 

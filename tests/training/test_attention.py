@@ -1,4 +1,4 @@
-"""The written-out attention computes what PyTorch's own does, and is used only where that is asked for."""
+"""The custom attention computes the same as PyTorch's and is used only on request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = 24
 
 @pytest.fixture(autouse=True)
 def few_are_kept(monkeypatch: pytest.MonkeyPatch):
-    """Weights of up to 16 tokens are kept, so that `LONG` ones are made again."""
+    """Keep weights of up to 16 tokens, so that those of `LONG` inputs are recomputed."""
     monkeypatch.setattr(attention, "KEPT", 16)
 
 
@@ -32,7 +32,7 @@ def heads(tokens: int, shared: int, dtype: torch.dtype) -> list[Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shared", [4, 2, 1])
 @pytest.mark.parametrize("tokens", [1, 9, LONG])
-def test_values_and_gradients_are_pytorchs(tokens: int, shared: int, dtype: torch.dtype):
+def test_values_and_gradients_equal_pytorchs(tokens: int, shared: int, dtype: torch.dtype):
     ours, theirs = heads(tokens, shared, dtype), heads(tokens, shared, dtype)
     out = CausalAttention.apply(*ours, 0.3)
     wanted = F.scaled_dot_product_attention(*theirs, is_causal=True, scale=0.3, enable_gqa=True)
@@ -45,7 +45,7 @@ def test_values_and_gradients_are_pytorchs(tokens: int, shared: int, dtype: torc
 
 
 @pytest.mark.parametrize("tokens", [5, LONG])
-def test_a_tiny_model_learns_the_same_with_it(tmp_path: Path, tokens: int):
+def test_a_tiny_model_learns_the_same(tmp_path: Path, tokens: int):
     folder = save_model(tmp_path / "llama", "LlamaForCausalLM")
     ids = torch.randint(3, 60, (2, tokens), generator=torch.Generator().manual_seed(0))
     results = []
@@ -60,7 +60,7 @@ def test_a_tiny_model_learns_the_same_with_it(tmp_path: Path, tokens: int):
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-6)
 
 
-def test_what_it_does_not_compute_is_refused(tmp_path: Path):
+def test_unsupported_inputs_are_rejected(tmp_path: Path):
     model = AutoModelForCausalLM.from_pretrained(save_model(tmp_path / "llama", "LlamaForCausalLM"))
     use_causal_attention(model)
     ids = torch.tensor([[3, 4, 5]])

@@ -31,7 +31,7 @@ def two(settings: Make, tmp_path: Path) -> list[Path]:
     return folders
 
 
-def test_the_mean_is_weighted_loads_and_says_what_it_is_of(two: list[Path], tmp_path: Path, tiny_llama: Path):
+def test_the_weighted_mean_loads_and_records_its_sources(two: list[Path], tmp_path: Path, tiny_llama: Path):
     out = tmp_path / "mean"
     done = subprocess.run(
         [sys.executable, "-m", "training.average", "--out", str(out), f"{two[0]}=3", str(two[1])],
@@ -51,7 +51,7 @@ def test_the_mean_is_weighted_loads_and_says_what_it_is_of(two: list[Path], tmp_
     assert backbone.generate([Request((Message("user", "a?"),), "extractor", 4, adapter="mean")])
 
 
-def test_what_has_no_mean_is_refused(two: list[Path], tmp_path: Path):
+def test_invalid_averages_are_rejected(two: list[Path], tmp_path: Path):
     parts = [read_part(str(folder)) for folder in two]
     with pytest.raises(ConfigError, match="two adapters"):
         average(parts[:1], tmp_path / "out")

@@ -1,4 +1,4 @@
-"""``ld-agent bench training`` on a tiny base: the same rows for every recipe, its own process, and honest figures."""
+"""``ld-agent bench training`` on a tiny base: the same rows for every recipe, each in a separate process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ld_agent.errors import ModelError
 from ld_agent.evaluation.bench_training import BATCH, bench_training, rows
 
 
-def test_the_rows_are_the_same_every_time_and_like_the_generators():
+def test_rows_are_reproducible_and_resemble_the_generators():
     made = list(rows(40))
     assert made == list(rows(40))
     assert len(set(made)) == 40
@@ -23,7 +23,7 @@ def test_the_rows_are_the_same_every_time_and_like_the_generators():
     assert len({len(shape) for shape in shapes}) > 3
 
 
-def test_recipes_are_measured_side_by_side(tmp_path: Path):
+def test_recipes_are_compared(tmp_path: Path):
     base = save_model(tmp_path / "llama", "LlamaForCausalLM", max_position_embeddings=4096)
     found = bench_training(load_config("default", [f"backbone.model={base}", "backbone.device=cpu"]), steps=3)
     ours, plain = found["ours"], found["plain"]
@@ -38,6 +38,6 @@ def test_recipes_are_measured_side_by_side(tmp_path: Path):
     assert (found["steps"], found["rows_a_step"]) == (3, BATCH)
 
 
-def test_a_recipe_that_fails_says_why():
+def test_a_failing_recipe_reports_the_reason():
     with pytest.raises(ModelError, match="no_such_model"):
         bench_training(load_config("default", ["backbone.model=/no_such_model"]), steps=2)

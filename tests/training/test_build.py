@@ -1,4 +1,4 @@
-"""Training files from corpora: the rows, their prompts, where they come from, and what is refused."""
+"""Training files from corpora: rows, prompts, provenance and rejected input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def messages(row: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("prompting", ["direct", "brief", "chain_of_thought"])
-def test_extractor_rows_are_utterances_and_their_traits(prompting: str):
+def test_extractor_rows_pair_utterances_with_traits(prompting: str):
     config = load_config("default", [f"modules.extractor.prompting={prompting}"])
     rows = list(extractor_rows([PERSONAS], config))
     utterances = load_annotated_utterances(PERSONAS)
@@ -52,7 +52,7 @@ def test_extractor_rows_are_utterances_and_their_traits(prompting: str):
     assert (len(messages(rows[0])) == 3) == (prompting == "brief")
 
 
-def test_traits_of_any_annotated_corpus_are_taken(tmp_path: Path):
+def test_any_annotated_corpus_yields_extractor_rows(tmp_path: Path):
     said = [{"speaker": s, "text": t, "at": f"2024-01-01T00:0{n}:00+00:00"} | extra for n, (s, t, extra) in enumerate([
         ("Ann", "I sail.", {"traits": ["I sail."]}), ("Sam", "Oh.", {"traits": []}), ("Ann", "Not read.", {})])]  # fmt: skip
     file = tmp_path / "own.jsonl"
@@ -62,12 +62,12 @@ def test_traits_of_any_annotated_corpus_are_taken(tmp_path: Path):
     assert rows[0]["corpus"] == "jsonl"
 
 
-def test_a_corpus_without_traits_is_refused():
+def test_a_corpus_without_traits_is_rejected():
     with pytest.raises(InputError, match=r"three_sessions.jsonl.*traits"):
         list(extractor_rows([SAMPLES / "three_sessions.jsonl"], Config()))
 
 
-def test_summarizer_rows_have_names_in_place_of_tags():
+def test_summarizer_rows_have_names_instead_of_tags():
     source = SAMPLES / "dialogsum.jsonl"
     rows = list(summarizer_rows([source], Config()))
     dialogues = load_dialogues(source)
@@ -85,7 +85,7 @@ def test_summarizer_rows_have_names_in_place_of_tags():
     assert first in messages(tagged)[-1][1]
 
 
-def test_joined_sessions_are_several_dialogues_with_their_summaries_and_never_of_both_sides(tmp_path: Path):
+def test_joined_sessions_combine_dialogues_of_one_split(tmp_path: Path):
     texts = {
         f"d{n}": (f"#Person1#: I have seen sight {n}.\n#Person2#: Fine.", f"#Person1# saw {n}.") for n in range(20)
     }
@@ -110,7 +110,7 @@ def test_joined_sessions_are_several_dialogues_with_their_summaries_and_never_of
     assert all("#" not in row["episode"] for row in summarizer_rows([file], Config()))
 
 
-def test_names_are_the_same_every_time_and_nobody_elses():
+def test_names_are_reproducible_and_unique():
     dialogues = load_dialogues(SAMPLES / "dialogsum.jsonl")
     for dialogue in dialogues:
         session, summaries = named_dialogue(dialogue)
@@ -120,7 +120,7 @@ def test_names_are_the_same_every_time_and_nobody_elses():
         assert len(session.speakers) == len({turn.speaker for turn in dialogue.turns})
 
 
-def test_a_share_of_the_episodes_is_held_out_and_never_a_part_of_one():
+def test_whole_episodes_are_held_out():
     names = [f"valid_{n}" for n in range(40)]
     apart = held_out(names, 0.1)
     assert len(apart) == 4
@@ -137,7 +137,7 @@ def build(*arguments: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_writes_both_files_and_replaces_nothing_unasked(tmp_path: Path):
+def test_the_command_writes_both_files_and_overwrites_only_on_request(tmp_path: Path):
     train, evaluation = tmp_path / "new" / "train.jsonl", tmp_path / "eval.jsonl"
     command = ("extractor", "--from", PERSONAS, "--out", train, "--eval-out", evaluation, "--eval-share", "0.5")
     done = build(*command)
@@ -152,7 +152,7 @@ def test_the_command_writes_both_files_and_replaces_nothing_unasked(tmp_path: Pa
     assert build(*command, "--overwrite").returncode == 0
 
 
-def test_bad_use_is_one_line(tmp_path: Path):
+def test_wrong_usage_gives_one_line(tmp_path: Path):
     out = tmp_path / "out.jsonl"
     broken = tmp_path / "broken.jsonl"
     broken.write_text((SAMPLES / "dialogsum.jsonl").read_text().splitlines()[0] + "\n{oops\n")
@@ -171,13 +171,13 @@ def test_bad_use_is_one_line(tmp_path: Path):
         assert not out.exists()
 
 
-def test_rows_that_are_none_are_named_by_line(tmp_path: Path):
+def test_invalid_rows_are_named_by_line(tmp_path: Path):
     file = tmp_path / "rows.jsonl"
     good = {"messages": [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]}
     assert write_rows(file, [good, good]) == 2
     assert [row.line for row in read_rows(file)] == [1, 2]
     for bad, what in (
-        ("{oops", "broken JSON"),
+        ("{oops", "invalid JSON"),
         ("[]", "not an object"),
         ('{"messages": []}', "a prompt and then the target"),
         (json.dumps({"messages": good["messages"][::-1]}), "target"),
@@ -198,7 +198,7 @@ def test_rows_that_are_none_are_named_by_line(tmp_path: Path):
 
 @pytest.fixture
 def scripted() -> Config:
-    """A config whose model summarises and extracts by a script and would betray that the generator was asked."""
+    """A config with a scripted summarizer and extractor, and a generator whose use would be detected."""
     script = {
         "summarizer": "Speaker 1 and Speaker 2 talked about boats and the sea.",
         "extractor": "I like the sea.",
@@ -220,8 +220,8 @@ def systems(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(content for row in rows for role, content in messages(row) if role == "system")
 
 
-def test_generator_rows_are_the_prompts_of_the_agent_itself(scripted: Config, tmp_path: Path):
-    """Every prompt equals the one that an agent is asked with when it plays the same conversation."""
+def test_generator_rows_equal_the_agents_prompts(scripted: Config, tmp_path: Path):
+    """Every prompt equals that of an agent replaying the same conversation."""
     from ld_agent.agent import Agent
     from ld_agent.replay import PlayedTurn, replay
 
@@ -256,16 +256,14 @@ def test_generator_rows_are_the_prompts_of_the_agent_itself(scripted: Config, tm
         (Parts(False, False, False), set()),
     ],
 )
-def test_parts_of_the_prompt_are_switched_off_one_by_one(
-    scripted: Config, tmp_path: Path, parts: Parts, present: set[str]
-):
+def test_parts_of_the_prompt_can_be_disabled(scripted: Config, tmp_path: Path, parts: Parts, present: set[str]):
     text = systems(generator_rows(scripted, tmp_path / "rows.jsonl", parts))
     found = {name for name, sign in (("memory", "<memory>"), ("About you", "About you:"), ("know about", "What you know about"))
              if sign in text}  # fmt: skip
     assert found == present
 
 
-def test_one_replay_gives_the_files_that_a_replay_each_would_give(scripted: Config, tmp_path: Path):
+def test_one_replay_equals_separate_replays(scripted: Config, tmp_path: Path):
     episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
     rows = build_generator(episodes, scripted, Parts(), tmp_path / "all.jsonl", variants=ABLATIONS, width=4) or []
     for name, parts in ABLATIONS.items():
@@ -274,7 +272,7 @@ def test_one_replay_gives_the_files_that_a_replay_each_would_give(scripted: Conf
     assert len({json.dumps(row["messages"]) for row in rows}) > 4 * len(rows) / 5
 
 
-def test_ablations_come_as_a_file_each(tmp_path: Path):
+def test_ablations_are_separate_files(tmp_path: Path):
     out, evaluation = tmp_path / "rows.jsonl", tmp_path / "eval.jsonl"
     settings = (
         "backbone.kind=scripted",
@@ -306,7 +304,7 @@ def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
         build_generator(bare, scripted, Parts(annotated=True), tmp_path / "other.jsonl")
 
 
-def test_finished_episodes_are_not_replayed_after_a_kill(
+def test_finished_episodes_are_not_replayed_after_an_interruption(
     scripted: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     import training.replayed as replayed

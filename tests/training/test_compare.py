@@ -1,4 +1,4 @@
-"""Comparing adapters on rows: the figures are those of training, and what cannot be compared is refused."""
+"""Comparison of adapters on rows: figures match training, and incomparable systems are rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compare(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
     return (json.loads(output.out) if ended.value.code == 0 else ended.value.code), output.err
 
 
-def test_the_perplexity_is_that_of_training_and_the_difference_has_an_interval(
+def test_perplexity_matches_training_and_differences_have_intervals(
     settings: Make, tmp_path: Path, tiny_llama: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ):
     tune(settings(max_steps=20), "generator")
@@ -47,7 +47,7 @@ def test_the_perplexity_is_that_of_training_and_the_difference_has_an_interval(
     assert {"bleu_2", "bleu_3", "rouge_l", "rouge_l_interval"} <= set(result["systems"][1])
 
 
-def test_rows_of_other_replies_and_unreadable_systems_are_refused(
+def test_incomparable_rows_and_invalid_systems_are_rejected(
     tmp_path: Path, tiny_llama: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ):
     rows, others = write(tmp_path / "a.jsonl", toy_rows(6)), write(tmp_path / "b.jsonl", toy_rows(7))

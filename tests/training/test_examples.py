@@ -1,4 +1,4 @@
-"""Rows as ids: the backbone's own, cut from the left, in batches of like length."""
+"""Tokenized rows: the backbone's ids, truncated from the left, in batches of similar length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def row(text: str, target: str) -> Row:
     return Row((Message("user", text),), target, Path("rows.jsonl"), 7)
 
 
-def test_the_ids_are_those_that_the_backbone_reads(tiny_llama: Path):
+def test_ids_equal_those_of_the_backbone(tiny_llama: Path):
     given = row("What <|end|> is it?", "A dog.")
     tokens = ChatTokens(byte_tokenizer())
     example = encode(given, tokens, 128, None, None)
@@ -30,7 +30,7 @@ def test_the_ids_are_those_that_the_backbone_reads(tiny_llama: Path):
     assert example.cut == 0
 
 
-def test_a_long_prompt_loses_its_beginning_and_the_target_nothing():
+def test_a_long_prompt_is_truncated_and_the_target_is_not():
     tokens = ChatTokens(byte_tokenizer())
     whole = encode(row("abcdefghij" * 6, "A dog."), tokens, 200, None, None)
     cut = encode(row("abcdefghij" * 6, "A dog."), tokens, 60, None, None)
@@ -44,14 +44,14 @@ def test_a_long_prompt_loses_its_beginning_and_the_target_nothing():
 
 
 @pytest.mark.parametrize(("start", "window"), [(None, 9), ([1], 8)])
-def test_a_target_longer_than_the_window_is_named_by_file_and_line(start: list[int] | None, window: int):
+def test_an_overlong_target_is_named_by_file_and_line(start: list[int] | None, window: int):
     tokens = ChatTokens(byte_tokenizer(), start is not None)
     with pytest.raises(DataFileError, match=rf"rows.jsonl, line 7: the target has 9 tokens.*max_length={window}"):
         encode(row("Hi", "12345678"), tokens, window, start, None)
     assert encode(row("Hi", "12345678"), tokens, window + 1, start, None).answer
 
 
-def test_an_encoder_decoder_answer_begins_as_the_model_makes_it():
+def test_an_encoder_decoder_answer_begins_with_the_forced_token():
     tokens = ChatTokens(byte_tokenizer(None), True)
     assert encode(row("Hi", "no"), tokens, 50, [1], 1).answer == [1, *tokens.encode_answer("no")]
 
@@ -81,13 +81,13 @@ def order() -> Callable[[int, int], list[int]]:
     return indices
 
 
-def test_every_row_comes_once_in_an_order_of_seed_and_epoch(order: Callable[[int, int], list[int]]):
+def test_every_row_appears_once_in_an_order_given_by_seed_and_epoch(order: Callable[[int, int], list[int]]):
     assert sorted(order(1, 0)) == list(range(1003))
     assert order(1, 0) == order(1, 0)
     assert order(1, 0) != order(1, 1) != order(2, 1) != order(1, 0)
 
 
-def test_rows_of_a_batch_are_of_like_length_and_batches_are_not_sorted(order: Callable[[int, int], list[int]]):
+def test_batches_have_similar_lengths_and_random_order(order: Callable[[int, int], list[int]]):
     lengths = [(37 * n) % 101 for n in order(3, 0)]
     batches = [lengths[n : n + 8] for n in range(0, 1000, 8)]
     assert sum(max(b) - min(b) for b in batches) / len(batches) < 8

@@ -1,4 +1,4 @@
-"""A module's own figures while it is tuned: who answers, what is measured, and that the best is kept by it."""
+"""A module's task metrics during tuning: how they are measured, logged and used to select a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def log_of(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_figures_are_of_traits_and_not_of_raw_answers():
+def test_metrics_use_traits_instead_of_raw_answers():
     targets = ["I have two dogs.", "NO_TRAIT", "I sail. I like tea.", "NO_TRAIT"]
     answers = ["Traits: I have two dogs", "NO_TRAIT", "no trait", "I like sailing on the sea."]
     found = figures("extractor", answers, targets)
@@ -38,14 +38,14 @@ def test_the_figures_are_of_traits_and_not_of_raw_answers():
 
 
 @pytest.mark.parametrize("module", list(FIGURES))
-def test_right_answers_have_full_marks(module: str):
+def test_correct_answers_get_full_scores(module: str):
     texts = ["I have two old dogs and a very small cat.", "They talked about boats all night long."]
     assert set(figures(module, texts, texts).values()) == {1.0}
     assert figures(module, ["", ""], texts)["rouge_l"] == 0
 
 
 @pytest.mark.parametrize("base", ["tiny_llama", "tiny_bart"])
-def test_the_answers_are_those_of_the_backbone(base: str, settings: Make, request: pytest.FixtureRequest):
+def test_answers_equal_those_of_the_backbone(base: str, settings: Make, request: pytest.FixtureRequest):
     folder: Path = request.getfixturevalue(base)
     given = settings(model=str(folder))
     rows = read_rows(str(given.eval_file))
@@ -63,7 +63,7 @@ def test_the_answers_are_those_of_the_backbone(base: str, settings: Make, reques
     assert (prepared.model.config._attn_implementation == NAME) == (base == "tiny_llama")
 
 
-def test_they_are_logged_shown_and_in_the_card(settings: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_metrics_are_logged_shown_and_in_the_card(settings: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     tune(settings(max_steps=4), "extractor")
     log = log_of(tmp_path / "out")
     assert [row["step"] for row in log if row["eval_accuracy"] and row["eval_rouge_l"]] == ["2", "4"]
@@ -74,7 +74,7 @@ def test_they_are_logged_shown_and_in_the_card(settings: Make, tmp_path: Path, c
     assert "eval_accuracy" not in log_of(tmp_path / "none")[0]
 
 
-def test_the_picture_has_the_losses_above_the_figures_of_answers():
+def test_the_plot_has_losses_above_answer_metrics():
     history = [
         {"step": 1, "loss": 2.0},
         {"step": 1, "eval_loss": 1.5, "eval_rouge_l": 0.25, "eval_runtime": 3.0},
@@ -97,8 +97,8 @@ def test_without_matplotlib_it_is_said(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_best_by_a_figure_is_kept(settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The loss falls all the time; the figure is best in the middle."""
+def test_the_best_checkpoint_by_a_metric_is_kept(settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The loss falls throughout; the metric is best in the middle."""
     found = iter([0.1, 0.7, 0.4])
     monkeypatch.setattr(Generations, "figures", lambda self, texts: {"rouge_l": next(found)})
     tune(settings(max_steps=6, metric_for_best_model="eval_rouge_l"), "generator")
@@ -107,7 +107,7 @@ def test_the_best_by_a_figure_is_kept(settings: Make, tmp_path: Path, monkeypatc
     assert "at step 4 " in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_a_figure_that_is_not_measured_is_refused(settings: Make):
+def test_an_unmeasured_metric_is_rejected(settings: Make):
     check_metric(settings(metric_for_best_model="eval_rouge_2"), "summarizer")
     with pytest.raises(ConfigError, match=r"eval_rouge_2 is not measured for the extractor; .*eval_accuracy"):
         check_metric(settings(metric_for_best_model="eval_rouge_2"), "extractor")

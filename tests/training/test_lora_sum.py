@@ -1,4 +1,4 @@
-"""The LoRA layer with gradients of its own computes what PEFT's does, and leaves to PEFT what is not plain."""
+"""The LoRA layer with custom gradients computes the same as PEFT's, and leaves special cases to PEFT."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def adapted(dtype: torch.dtype = torch.float32, **changes: Any) -> PeftModel:
 
 
 def outcome(model: PeftModel, x: Tensor) -> dict[str, Tensor]:
-    """What the model gives for x and what flows back."""
+    """Return the model's output for x and all gradients."""
     x = x.clone().requires_grad_()
     y = model(x)
     (y.float() ** 2).sum().backward()
@@ -45,7 +45,7 @@ def outcome(model: PeftModel, x: Tensor) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.1)])
-def test_values_and_gradients_are_pefts(dtype: torch.dtype, tolerance: float):
+def test_values_and_gradients_equal_pefts(dtype: torch.dtype, tolerance: float):
     x = torch.randn(2, 4, 5).to(dtype)
     theirs, ours = adapted(dtype), adapted(dtype)
     assert quicken(ours) == 2
@@ -59,7 +59,7 @@ def test_values_and_gradients_are_pefts(dtype: torch.dtype, tolerance: float):
 
 
 @pytest.mark.parametrize("biased", [True, False])
-def test_the_gradients_are_those_of_the_sum(biased: bool):
+def test_gradients_match_finite_differences(biased: bool):
     """By finite differences, in float64."""
     torch.manual_seed(2)
 
@@ -85,7 +85,7 @@ def test_without_its_adapter_the_model_is_the_base():
     torch.testing.assert_close(model(x), whole)
 
 
-def test_evaluation_is_as_training_and_leaves_no_gradients():
+def test_evaluation_equals_training_without_gradients():
     model, x = adapted(), torch.randn(3, 5)
     quicken(model)
     trained = model(x)
@@ -94,7 +94,7 @@ def test_evaluation_is_as_training_and_leaves_no_gradients():
         torch.testing.assert_close(model(x), trained)
 
 
-def test_what_it_saves_is_an_adapter_of_peft(tmp_path: Path):
+def test_it_saves_a_peft_adapter(tmp_path: Path):
     model, x = adapted(), torch.randn(3, 5)
     quicken(model)
     model.save_pretrained(tmp_path)
@@ -102,7 +102,7 @@ def test_what_it_saves_is_an_adapter_of_peft(tmp_path: Path):
 
 
 @pytest.mark.parametrize("changes", [{"lora_dropout": 0.1}, {"use_dora": True}, {"lora_bias": True}])
-def test_what_is_not_plain_is_left_to_peft(changes: dict[str, Any]):
+def test_special_cases_are_left_to_peft(changes: dict[str, Any]):
     model = adapted(**changes)
     assert quicken(model) == 0
     assert "forward" not in vars(model.base_model.model.first)
@@ -114,7 +114,7 @@ def test_several_adapters_are_left_to_peft():
     assert quicken(model) == 1  # the second layer has one alone
 
 
-def test_a_base_that_is_not_of_floats_is_left_to_peft():
+def test_a_quantised_base_is_left_to_peft():
     model = adapted()
     for name in ("first", "second"):
         getattr(model.base_model.model, name).base_layer.weight.data = torch.ones(1, dtype=torch.int8)

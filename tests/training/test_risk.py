@@ -1,4 +1,4 @@
-"""Tuning on the module's own measure: what is drawn, how it is laid out, what the loss is, and that it is learnt."""
+"""Tuning on the module's own metric: sampling, packing, the loss, and that it falls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def made(given: TrainingSettings) -> tuple[Any, Any, Risk]:
 
 
 def likelihoods(model: Any, rows: list[tuple[list[int], list[int]]]) -> list[float]:
-    """Of each answer after its prompt, one at a time, by the plain forward pass."""
+    """Return the log-likelihood of each answer, one at a time, by the plain forward pass."""
     found = []
     for prompt, answer in rows:
         with torch.no_grad(), _attending(model):
@@ -49,7 +49,7 @@ def likelihoods(model: Any, rows: list[tuple[list[int], list[int]]]) -> list[flo
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["own attention", "transformers' attention"])
-def test_answers_beside_each_other_are_as_likely_as_alone(settings: Make, plain: bool):
+def test_packed_answers_are_as_likely_as_separate_ones(settings: Make, plain: bool):
     model, prepared, risk = made(settings())
     prompts = [[5, 6, 7, 8, 9], [11], [4, 4, 30]]
     answers = [[[12, 13, 2], [14, 2], [13]], [[20, 21, 22, 23, 2]], [[9, 2], [8, 2]]]
@@ -103,9 +103,7 @@ def test_the_risk_is_the_mean_error_and_its_gradient_that_of_the_error_expected(
 
 
 @pytest.mark.parametrize("base", ["tiny_llama", "tiny_bart"])
-def test_answers_are_drawn_anew_at_each_step_and_the_same_at_the_same(
-    base: str, settings: Make, request: pytest.FixtureRequest
-):
+def test_sampling_depends_on_the_step_and_is_reproducible(base: str, settings: Make, request: pytest.FixtureRequest):
     _, prepared, risk = made(settings(model=str(request.getfixturevalue(base)), risk_samples=6))
     attention = prepared.model.config._attn_implementation
     batch = prepared.collator(prepared.train[:3])
@@ -128,7 +126,7 @@ def test_the_expected_error_falls(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """By a measure that any model meets now and then before it is tuned: that the first character's code is even."""
+    """Uses a metric that an untuned model sometimes satisfies: the code of the first character is even."""
     monkeypatch.setitem(ERRORS, "extractor", lambda answer, target, worth: float(ord(answer[:1] or "a") % 2))
     given = settings(
         model=str(request.getfixturevalue(base)),
@@ -149,7 +147,7 @@ def test_the_expected_error_falls(
     assert "expected error of answers drawn" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_a_run_on_risk_taken_up_again_has_the_same_curve(settings: Make, tmp_path: Path):
+def test_a_resumed_risk_run_has_the_same_curve(settings: Make, tmp_path: Path):
     rows = toy_rows()
     for row in rows[::2]:
         row["messages"][-1]["content"] = "NO_TRAIT"
@@ -168,7 +166,7 @@ def test_a_run_on_risk_taken_up_again_has_the_same_curve(settings: Make, tmp_pat
     assert len({row["risk"] for row in log_of(tmp_path / "out")}) > 1
 
 
-def test_packs_have_no_more_tokens_than_fit_a_pass(monkeypatch: pytest.MonkeyPatch):
+def test_packs_fit_a_pass(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(risk_module, "PACK", 24)
     drawn = [Drawn([1] * n, [[2], [3]], [1, 1], [0.0, 1.0]) for n in (4, 10, 28, 5, 9)]
     assert [[one.length for one in pack] for pack in packed(drawn)] == [[30], [12, 11], [7, 6]]
@@ -183,14 +181,14 @@ def test_errors():
     assert summary_error("It rains here.", "Ann sails.", 1.0) == 1.0
 
 
-def test_what_has_no_right_answer_is_refused(settings: Make):
+def test_modules_without_a_metric_are_rejected(settings: Make):
     with pytest.raises(ConfigError, match="generator has no such loss"):
         tune(settings(risk_samples=4), "generator")
     with pytest.raises(ValidationError, match="risk_samples=1"):
         settings(risk_samples=1)
 
 
-def test_a_dry_run_times_the_drawing_too(settings: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_dry_run_times_sampling(settings: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     show(settings(risk_samples=4), "extractor")
     assert "8 steps of 4 rows" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()

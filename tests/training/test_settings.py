@@ -1,4 +1,4 @@
-"""The settings files, what they refuse, and the commands as a user meets them."""
+"""Settings files, their validation, and the training commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHIPPED = sorted((ROOT / "configs" / "training").glob("*.yaml"))
 EXTRACTOR = ROOT / "configs" / "training" / "extractor.yaml"
 
 
-def test_the_promised_settings_are_there():
+def test_all_documented_settings_exist():
     assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "chatglm3-6b", "blenderbot-400m",
                                                     "qwen3-4b", "qwen3-8b", "llama-3.1-8b"}  # fmt: skip
 
@@ -72,14 +72,14 @@ def test_assignments_are_applied_in_order():
         ("warmup_steps=-1", ("warmup_steps", "-1")),
     ],
 )
-def test_settings_that_cannot_be_used(given: str, parts: tuple[str, ...]):
+def test_invalid_settings_are_rejected(given: str, parts: tuple[str, ...]):
     with pytest.raises(ConfigError) as caught:
         load_settings(EXTRACTOR, [given])
     assert all(part in str(caught.value) for part in parts), caught.value
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_files_that_cannot_be_used(tmp_path: Path):
+def test_invalid_files_are_rejected(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"nowhere.yaml"):
         load_settings(tmp_path / "nowhere.yaml")
     file = tmp_path / "mine.yaml"
@@ -110,7 +110,7 @@ def test_a_dry_run_shows_the_prompts_and_writes_nothing(settings: Callable[..., 
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_the_commands_tune_and_refuse_in_one_line(settings: Callable[..., TrainingSettings], tmp_path: Path):
+def test_the_commands_tune_and_report_errors_in_one_line(settings: Callable[..., TrainingSettings], tmp_path: Path):
     given = assigned(settings(max_steps=2))
     done = command("generator", *given)
     assert done.returncode == 0, done.stderr
@@ -128,7 +128,7 @@ def test_the_commands_tune_and_refuse_in_one_line(settings: Callable[..., Traini
         assert all(word in done.stderr for word in words), done.stderr
 
 
-def test_two_processes_tune_as_one_with_twice_the_batch(settings: Callable[..., TrainingSettings], tmp_path: Path):
+def test_two_processes_equal_one_with_twice_the_batch(settings: Callable[..., TrainingSettings], tmp_path: Path):
     same = {"max_steps": 3, "eval_file": str(tmp_path / "train.jsonl"), "eval_steps": 1, "save_steps": 1}
     given = settings(per_device_train_batch_size=12, **same)
     launched = subprocess.run(
@@ -149,7 +149,7 @@ def test_two_processes_tune_as_one_with_twice_the_batch(settings: Callable[..., 
     assert curves[0] == [pytest.approx(row, rel=1e-3) for row in curves[1]]
 
 
-def test_four_bits_need_what_is_not_here(settings: Callable[..., TrainingSettings]):
+def test_four_bits_need_a_gpu_or_bitsandbytes(settings: Callable[..., TrainingSettings]):
     from training.train import tune
 
     given = settings(load_in_4bit=True)
@@ -159,7 +159,7 @@ def test_four_bits_need_what_is_not_here(settings: Callable[..., TrainingSetting
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
-def test_launch_settings_are_accelerates_and_their_commands_are_right(path: Path):
+def test_launch_settings_are_valid_for_accelerate(path: Path):
     from accelerate.commands.config.config_args import ClusterConfig
 
     assert ClusterConfig.from_yaml_file(str(path)).num_processes == 2

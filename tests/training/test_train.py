@@ -1,4 +1,4 @@
-"""The whole recipe on tiny models: what is learnt, what is left behind, and how a broken-off run goes on."""
+"""The whole recipe on tiny models: learning, output files, and resuming interrupted runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def log_of(folder: Path) -> list[dict[str, str]]:
         return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in csv.DictReader(file)]
 
 
-def test_the_loss_falls_and_the_adapter_is_whole(settings: Make, tmp_path: Path, tiny_llama: Path):
+def test_the_loss_falls_and_the_adapter_is_complete(settings: Make, tmp_path: Path, tiny_llama: Path):
     given = settings(max_steps=40)
     tune(given, "extractor", command="python -m training.extractor")
     out = tmp_path / "out"
@@ -59,8 +59,8 @@ def test_the_loss_falls_and_the_adapter_is_whole(settings: Make, tmp_path: Path,
         assert part in card, part
 
 
-def test_the_best_checkpoint_is_kept_and_not_the_last(settings: Make, tmp_path: Path, tiny_llama: Path):
-    """Trained on one answer and evaluated on another, the first evaluation is the best one."""
+def test_the_best_checkpoint_is_kept_instead_of_the_last(settings: Make, tmp_path: Path, tiny_llama: Path):
+    """When training and evaluation answers differ, the first evaluation is the best."""
     rows = toy_rows(4)
     for row in rows:
         row["messages"][-1]["content"] = "zzzz"
@@ -73,7 +73,7 @@ def test_the_best_checkpoint_is_kept_and_not_the_last(settings: Make, tmp_path: 
 
 
 def evaluated(base: Path, adapter: Path, rows: list[dict[str, Any]]) -> float:
-    """The loss of an adapter in plain PEFT, by plain transformers."""
+    """Return the loss of an adapter with plain PEFT and transformers."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -101,8 +101,8 @@ def test_a_tuned_adapter_answers_in_the_backbone(settings: Make, tmp_path: Path,
     assert [answer.text[:1] for answer in plain] != ["a", "b"] * 3
 
 
-def test_a_run_taken_up_again_has_the_same_curve(settings: Make, tmp_path: Path):
-    """Killed after step 5 and 9; dropout and data order go on from where they were."""
+def test_a_resumed_run_has_the_same_curve(settings: Make, tmp_path: Path):
+    """Killed after steps 5 and 9, dropout and data order resume where they were."""
     changes = {"lora_dropout": 0.3, "max_steps": 12, "early_stopping_patience": 50}
     tune(settings(**changes, output_dir=str(tmp_path / "unbroken")), "extractor")
     given = settings(**changes)
@@ -138,9 +138,7 @@ def killed_after(step: int, given: TrainingSettings) -> None:
     assert done.returncode == -9, done.stderr.decode()[-2000:]
 
 
-def test_a_run_killed_before_its_adapter_was_written_trains_no_further(
-    settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_killed_before_saving_only_saves(settings: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     import training.adapters
 
     given = settings(max_steps=6)
@@ -159,7 +157,7 @@ def test_a_run_killed_before_its_adapter_was_written_trains_no_further(
     assert "6 (" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_a_checkpoint_that_a_kill_broke_off_is_passed_over(settings: Make, tmp_path: Path):
+def test_an_incomplete_checkpoint_is_skipped(settings: Make, tmp_path: Path):
     given = settings(max_steps=8)
     killed_after(7, given)
     (tmp_path / "out" / "checkpoint-6" / "trainer_state.json").unlink()
@@ -168,7 +166,7 @@ def test_a_checkpoint_that_a_kill_broke_off_is_passed_over(settings: Make, tmp_p
     assert log_of(tmp_path / "out") == log_of(tmp_path / "whole")
 
 
-def test_training_ends_early_when_it_gets_no_better_killed_or_not(settings: Make, tmp_path: Path):
+def test_early_stopping_survives_a_kill(settings: Make, tmp_path: Path):
     rows = toy_rows(4)
     for row in rows:
         row["messages"][-1]["content"] = "zzzz"
@@ -185,7 +183,7 @@ def test_training_ends_early_when_it_gets_no_better_killed_or_not(settings: Make
     assert log_of(tmp_path / "out") == log
 
 
-def test_every_epoch_has_an_order_of_its_own(settings: Make, monkeypatch: pytest.MonkeyPatch):
+def test_every_epoch_has_a_different_order(settings: Make, monkeypatch: pytest.MonkeyPatch):
     from training.examples import LengthGrouped
 
     orders: list[list[int]] = []
@@ -269,7 +267,7 @@ def test_the_factors_are_trained_in_float32_and_saved_small(settings: Make, tmp_
     assert {tensor.dtype for tensor in saved.values()} == {getattr(torch, dtype)}
 
 
-def test_a_finished_adapter_is_not_overwritten_unasked(settings: Make, tmp_path: Path):
+def test_a_finished_adapter_is_overwritten_only_on_request(settings: Make, tmp_path: Path):
     given = settings(max_steps=2)
     tune(given, "extractor")
     (tmp_path / "out" / "notes.txt").write_text("mine")
@@ -282,7 +280,7 @@ def test_a_finished_adapter_is_not_overwritten_unasked(settings: Make, tmp_path:
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
-def test_folders_that_are_taken(settings: Make, tmp_path: Path):
+def test_occupied_folders_are_rejected(settings: Make, tmp_path: Path):
     given = settings(max_steps=8)
     killed_after(5, given)
     with pytest.raises(InputError, match=r"learning_rate was 0.02 and is 0.01.*--overwrite"):
@@ -303,7 +301,7 @@ def test_folders_that_are_taken(settings: Make, tmp_path: Path):
         tune(given, "extractor")
 
 
-def test_what_cannot_be_tuned_is_said_before_anything_is_written(settings: Make, tmp_path: Path):
+def test_errors_are_reported_before_anything_is_written(settings: Make, tmp_path: Path):
     with pytest.raises(ConfigError, match=r"'c_attn', which .* does not have; it has .*q_proj"):
         tune(settings(lora_target_modules=("q_proj", "c_attn")), "extractor")
     with pytest.raises(DataFileError, match=r"train.jsonl, line \d+: the target has .* tokens"):

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def toy_rows(count: int = 24) -> list[dict[str, Any]]:
-    """Questions of many lengths whose answer is one of two letters."""
+    """Return questions of various lengths, each answered with one of two letters."""
     return [
         {
             "messages": [

@@ -1,6 +1,6 @@
-"""Settings of a tuning run: a flat YAML file and ``key=value`` assignments; what is transformers' has transformers' name.
+"""Settings of a tuning run: a YAML file on its base and ``key=value`` assignments. Keys of transformers keep their names.
 
-Knows names, types and ranges; what they do is in `training.train`.
+``configs/training/default.yaml`` explains every key. Knows names, types and ranges; what they do is in `training.train`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ld_agent.config import AtLeastOne, Count, Positive, Section, Share
-from ld_agent.errors import ConfigError
-from ld_agent.settings import checked, read_values
+from ld_agent.settings import SettingsFiles
 
 NotNegative = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -93,7 +92,7 @@ class TrainingSettings(Section):
     def _best_is_saved(self) -> TrainingSettings:
         if self.eval_file is not None and self.save_steps % self.eval_steps:
             raise ValueError(
-                f"save_steps={self.save_steps} is no multiple of eval_steps={self.eval_steps}; make it one"
+                f"save_steps={self.save_steps} is not a multiple of eval_steps={self.eval_steps}; make it one"
             )
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"max_steps={self.max_steps}; give the number of steps, or -1 to go by num_train_epochs")
@@ -107,13 +106,12 @@ class TrainingSettings(Section):
 
 
 def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> TrainingSettings:
-    """Read a settings file and apply ``key=value`` assignments, later ones winning.
+    """Read a settings file, given by its path or a name in ``configs/training``, and apply ``key=value`` assignments in order.
 
     Raises:
-        ConfigError: no such file, text that is not YAML, an unknown key or a value out of range; names the key.
+        ConfigError: no such file or base, text that is not YAML, an unknown key or a value out of range; names the key.
     """
-    source = Path(path)
-    if not source.is_file():
-        raise ConfigError(f"no settings file {path}; give one such as configs/training/extractor.yaml")
-    values = read_values(source, overrides, "learning_rate=1e-4")
-    return checked(TrainingSettings, values, str(source), "configs/training")
+    return SETTINGS.load(path, overrides)
+
+
+SETTINGS = SettingsFiles(TrainingSettings, "configs/training", "learning_rate=1e-4")

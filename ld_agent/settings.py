@@ -174,17 +174,17 @@ def _giver(layers: Sequence[Layer], location: Sequence[int | str]) -> str | None
     """The last of the layers that say most about a key; None: none of them says anything."""
     depths = [_depth(layer.values, location) for layer in layers]
     most = max(depths, default=0)
-    return next((layer.name for layer, depth in zip(layers[::-1], depths[::-1], strict=True) if depth == most > 0), None)
+    return next(
+        (layer.name for layer, depth in zip(layers[::-1], depths[::-1], strict=True) if depth == most > 0), None
+    )
 
 
 def _depth(values: Any, location: Sequence[int | str]) -> int:
     """How many parts of a key's path lead somewhere in these values."""
     for depth, part in enumerate(location):
-        if isinstance(values, list) and isinstance(part, int) and part < len(values):
+        try:
             values = values[part]
-        elif isinstance(values, dict) and part in values:
-            values = values[part]
-        else:
+        except (KeyError, IndexError, TypeError):
             return depth
     return len(location)
 

@@ -23,11 +23,11 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator
+from ld_agent.modules.registry import NO_TRAIT
 from ld_agent.prompts import as_line
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.steps import Steps, run_many
 from training.ablations import FULL, Parts, reduced, situation_of
-from training.build import NO_TRAIT
 from training.rows import row_values
 
 FIRST_SESSION = 2
@@ -260,7 +260,7 @@ def _read_parts(path: Path, mark: str) -> dict[str, list[dict[str, Any]]]:
     found = _mark_of(path)
     if found is not None and found != mark:
         raise InputError(
-            f"{path} was left by a build with other settings; give --overwrite to begin anew, or those settings"
+            f"{path} was left by a build with other settings; give --overwrite to start again, or those settings"
         )
     lines = path.read_bytes().split(b"\n")[1:-1]  # after the last newline stands what a kill broke off
     return {value["key"]: value["rows"] for value in map(json.loads, lines)}

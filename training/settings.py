@@ -28,20 +28,20 @@ class TrainingSettings(Section):
         train_file, eval_file: made by ``training.build``; without ``eval_file`` the last state is kept, with it the
             best by ``metric_for_best_model``.
         output_dir: the adapter's folder.
-        adapter: an adapter to go on from, of this base and with these LoRA settings; null: a new one.
+        adapter: an adapter to continue from, of this base and with these LoRA settings; null: a new one.
         lora_target_modules: names of linear modules; null: all but the output layer, whatever the architecture.
         max_length: tokens of prompt and target together (encoder-decoder: of the prompt); null: the model's window.
             A longer prompt loses its beginning, a target never anything.
         adapter_dtype: of the saved weights. They are trained in float32.
         load_in_4bit: hold the frozen base in 4 bits (NF4, computing in bfloat16); needs bitsandbytes and a GPU.
         metric_for_best_model: what the best checkpoint is chosen by: ``eval_loss`` or, where validation rows are answered,
-            one of the module's figures, such as ``eval_rouge_l``.
+            one of the module's metrics, such as ``eval_rouge_l``.
         eval_generations: validation rows that are answered and measured at each evaluation; 0: none, the loss alone.
-        risk_samples: answers drawn to every row, whose expected error is the loss (`training.risk`); 0: the loss is that
-            of the recorded answer. For going on from an adapter.
-        risk_temperature: at which they are drawn; the nearer to 0, the more like the greedy answer.
-        risk_no_trait: what rightly saying NO_TRAIT is worth beside a trait said word for word, which is worth 1. Less of it
-            finds more of the traits, more of it fewer wrong ones.
+        risk_samples: answers sampled for every row, whose expected error is the loss (`training.risk`); 0: the loss is that
+            of the recorded answer. For tuning an adapter further.
+        risk_temperature: at which they are sampled; the nearer to 0, the more like the greedy answer.
+        risk_no_trait: what rightly saying NO_TRAIT is worth, where a trait said word for word is worth 1. A lower value
+            finds more of the traits, a higher one fewer wrong ones.
         early_stopping_patience: evaluations without a better loss after which training ends; null: it never does.
     """
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.base import Backbone, Completion, Message, Request
-from ld_agent.config import Config, ModuleSection
+from ld_agent.config import Config, ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
 
-MODULES = ("summarizer", "extractor", "generator", "memory")
+MODULES = tuple(ModulesSection.model_fields)
 
 
 class Models:

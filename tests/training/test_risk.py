@@ -20,7 +20,8 @@ from training.attention import NAME
 from training.dry_run import show
 from training.examples import Example
 from training.generated import _attending
-from training.risk import ERRORS, Drawn, Risk, branched, extraction_error, packed, summary_error
+from training.measures import error
+from training.risk import Drawn, Risk, branched, packed
 from training.settings import TrainingSettings
 from training.train import adapted, prepare, rows_of, tune
 
@@ -129,7 +130,7 @@ def test_the_expected_error_falls(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """By a measure that any model meets now and then before it is tuned: that the first character's code is even."""
-    monkeypatch.setitem(ERRORS, "extractor", lambda answer, target, worth: float(ord(answer[:1] or "a") % 2))
+    monkeypatch.setattr(risk_module, "error", lambda module, answer, target, worth: float(ord(answer[:1] or "a") % 2))
     given = settings(
         model=str(request.getfixturevalue(base)),
         eval_file=None,
@@ -175,12 +176,12 @@ def test_packs_have_no_more_tokens_than_fit_a_pass(monkeypatch: pytest.MonkeyPat
 
 
 def test_errors():
-    assert extraction_error("I have two dogs", "I have two dogs.", 0.5) == 0.0
-    assert extraction_error("I sail. I have two dogs", "I have two dogs.", 0.5) == pytest.approx(1 - 8 / 10, abs=0.01)
-    assert extraction_error("NO_TRAIT", "NO_TRAIT", 0.75) == 0.25
-    assert extraction_error("I sail.", "NO_TRAIT", 0.75) == extraction_error("NO_TRAIT", "I sail.", 0.75) == 1.0
-    assert summary_error("Ann sails.", "Ann sails.", 1.0) == 0.0
-    assert summary_error("It rains here.", "Ann sails.", 1.0) == 1.0
+    assert error("extractor", "I have two dogs", "I have two dogs.", 0.5) == 0.0
+    assert error("extractor", "I sail. I have two dogs", "I have two dogs.", 0.5) == pytest.approx(1 - 8 / 10, abs=0.01)
+    assert error("extractor", "NO_TRAIT", "NO_TRAIT", 0.75) == 0.25
+    assert error("extractor", "I sail.", "NO_TRAIT", 0.75) == error("extractor", "NO_TRAIT", "I sail.", 0.75) == 1.0
+    assert error("summarizer", "Ann sails.", "Ann sails.", 1.0) == 0.0
+    assert error("summarizer", "It rains here.", "Ann sails.", 1.0) == 1.0
 
 
 def test_what_has_no_right_answer_is_refused(settings: Make):

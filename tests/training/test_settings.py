@@ -116,6 +116,9 @@ def test_a_dry_run_shows_the_prompts_and_writes_nothing(settings: Callable[..., 
     assert "prompt tokens: least" in done.stdout
     assert "8 steps of 4 rows" in done.stdout
     assert sorted(tmp_path.iterdir()) == before
+    same = command("train", "summarizer", *assigned(given), "--dry-run")
+    assert same.stdout.partition("tokens an epoch")[0] == done.stdout.partition("tokens an epoch")[0]
+    assert "poet" in command("train", "poet").stderr
 
 
 def test_the_commands_tune_and_refuse_in_one_line(settings: Callable[..., TrainingSettings], tmp_path: Path):

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
 
 from ld_agent.config import load_config
 from ld_agent.errors import InputError
-from ld_agent.modules.registry import TUNED, load
+from ld_agent.modules.registry import TUNED
 from training.ablations import ABLATIONS, FULL, Parts
 from training.command import run_command
 from training.row_building import BuildRequest, held_out, origin
@@ -89,7 +90,7 @@ def build(
         ablations=ablations,
         width=width,
     )
-    made = load(TUNED[module].rows)(request)
+    made = resolve_name(TUNED[module].rows)(request)
     if made is None:  # another process of this launch writes what all of them have built
         return
     rows = list(_counted(made, module))

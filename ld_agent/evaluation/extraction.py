@@ -33,7 +33,7 @@ class ExtractionTask:
 
     name = "extraction"
 
-    def __init__(self, data: Path, limit: int | None = None) -> None:
+    def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self.items: Sequence[Item] = list(_items(data, limit))
         self.prompts = TUNED["extractor"].prompts
 

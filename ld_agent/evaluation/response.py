@@ -34,7 +34,7 @@ class ResponseTask:
         config: its β decides which recorded replies answer something.
         limit: episodes read; None: all.
         from_session: sessions before this one are heard and remembered, but not replied to.
-        with_perplexity: also find how likely the recorded replies are, where the backbone is a local one.
+        no_perplexity: do not find how likely the recorded replies are, which is done where the backbone is a local one.
 
     Raises:
         InputError: no such file, or nothing in it that the agent could reply to.
@@ -50,10 +50,10 @@ class ResponseTask:
         config: Config,
         limit: int | None = None,
         from_session: int = 1,
-        with_perplexity: bool = True,
+        no_perplexity: bool = False,
     ) -> None:
         self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
-        self._with_perplexity = with_perplexity
+        self._with_perplexity = not no_perplexity
         beta = config.memory.beta
         found = [item for episode in self._episodes.values() for item in _replies(episode, beta)]
         self.items: Sequence[Item] = [item for item in found if item.session >= from_session]

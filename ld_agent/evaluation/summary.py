@@ -36,7 +36,7 @@ class SummaryTask:
 
     name = "summary"
 
-    def __init__(self, data: Path, limit: int | None = None) -> None:
+    def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self._sessions: dict[str, Session] = {}
         self.prompts = TUNED["summarizer"].prompts
         items = []

@@ -7,10 +7,9 @@ prompt, no corpus and no tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
+from pkgutil import resolve_name
 
 from ld_agent.errors import InputError
 
@@ -47,7 +46,7 @@ class TunedModule:
 
     def read_answer(self, text: str) -> str:
         """What counts of a raw answer."""
-        return text if self.answer is None else str(load(self.answer)(text))
+        return text if self.answer is None else str(resolve_name(self.answer)(text))
 
 
 TUNED: Mapping[str, TunedModule] = {
@@ -103,10 +102,3 @@ def tuned_module(name: str) -> TunedModule:
     if name not in TUNED:
         raise InputError(f"{name!r} is not a module that can be tuned; give one of {', '.join(TUNED)}")
     return TUNED[name]
-
-
-def load(reference: str) -> Callable[..., Any]:
-    """Import what "package.module:function" names."""
-    module, _, name = reference.partition(":")
-    loaded: Callable[..., Any] = getattr(import_module(module), name)
-    return loaded

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ import typer
 from ld_agent.backbones.base import Message
 from ld_agent.config import ModulesSection
 from ld_agent.errors import InputError
-from ld_agent.modules.registry import NO_TRAIT, TUNED, TunedModule, load, tuned_module
+from ld_agent.modules.registry import NO_TRAIT, TUNED, TunedModule, tuned_module
 from ld_agent.shipped import shipped_path
 from training.build import build
 from training.measures import check_metric, check_risk, error, measured
@@ -25,7 +26,7 @@ from training.settings import TrainingSettings
 @pytest.mark.parametrize("entry", TUNED.values(), ids=lambda entry: entry.name)
 def test_what_an_entry_names_is_there(entry: TunedModule):
     assert entry.name in ModulesSection.model_fields
-    assert all(callable(load(reference)) for reference in (entry.rows, entry.answer) if reference)
+    assert all(callable(resolve_name(reference)) for reference in (entry.rows, entry.answer) if reference)
     prompts = [Path(file.name) for file in files("ld_agent.prompts").iterdir()]
     assert all(any(file.match(pattern) for file in prompts) for pattern in entry.prompts)
     assert shipped_path(f"configs/training/{entry.name}.yaml").is_file()

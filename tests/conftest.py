@@ -15,6 +15,56 @@ from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 
 MakeConfig = Callable[..., Config]
+SLOW = (
+    # whole tuning runs
+    "tests/training/test_allocator.py",
+    "tests/training/test_average.py",
+    "tests/training/test_bench.py",
+    "tests/training/test_build.py::test_ablations_come_as_a_file_each",
+    "tests/training/test_build.py::test_bad_use_is_one_line",
+    "tests/training/test_build.py::test_finished_episodes",
+    "tests/training/test_build.py::test_generator_rows",
+    "tests/training/test_build.py::test_one_replay",
+    "tests/training/test_build.py::test_parts_of_the_prompt",
+    "tests/training/test_build.py::test_the_command",
+    "tests/training/test_generated.py",
+    "tests/training/test_going_on.py",
+    "tests/training/test_risk.py",
+    "tests/training/test_settings.py::test_a_dry_run",
+    "tests/training/test_settings.py::test_the_commands",
+    "tests/training/test_settings.py::test_two_processes",
+    "tests/training/test_train.py",
+    # the embedded model, served or beside transformers
+    "tests/backbones/test_endpoint_served.py",
+    "tests/backbones/test_llama.py",
+    "tests/backbones/test_local",
+    "tests/backbones/test_weights.py",
+    "tests/evaluation/test_bert_score.py",
+    "tests/test_adapters.py",
+    # real processes, some of them killed, and installs
+    "tests/storage/test_connection.py::test_processes",
+    "tests/test_cli_chat.py",
+    "tests/test_cli_run.py",
+    "tests/test_docs.py::test_the_python_block",
+    "tests/test_nothing_lost.py",
+    "tests/test_two_processes.py",
+    "tests/test_wheel.py",
+    # many turns, or long texts
+    "tests/memory/test_encoder.py::test_the_later_part",
+    "tests/memory/test_long_term.py::test_the_index_agrees",
+    "tests/memory/test_topics.py::test_a_hundred_kilobytes",
+    "tests/memory/views/test_commands.py",
+    "tests/modules/test_summarizer.py::test_the_fallback_of_a_long",
+    "tests/storage/test_store.py::test_records_are_given",
+    "tests/test_agent_failures.py",
+)
+"""How the ids of slow tests begin."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", autouse=True)

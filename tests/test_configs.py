@@ -17,6 +17,7 @@ from ld_agent.shipped import shipped_path
 SHIPPED = sorted(shipped_path("configs/agent").glob("*.yaml"))
 PROMISED = {
     "default",
+    "bare",
     "qwen3-0.6b",
     "llama-3.1-8b",
     "chatglm3-6b",
@@ -34,6 +35,15 @@ def dotted_keys(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
         yield prefix + key
         if isinstance(value, dict):
             yield from dotted_keys(value, f"{prefix}{key}.")
+
+
+def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every dotted key with its value as text."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, repr(value)
 
 
 def test_the_promised_configs_are_there():
@@ -56,8 +66,22 @@ def test_a_shipped_config_loads_and_is_complete(path: Path):
     config = load_config(path)
     assert load_config(path.stem) == config
     assert config.backbone.kind in BACKBONES
-    written = list(dotted_keys(yaml.safe_load(path.read_text(encoding="utf-8"))))
-    assert written == list(dotted_keys(Config().model_dump()))
+    assert list(dotted_keys(config.model_dump(exclude_unset=True))) == list(dotted_keys(Config().model_dump()))
+
+
+def test_the_default_file_gives_every_key_and_the_others_only_what_differs():
+    complete = yaml.safe_load(shipped_path("configs/agent/default.yaml").read_text(encoding="utf-8"))
+    assert list(dotted_keys(complete)) == list(dotted_keys(Config().model_dump()))
+    for path in SHIPPED:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.stem == "default":
+            continue
+        below = load_config(values.pop("base")).model_dump(mode="json")
+        assert set(leaves(values)) & set(leaves(below)) == set(), f"{path.name} repeats its base"
+
+
+def test_the_bare_config_is_the_default_of_the_code():
+    assert load_config("bare") == Config()
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -109,6 +133,11 @@ def refusal(path: str | Path | None = None, overrides: tuple[str, ...] = ()) -> 
         ("backbone.dtype=int4", ("backbone.dtype", "'int4'", "bfloat16")),
         ("memory.views=[events,events]", ("memory", "events", "twice")),
         ("agent.name=", ("agent.name",)),
+        ("agent.user='  '", ("agent.user",)),
+        ("agent.user=Sam", ("agent", "'Sam'", "change one")),
+        ("base=bare", ("base", "unknown key")),
+        ("agent.name=\udc80", ("agent.name", "Unicode")),
+        ("memory.k=" + "[" * 3000 + "]" * 3000, ("memory.k", "deep")),
         ("memory.k", ("'memory.k'", "memory.k=5")),
         ("memory.views=[events", ("memory.views",)),
         ("=5", ("'=5'", "memory.k=5")),
@@ -131,6 +160,7 @@ def test_an_override_that_cannot_be_used(override: str, parts: tuple[str, ...]):
         ("- one\n- two\n", ("list",)),
         ("just words\n", ()),
         ("\x00\x01", ("YAML",)),
+        ("a: " + "[" * 3000 + "]" * 3000, ("YAML", "deep")),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, parts: tuple[str, ...]):
@@ -152,3 +182,58 @@ def test_a_config_that_is_not_there(missing: str):
     message = refusal(missing)
     assert missing in message
     assert "default" in message
+
+
+def config_files(folder: Path, **texts: str) -> Path:
+    """Write configs, and return the path of the first."""
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+    return folder / f"{next(iter(texts))}.yaml"
+
+
+def test_a_config_builds_on_its_base_section_by_section(tmp_path: Path):
+    mine = config_files(
+        tmp_path,
+        mine="base: team.yaml\nmemory:\n  k: 7\n  views: [summary]\nagent:\n  name: Ada\n",
+        team="base: recursive-bm25\nmemory:\n  tau: null\n  views: [events, full]\nagent:\n  persona: ['${agent.name} sings.']\n",
+    )
+    below = load_config("recursive-bm25")
+    found = load_config(mine, ["memory.beta=60"])
+    assert (found.memory.k, found.memory.tau, found.memory.beta, found.memory.views) == (7, None, 60, ("summary",))
+    assert found.agent.persona == ("Ada sings.",)
+    assert found.modules == below.modules
+    assert found.memory.conditional == below.memory.conditional
+
+
+def test_what_a_file_without_a_base_builds_on(tmp_path: Path):
+    few = config_files(tmp_path, few="memory:\n  k: 7\nbackbone:\n  dtype: float32\n")
+    assert load_config(few) == load_config("default", ["memory.k=7", "backbone.dtype=float32"])
+    other = config_files(tmp_path, other="backbone:\n  model: some/model\n")
+    assert load_config(other) == load_config("bare", ["backbone.model=some/model", "backbone.context_window=null"])
+    alone = config_files(tmp_path, alone="base: null\n")
+    assert load_config(alone) == Config()
+
+
+@pytest.mark.parametrize(
+    ("texts", "named", "parts"),
+    [
+        ({"mine": "base: team.yaml\n", "team": "memory:\n  kk: 5\n"}, "team", ("unknown key memory.kk",)),
+        ({"mine": "base: team.yaml\nmemory:\n  k: many\n", "team": "memory:\n  k: 5\n"}, "mine", ("memory.k='many'",)),
+        ({"mine": "base: nowhere\n"}, "mine", ("'nowhere'", "default")),
+        ({"mine": "base: nowhere.yaml\n"}, "mine", ("'nowhere.yaml'",)),
+        ({"mine": "base: [default]\n"}, "mine", ("base=['default']",)),
+        ({"mine": "base: ''\n"}, "mine", ("base=''",)),
+        ({"mine": "base: mine.yaml\n"}, "mine", ("mine.yaml → mine.yaml",)),
+        ({"mine": "base: team.yaml\n", "team": "base: ./mine.yaml\n"}, "team", ("mine.yaml → team.yaml → mine.yaml",)),
+        ({"mine": "base: team.yaml\n", "team": "agent:\n  user: ${nowhere}\n"}, "team", ("agent.user", "nowhere")),
+    ],
+)
+def test_a_config_whose_base_cannot_be_used(tmp_path: Path, texts: dict[str, str], named: str, parts: tuple[str, ...]):
+    path = config_files(tmp_path, **texts)
+    message = refusal(path)
+    assert message.startswith(str(tmp_path / f"{named}.yaml")), message
+    assert all(part in message for part in parts), message
+
+
+def test_an_override_is_named_when_it_is_to_blame():
+    assert refusal("history", ("memory.k=5", "memory.kk=6")).startswith("override 'memory.kk=6': unknown key memory.kk")

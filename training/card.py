@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.backbones.weights import file_sha256, resolve_model
+from ld_agent.modules.registry import TUNED
 from training.rows import Row
 from training.settings import TrainingSettings
 
@@ -20,11 +21,6 @@ LICENCES = {
     "conversation_chronicles": "Conversation Chronicles (Jang et al., EMNLP 2023), CC BY 4.0",
 }
 COSTS = ("_runtime", "_per_second", "_preparation_time")
-WHAT = {
-    "summarizer": "summarises a finished session of a conversation in a few sentences",
-    "extractor": "says what an utterance reveals about its speaker, or NO_TRAIT",
-    "generator": "replies in a long-term conversation, given what is remembered and known of the people in it",
-}
 
 
 def card(
@@ -45,7 +41,7 @@ def card(
         "tags: [lora, ld-agent, dialogue]",
         "---",
         f"# LD-Agent {module}, a LoRA adapter",
-        f"It {WHAT[module]}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.",
+        f"It {TUNED[module].purpose}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.",
         "",
         "| | |",
         "|---|---|",

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 
 def run_command(function: Callable[..., Any], name: str) -> NoReturn:
     """Run a function as a Typer command with the arguments of this process, and exit."""
+    _run({"": function}, name)
+
+
+def run_commands(functions: Mapping[str, Callable[..., Any]], name: str) -> NoReturn:
+    """Run one of several functions, each a Typer command under its name, and exit."""
+    _run(functions, name)
+
+
+def _run(functions: Mapping[str, Callable[..., Any]], name: str) -> NoReturn:
     import typer
 
     from ld_agent.cli import run_app
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command()(function)
-    run_app(app, f"python -m {name}", "interrupted; the same command goes on from the last checkpoint")
+    for command, function in functions.items():
+        app.command(command or None)(function)
+    run_app(app, f"python -m {name}", "interrupted; run the same command again to resume")

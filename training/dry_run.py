@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ld_agent.cli.show import console
 from training.answers import AnswerLogits, Batch, answer_losses
-from training.risk import Risk, check_risk
+from training.measures import check_risk
+from training.risk import Risk
 from training.settings import TrainingSettings
 from training.train import SHOWN, Prepared, adapted, prepare, rows_of
 

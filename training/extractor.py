@@ -1,9 +1,50 @@
-"""Tunes the extractor:
+"""Tunes the extractor, on utterances and the traits that people noted down for them:
 
 python -m training.extractor -c configs/training/extractor.yaml [key=value ...] [--dry-run] [--overwrite]
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from training.row_building import BuildRequest
 from training.train import main
+
+
+def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
+    """Utterance → its traits joined by a space, or NO_TRAIT. ``limit``: sessions (episodes, of other corpora) of each source.
+
+    Raises:
+        InputError: no such file, or a corpus without annotated traits.
+    """
+    from ld_agent.datasets import format_of, load_annotated_utterances
+    from ld_agent.evaluation.extraction import joined
+    from ld_agent.modules.base import Models
+    from ld_agent.modules.extractor import Extractor
+    from training.rows import row_values
+
+    extractor = Extractor(Models(request.config), request.config.modules.extractor.prompting)
+    for source in request.sources:
+        corpus = format_of(source)
+        for u in load_annotated_utterances(source, limit=request.limit):
+            yield row_values(
+                extractor.prompt_for(u.text, u.before),
+                joined(u.traits),
+                corpus=corpus,
+                episode=u.episode,
+                session=u.session,
+                turn=u.turn,
+            )
+
+
+def answer(text: str) -> str:
+    """The traits of an extractor's answer as one text, believed as they stand, or NO_TRAIT."""
+    from ld_agent.evaluation.extraction import joined
+    from ld_agent.modules.extractor import parse_traits
+
+    return joined(parse_traits(text, "", lambda trait, utterance: True))
+
 
 if __name__ == "__main__":
     main("extractor")

@@ -5,44 +5,17 @@ Greedy decoding by the backbone's own loop, on the model as it stands. Knows ids
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ld_agent.errors import ConfigError
-from ld_agent.evaluation.metrics import accuracy, bleu, rouge
-from ld_agent.modules.extractor import parse_traits
-from ld_agent.modules.summarizer import cleaned
 from training.attention import NAME
-from training.build import NO_TRAIT
 from training.examples import Example
+from training.measures import measured
 from training.rows import Row
-from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
     from ld_agent.backbones.decoding import Steps
-
-FIGURES: Mapping[str, tuple[str, ...]] = {
-    "extractor": ("accuracy", "bleu_2", "bleu_3", "rouge_l"),
-    "summarizer": ("rouge_1", "rouge_2", "rouge_l"),
-    "generator": ("bleu_2", "bleu_3", "rouge_l"),
-}
-
-
-def check_metric(settings: TrainingSettings, module: str) -> None:
-    """Check that the best checkpoint is chosen by something that will be measured.
-
-    Raises:
-        ConfigError: it is not; says what is.
-    """
-    measured = ["eval_loss", *(f"eval_{name}" for name in FIGURES[module] if settings.eval_generations)]
-    if settings.metric_for_best_model not in measured:
-        more = "" if settings.eval_generations else ", and with eval_generations above 0 also those of answers"
-        raise ConfigError(
-            f"metric_for_best_model={settings.metric_for_best_model} is not measured for the {module}; "
-            f"it can be {', '.join(measured)}{more}"
-        )
 
 
 class Generations:
@@ -83,7 +56,7 @@ class Generations:
 
     def figures(self, texts: Sequence[str]) -> dict[str, float]:
         """The module's figures of its answers to all prompts."""
-        return figures(self._module, texts, self._targets)
+        return measured(self._module, texts, self._targets)
 
     def _answered(self, prompts: Sequence[list[int]]) -> list[str]:
         from ld_agent.backbones.decoding import Row as Sequence_
@@ -93,26 +66,6 @@ class Generations:
         with stepping(self._model, prompts, self._padding) as steps:
             decode(steps, rows, self._choice)
         return [self._tokens.decode(row.out).strip() for row in rows]
-
-
-def figures(module: str, answers: Sequence[str], targets: Sequence[str]) -> dict[str, float]:
-    """Measure answers against targets; the names are `FIGURES`, the values fractions."""
-    found: dict[str, float] = {}
-    texts = [cleaned(answer) if module == "summarizer" else answer for answer in answers]
-    if module == "extractor":
-        texts = [traits_said(answer) for answer in answers]
-        found["accuracy"] = accuracy([t != NO_TRAIT for t in texts], [t != NO_TRAIT for t in targets]).overall
-    references = [[target] for target in targets]
-    orders = [n for n in (2, 3) if f"bleu_{n}" in FIGURES[module]]
-    measured = bleu(texts, references, orders) if orders else {}
-    measured |= rouge(texts, references, [name for name in FIGURES[module] if name.startswith("rouge")])
-    found |= {name: measure.overall for name, measure in measured.items()}
-    return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in found.items()}
-
-
-def traits_said(answer: str) -> str:
-    """The traits of an extractor's answer as one text, or NO_TRAIT."""
-    return " ".join(parse_traits(answer, "", lambda trait, utterance: True)) or NO_TRAIT
 
 
 @contextmanager

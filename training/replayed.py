@@ -23,11 +23,11 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator
+from ld_agent.modules.registry import NO_TRAIT
 from ld_agent.prompts import as_line
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.steps import Steps, run_many
 from training.ablations import FULL, Parts, reduced, situation_of
-from training.build import NO_TRAIT
 from training.rows import row_values
 
 FIRST_SESSION = 2
@@ -262,7 +262,7 @@ def _read_parts(path: Path, mark: str) -> dict[str, list[dict[str, Any]]]:
     stored = _mark_of(path)
     if stored is not None and stored != mark:
         raise InputError(
-            f"{path} is from a build with other settings; use those settings, or --overwrite to start over"
+            f"{path} was left by a build with other settings; give --overwrite to start again, or those settings"
         )
     lines = path.read_bytes().split(b"\n")[1:-1]  # drop an incomplete last line
     return {value["key"]: value["rows"] for value in map(json.loads, lines)}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ld_agent.errors import ConfigError
-from ld_agent.evaluation.metrics import rouge
-from ld_agent.modules.summarizer import cleaned
 from training.answers import AnswerLogits, Batch, answer_losses
-from training.build import NO_TRAIT
 from training.examples import IGNORED, Collator, Example, padded
-from training.generated import stepping, traits_said
+from training.generated import stepping
+from training.measures import check_risk, error
 from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -76,7 +73,7 @@ class Risk:
     """The expected error of a batch.
 
     Args:
-        module: whose measure counts; see `ERRORS`.
+        module: whose measure counts; see `training.measures.error`.
         model: the transformers model itself, with its factors inside.
         logits: of that model.
 
@@ -95,7 +92,7 @@ class Risk:
         from ld_agent.backbones.loading import choice, decoder_start
 
         check_risk(settings, module)
-        self._error = ERRORS[module]
+        self._module = module
         self._model, self._logits, self._collator = model, logits, collator
         self._samples, self._temperature = settings.risk_samples, settings.risk_temperature
         self._worth, self._seed = settings.risk_no_trait, settings.seed
@@ -168,7 +165,7 @@ class Risk:
         end = example.answer[-1]
         answers = [[*row.out, end] if row.stopped else row.out for row, _ in drawn]
         target = self._tokens.decode(example.answer).strip()
-        errors = [self._error(self._tokens.decode(ids).strip(), target, self._worth) for ids in answers]
+        errors = [error(self._module, self._tokens.decode(ids).strip(), target, self._worth) for ids in answers]
         return Drawn(example.prompt, answers, [times for _, times in drawn], errors)
 
     def _laid_out(self, drawn: Sequence[Drawn]) -> Batch:
@@ -223,33 +220,3 @@ def branched(
         "labels": padded(labels, IGNORED),
         "attention_mask": torch.zeros(hidden.shape, dtype=dtype).masked_fill_(hidden, torch.finfo(dtype).min),
     }
-
-
-def extraction_error(answer: str, target: str, worth: float) -> float:
-    """1 − ROUGE-L of the traits; rightly none is worth ``worth``, and none where there are some, or the reverse, nothing."""
-    traits = traits_said(answer)
-    if NO_TRAIT in (traits, target):
-        return 1.0 - worth * (traits == target)
-    return 1.0 - rouge([traits], [[target]], ["rouge_l"])["rouge_l"].overall
-
-
-def summary_error(answer: str, target: str, worth: float) -> float:
-    """1 − the mean of ROUGE-1, -2 and -L."""
-    found = rouge([cleaned(answer)], [[target]])
-    return 1.0 - sum(measure.overall for measure in found.values()) / len(found)
-
-
-ERRORS: Mapping[str, Callable[[str, str, float], float]] = {"extractor": extraction_error, "summarizer": summary_error}
-
-
-def check_risk(settings: TrainingSettings, module: str) -> None:
-    """Check that this module can be tuned so.
-
-    Raises:
-        ConfigError: its answers have no measure that tells right from wrong.
-    """
-    if settings.risk_samples and module not in ERRORS:
-        raise ConfigError(
-            f"risk_samples={settings.risk_samples}: a reply is not wrong because another was recorded, so the {module} "
-            f"has no such loss; leave it 0"
-        )

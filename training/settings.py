@@ -1,6 +1,6 @@
-"""Settings of a tuning run: a flat YAML file and ``key=value`` assignments; what is transformers' has transformers' name.
+"""Settings of a tuning run: a YAML file on its base and ``key=value`` assignments. Keys of transformers keep their names.
 
-Knows names, types and ranges; what they do is in `training.train`.
+``configs/training/default.yaml`` explains every key. Knows names, types and ranges; what they do is in `training.train`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ld_agent.config import AtLeastOne, Count, Positive, Section, Share
-from ld_agent.errors import ConfigError
-from ld_agent.settings import checked, read_values
+from ld_agent.settings import SettingsFiles
 
 NotNegative = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -29,20 +28,20 @@ class TrainingSettings(Section):
         train_file, eval_file: made by ``training.build``; without ``eval_file`` the last state is kept, with it the
             best by ``metric_for_best_model``.
         output_dir: the adapter's folder.
-        adapter: an adapter to go on from, of this base and with these LoRA settings; null: a new one.
+        adapter: an adapter to continue from, of this base and with these LoRA settings; null: a new one.
         lora_target_modules: names of linear modules; null: all but the output layer, whatever the architecture.
         max_length: tokens of prompt and target together (encoder-decoder: of the prompt); null: the model's window.
             A longer prompt loses its beginning, a target never anything.
         adapter_dtype: of the saved weights. They are trained in float32.
         load_in_4bit: hold the frozen base in 4 bits (NF4, computing in bfloat16); needs bitsandbytes and a GPU.
         metric_for_best_model: what the best checkpoint is chosen by: ``eval_loss`` or, where validation rows are answered,
-            one of the module's figures, such as ``eval_rouge_l``.
+            one of the module's metrics, such as ``eval_rouge_l``.
         eval_generations: validation rows that are answered and measured at each evaluation; 0: none, the loss alone.
-        risk_samples: answers drawn to every row, whose expected error is the loss (`training.risk`); 0: the loss is that
-            of the recorded answer. For going on from an adapter.
-        risk_temperature: at which they are drawn; the nearer to 0, the more like the greedy answer.
-        risk_no_trait: what rightly saying NO_TRAIT is worth beside a trait said word for word, which is worth 1. Less of it
-            finds more of the traits, more of it fewer wrong ones.
+        risk_samples: answers sampled for every row, whose expected error is the loss (`training.risk`); 0: the loss is that
+            of the recorded answer. For tuning an adapter further.
+        risk_temperature: at which they are sampled; the nearer to 0, the more like the greedy answer.
+        risk_no_trait: what rightly saying NO_TRAIT is worth, where a trait said word for word is worth 1. A lower value
+            finds more of the traits, a higher one fewer wrong ones.
         early_stopping_patience: evaluations without a better loss after which training ends; null: it never does.
     """
 
@@ -93,7 +92,7 @@ class TrainingSettings(Section):
     def _best_is_saved(self) -> TrainingSettings:
         if self.eval_file is not None and self.save_steps % self.eval_steps:
             raise ValueError(
-                f"save_steps={self.save_steps} is no multiple of eval_steps={self.eval_steps}; make it one"
+                f"save_steps={self.save_steps} is not a multiple of eval_steps={self.eval_steps}; make it one"
             )
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"max_steps={self.max_steps}; give the number of steps, or -1 to go by num_train_epochs")
@@ -107,13 +106,12 @@ class TrainingSettings(Section):
 
 
 def load_settings(path: str | Path, overrides: Sequence[str] = ()) -> TrainingSettings:
-    """Read a settings file and apply ``key=value`` assignments, later ones winning.
+    """Read a settings file, given by its path or a name in ``configs/training``, and apply ``key=value`` assignments in order.
 
     Raises:
-        ConfigError: no such file, text that is not YAML, an unknown key or a value out of range; names the key.
+        ConfigError: no such file or base, text that is not YAML, an unknown key or a value out of range; names the key.
     """
-    source = Path(path)
-    if not source.is_file():
-        raise ConfigError(f"no settings file {path}; give one such as configs/training/extractor.yaml")
-    values = read_values(source, overrides, "learning_rate=1e-4")
-    return checked(TrainingSettings, values, str(source), "configs/training")
+    return SETTINGS.load(path, overrides)
+
+
+SETTINGS = SettingsFiles(TrainingSettings, "configs/training", "learning_rate=1e-4")

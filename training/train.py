@@ -1,9 +1,10 @@
 """The shared recipe: a settings file and rows in, a LoRA adapter with its card out. Read `tune` top-down.
 
     python -m training.extractor -c configs/training/extractor.yaml [key=value ...] [--dry-run] [--overwrite]
+    python -m training.train MODULE …       the same for any module in `ld_agent.modules.registry`
 
 Loss on the answers alone, logits at their positions alone, prompts cut from the left, batches of like length, the base
-frozen in bfloat16 and the factors trained in float32. A killed run goes on from its last checkpoint with the same curve.
+frozen in bfloat16 and the factors trained in float32. A killed run resumes from its last checkpoint with the same curve.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.errors import ConfigError, ModelError
-from training.command import run_command
+from ld_agent.modules.registry import TUNED
+from training.command import run_command, run_commands
 from training.rows import Row, read_rows
 from training.settings import TrainingSettings, load_settings
 
@@ -31,15 +33,20 @@ SHOWN = 3
 
 
 def main(module: str) -> None:
-    """The command of one module's script."""
+    """Run the command of one module's script."""
+    run_command(command_of(module, f"training.{module}"), f"training.{module}")
+
+
+def command_of(module: str, program: str) -> Callable[..., None]:
+    """The command that tunes a module. ``program``: what it is run as, for the adapter's card."""
 
     def tune_module(
         overrides: Annotated[
             list[str] | None, typer.Argument(help="Settings: learning_rate=1e-4 max_steps=400")
         ] = None,
-        config: Annotated[Path, typer.Option("-c", "--config", help="A file such as those of configs/training.")] = (
-            Path(f"configs/training/{module}.yaml")
-        ),
+        config: Annotated[
+            Path, typer.Option("-c", "--config", help="A settings file, or a name in configs/training.")
+        ] = (Path(module)),
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Show prompts, tokens and time; train nothing.")
         ] = False,
@@ -51,11 +58,11 @@ def main(module: str) -> None:
 
             show(settings, module)
         else:
-            words = [f"training.{module}", *(a for a in sys.argv[1:] if a != "--debug")]
+            words = [program, *(a for a in sys.argv[1:] if a != "--debug")]
             tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
 
     tune_module.__doc__ = f"Tune the {module} into a LoRA adapter."
-    run_command(tune_module, f"training.{module}")
+    return tune_module
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +85,16 @@ class Prepared:
 def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, command: str = "") -> None:
     """Tune one module and leave the adapter in ``settings.output_dir``.
 
-    An unfinished run of the same settings there goes on from its last checkpoint.
+    An unfinished run of the same settings there resumes from its last checkpoint.
 
     Raises:
         ConfigError: settings that cannot be used with this base or these files.
         InputError: the folder is taken, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
-    from training.generated import Generations, check_metric
-    from training.risk import Risk, check_risk
+    from training.generated import Generations
+    from training.measures import check_metric, check_risk
+    from training.risk import Risk
     from training.run_folder import check_folder, claim, description, tidy
 
     check_metric(settings, module)
@@ -218,3 +226,7 @@ def _device(settings: TrainingSettings) -> str:
     if torch.cuda.is_available() and (rank := os.environ.get("LOCAL_RANK")):
         return f"cuda:{rank}"
     return "auto"
+
+
+if __name__ == "__main__":
+    run_commands({module: command_of(module, "training.train") for module in TUNED}, "training.train")

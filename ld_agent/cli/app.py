@@ -27,7 +27,6 @@ app.add_typer(evaluate.app, name="eval")
 app.add_typer(ecm.app, name="ecm")
 app.add_typer(judge.app, name="judge")
 app.command("tables")(tables.tables)
-evaluate.app.command("memory")(tables.memory)
 
 ConfigOption = Annotated[
     str | None,

@@ -90,5 +90,6 @@ def run(
     """
     from ld_agent.evaluation.ecm import EcmTask
 
-    task = EcmTask(data, limit, merge)
-    carry_out(lambda settings: task, data, overrides, config, limit, as_json, out, overwrite)
+    carry_out(
+        lambda settings: EcmTask(data, settings, limit, merge), data, overrides, config, limit, as_json, out, overwrite
+    )

@@ -1,103 +1,75 @@
-"""``ld-agent eval``: measures modules and agents against references, with intervals. Prints; decides nothing."""
+"""``ld-agent eval``: measures modules and agents against references, with intervals. One command for every entry of
+`ld_agent.evaluation.tasks`, and ``score``. Prints; decides nothing.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ld_agent.cli import retrieval
-from ld_agent.cli.runs import BertModel, Configs, Data, Json, Limit, Out, Overrides, Overwrite, carry_out, report
+from ld_agent.cli.runs import BertModel, Configs, Json, Limit, Out, Overrides, Overwrite, carry_out, report
+from ld_agent.evaluation.tasks import TASKS, Option, TaskEntry
 
 if TYPE_CHECKING:
-    from ld_agent.config import Config
-    from ld_agent.evaluation.runner import Run, Task
+    from ld_agent.evaluation.runner import Run
 
 app = typer.Typer(help="Measure extraction, summaries, replies and recall against references.", no_args_is_help=True)
 retrieval.register(app)
 
 
-@app.command()
-def extraction(
-    data: Data,
-    overrides: Overrides = None,
-    config: Configs = None,
-    limit: Limit = None,
-    as_json: Json = False,
-    out: Out = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Score the extractor: accuracy of trait or no trait, BLEU and ROUGE-L against annotated traits.
+def command_of(task: TaskEntry) -> Callable[..., None]:
+    """The command of a task: the parameters that all have, and its own options."""
 
-    Examples:
+    def command(**given: Any) -> None:
+        data, limit = given["data"], given["limit"]
+        options = {option.name: given[option.name] for option in task.options}
+        carry_out(
+            lambda settings: task.make(data, settings, limit, **options),
+            data,
+            given["overrides"],
+            given["config"],
+            limit,
+            given["as_json"],
+            given["out"],
+            given["overwrite"],
+            given.get("bert_score"),
+        )
 
-      ld-agent eval extraction msc_personasummary/session_4/test.txt --limit 25
-
-      ld-agent eval extraction test.txt -c default -c qwen3-0.6b --out runs/extraction --json
-    """
-    from ld_agent.evaluation.extraction import ExtractionTask
-
-    carry_out(lambda settings: ExtractionTask(data, limit), data, overrides, config, limit, as_json, out, overwrite)
-
-
-@app.command()
-def summary(
-    data: Data,
-    overrides: Overrides = None,
-    config: Configs = None,
-    limit: Limit = None,
-    as_json: Json = False,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    bert_score: BertModel = None,
-) -> None:
-    """Score the summarizer on DialogSum or on LoCoMo's sessions: ROUGE-1, -2 and -L against the best of the references.
-
-    Examples:
-
-      ld-agent eval summary dialogsum.test250.jsonl --limit 60 modules.summarizer.adapter=null
-
-      ld-agent eval summary locomo10.json --limit 2
-    """
-    from ld_agent.evaluation.summary import SummaryTask
-
-    carry_out(
-        lambda settings: SummaryTask(data, limit), data, overrides, config, limit, as_json, out, overwrite, bert_score
-    )
+    parameters = [
+        _parameter("data", Annotated[Path, typer.Argument(metavar="DATA", help=task.data)], inspect.Parameter.empty),
+        _parameter("overrides", Overrides),
+        _parameter("config", Configs),
+        _parameter("limit", Limit),
+        _parameter("as_json", Json, default=False),
+        _parameter("out", Out),
+        _parameter("overwrite", Overwrite, default=False),
+        *([_parameter("bert_score", BertModel)] if task.has_texts else ()),
+        *(_parameter(option.name, _annotation(option), option.default) for option in task.options),
+    ]
+    command.__doc__ = task.help
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
 
 
-@app.command()
-def response(
-    data: Data,
-    overrides: Overrides = None,
-    config: Configs = None,
-    limit: Limit = None,
-    as_json: Json = False,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    bert_score: BertModel = None,
-    from_session: Annotated[
-        int, typer.Option("--from-session", min=1, help="Hear the sessions before this one without replying.")
-    ] = 1,
-    no_perplexity: Annotated[
-        bool, typer.Option("--no-perplexity", help="Do not ask how likely the recorded replies are.")
-    ] = False,
-) -> None:
-    """Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.
+def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
-    Examples:
 
-      ld-agent eval response msc_dialogue/session_3/test.txt --limit 20 --from-session 2 --out runs/response
+def _annotation(option: Option) -> Any:
+    if isinstance(option.default, bool):
+        return Annotated[bool, typer.Option(option.flag, help=option.help)]
+    return Annotated[int | None, typer.Option(option.flag, min=1, help=option.help)]
 
-      ld-agent eval response test.txt -c default -c history --json
-    """
-    from ld_agent.evaluation.response import ResponseTask
 
-    def make(settings: Config) -> Task:
-        return ResponseTask(data, settings, limit, from_session, not no_perplexity)
-
-    carry_out(make, data, overrides, config, limit, as_json, out, overwrite, bert_score)
+for _task in TASKS.values():
+    if _task.help is not None:
+        app.command(_task.name)(command_of(_task))
 
 
 @app.command()
@@ -125,7 +97,7 @@ def score(
         if absent:
             told = f"{folder} is half finished: {absent} of {wanted} predictions are missing"
             if not partial:
-                raise InputError(f"{told}; run its eval command again to go on, or score what is there with --partial")
+                raise InputError(f"{told}; run its eval command again to resume, or score what is there with --partial")
             say(told)
         runs.append((run, None if absent else folder))
     report(runs, as_json, bert_score)

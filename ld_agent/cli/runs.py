@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ld_agent.config import Config
     from ld_agent.evaluation.runner import Run, Task
 
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="A corpus file with references.")]
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="Config overrides, for every config.", metavar="[KEY=VALUE]...")
 ]
@@ -116,19 +115,19 @@ def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]])
     from rich.table import Table
 
     from ld_agent.cli.show import console, plain
+    from ld_agent.evaluation.tasks import task_entry
 
     for result in results:
         title = f"{result['system']}: eval {result['task']}, {result['episodes']} episodes, {result['predictions']} predictions"
         table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
         for heading in ("", "all", "95 % interval", *(f"session {n}" for n in result.get("by_session", {}))):
             table.add_column(heading, justify="right" if heading else "left")
-        for name in [key for key, value in result.items() if isinstance(value, float) or key in result["intervals"]]:
-            if name == "interval_level":
-                continue
+        figures_of = [key for key, value in result.items() if isinstance(value, float) or key in result["intervals"]]
+        for name in task_entry(result["task"]).shown or [key for key in figures_of if key != "interval_level"]:
             low_high = result["intervals"].get(name)
             between = f"{_number(low_high[0])} … {_number(low_high[1])}" if low_high else "–"
-            by_session = [_number(figures[name]) for figures in result.get("by_session", {}).values()]
-            table.add_row(plain(name), _number(result[name]), between, *by_session)
+            by_session = [_number(figures.get(name)) for figures in result.get("by_session", {}).values()]
+            table.add_row(plain(name), _number(result.get(name)), between, *by_session)
         console.print(table)
     if compared:
         table = Table(title="paired bootstrap", title_justify="left", box=None, padding=(0, 1), header_style="dim")

@@ -1,4 +1,4 @@
-"""``ld-agent tables`` and ``ld-agent eval memory``: a paper's table beside kept runs, and the quality of a memory."""
+"""``ld-agent tables``: a paper's table with kept runs in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ld_agent.cli.runs import Configs, Json, Limit, Out, Overrides, Overwrite, carry_out
+from ld_agent.cli.runs import Json
 
 
 def tables(
@@ -59,23 +59,3 @@ def tables(
         sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
         return
     sys.stdout.write(as_latex(filled) if latex else as_markdown(filled))
-
-
-def memory(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="Conversations with personas or annotated traits.")],
-    overrides: Overrides = None,
-    config: Configs = None,
-    limit: Limit = None,
-    as_json: Json = False,
-    out: Out = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """Score what is remembered against what people noted down: precision, recall and F1 of words (Rsum, Figure 5).
-
-    Example:
-
-      ld-agent eval memory msc_personasummary/session_4/test.txt -c recursive -c memorybank --limit 20 --out runs/memory
-    """
-    from ld_agent.evaluation.memory_quality import MemoryTask
-
-    carry_out(lambda settings: MemoryTask(data, limit), data, overrides, config, limit, as_json, out, overwrite)

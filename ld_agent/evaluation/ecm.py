@@ -185,7 +185,7 @@ class EcmTask:
     Raises: as in `read_samples` and `merged`.
     """
 
-    def __init__(self, data: Path, limit: int | None = None, merge: int | None = None) -> None:
+    def __init__(self, data: Path, config: Config, limit: int | None = None, merge: int | None = None) -> None:
         samples = read_samples(data)[:limit]
         self.benchmark = samples[0].benchmark
         self.name = f"ecm-{self.benchmark}"

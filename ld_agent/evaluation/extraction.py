@@ -14,10 +14,10 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_annotated_utterances
 from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge, sacrebleu
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.modules.registry import NO_TRAIT, TUNED
 
-NO_TRAIT = "NO_TRAIT"
 CHUNK = 64
-"""Utterances per call: a few batches of the backbone, so that an interrupted run loses little."""
+"""Utterances asked for in one call: some batches of the backbone, and little to lose when a run is interrupted."""
 
 
 class ExtractionTask:
@@ -33,9 +33,9 @@ class ExtractionTask:
 
     name = "extraction"
 
-    def __init__(self, data: Path, limit: int | None = None) -> None:
+    def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self.items: Sequence[Item] = list(_items(data, limit))
-        self.prompts = ("extractor_*.yaml",)
+        self.prompts = TUNED["extractor"].prompts
 
     def settings(self, config: Config) -> Mapping[str, Any]:
         return {

@@ -39,10 +39,12 @@ class MemoryTask:
 
     name = "memory"
 
-    def __init__(self, data: Path, limit: int | None = None) -> None:
+    def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self._episodes = {e.id: e for e in load_episodes(data, limit=limit) if golden(e)}
         if not self._episodes:
-            raise InputError(f"{data} has no reference memories; give conversations with personas or annotated traits")
+            raise InputError(
+                f"{data} does not say what there is to remember; give conversations with personas or annotated traits"
+            )
         self.prompts = ("[!je]*.yaml", "extractor*.yaml")
         self.items: Sequence[Item] = [
             Item(e.id, e.id, e.turns[-1].session or 1, (" ".join(golden(e)),)) for e in self._episodes.values()
@@ -72,7 +74,7 @@ def golden(episode: Episode) -> tuple[str, ...]:
 
 
 def standing(records: Sequence[Record]) -> list[Record]:
-    """Return the current records: of a view that rewrites its memory, only the newest."""
+    """The records that stand: of a view that rewrites its memory, the newest alone."""
     newest = {record.view: record for record in records}
     return [r for r in records if r.view not in REWRITTEN or r is newest[r.view]]
 

@@ -31,10 +31,10 @@ class ResponseTask:
     """Predict every reply of the agent in the episodes of a file.
 
     Args:
-        config: its β determines which recorded utterances are replies.
-        limit: maximum number of episodes; None: all.
-        from_session: earlier sessions are remembered, but no replies are generated in them.
-        with_perplexity: also compute the likelihood of the recorded replies, if the backbone is local.
+        config: its β decides which recorded replies answer something.
+        limit: episodes read; None: all.
+        from_session: sessions before this one are heard and remembered, but not replied to.
+        no_perplexity: do not find how likely the recorded replies are, which is done where the backbone is a local one.
 
     Raises:
         InputError: the file is missing or has no reply to predict.
@@ -50,10 +50,10 @@ class ResponseTask:
         config: Config,
         limit: int | None = None,
         from_session: int = 1,
-        with_perplexity: bool = True,
+        no_perplexity: bool = False,
     ) -> None:
         self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
-        self._with_perplexity = with_perplexity
+        self._with_perplexity = not no_perplexity
         beta = config.memory.beta
         replies = [item for episode in self._episodes.values() for item in _replies(episode, beta)]
         self.items: Sequence[Item] = [item for item in replies if item.session >= from_session]

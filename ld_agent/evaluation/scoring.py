@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
 from ld_agent.evaluation.bootstrap import LEVEL, SAMPLES, compare, interval
 from ld_agent.evaluation.metrics import Measure, meteor_stages
 from ld_agent.evaluation.runner import Prediction, Run
+from ld_agent.evaluation.tasks import task_entry
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.bert_score import BertScore
 
 PLACES = 6
 Measures = dict[str, Measure]
-_FIGURES = {
-    "extraction": ("extraction", "extraction_measures"),
-    "summary": ("summary", "summary_measures"),
-    "response": ("response", "response_measures"),
-    "memory": ("memory_quality", "memory_measures"),
-    **{f"ecm-{benchmark}": ("ecm", "ecm_measures") for benchmark in ("continuing", "knowledge", "feedback")},
-}
 
 
 def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
@@ -35,12 +28,10 @@ def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
     Raises:
         InputError: the task is unknown, or the run has no predictions.
     """
-    if run.task not in _FIGURES:
-        raise InputError(f"cannot score a run of task {run.task!r}; the known tasks are {', '.join(_FIGURES)}")
+    task = task_entry(run.task)
     if not run.predictions:
         raise InputError(f"run {run.name!r} has no predictions to score; make them with ld-agent eval {run.task} --out")
-    module, function = _FIGURES[run.task]
-    measured: Measures = getattr(import_module(f"ld_agent.evaluation.{module}"), function)(run.predictions)
+    measured = task.measure(run.predictions)
     if bert_score is not None:
         measured["bert_score"] = bert_score.f1(
             [p.text for p in run.predictions], [p.references for p in run.predictions]
@@ -61,7 +52,7 @@ def scores(run: Run, measured: Measures) -> dict[str, Any]:
         "predictions": len(predictions),
         "empty": sum(1 for p in predictions if not p.text.strip()),
     }
-    result |= _figures(measured) | _corpus_figures(run.task, predictions)
+    result |= _figures(measured) | _whole_figures(run.task, predictions)
     if "meteor" in measured:
         result["meteor_stages"] = meteor_stages()
     result["intervals"] = {name: _rounded(interval(measure, episodes)) for name, measure in measured.items()}
@@ -71,7 +62,7 @@ def scores(run: Run, measured: Measures) -> dict[str, Any]:
         result["by_session"] = {
             str(number): {"predictions": sum(1 for p in predictions if p.session == number)}
             | _figures({k: m.where([p.session == number for p in predictions]) for k, m in measured.items()})
-            | _corpus_figures(run.task, [p for p in predictions if p.session == number])
+            | _whole_figures(run.task, [p for p in predictions if p.session == number])
             for number in sessions
         }
     return result
@@ -118,13 +109,10 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
     return results
 
 
-def _corpus_figures(task: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Return the metrics that are not sums and thus have no interval."""
-    if task != "response":
-        return {}
-    from ld_agent.evaluation.response import distinct_figures
-
-    return {name: _round(value) for name, value in distinct_figures(predictions).items()}
+def _whole_figures(task: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """What is said of predictions as a whole, and so has no interval."""
+    figures = task_entry(task).whole_figures(predictions)
+    return {name: _round(value) if isinstance(value, float) else value for name, value in figures.items()}
 
 
 def _figures(measured: Mapping[str, Measure]) -> dict[str, float | None]:

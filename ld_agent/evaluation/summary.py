@@ -16,6 +16,7 @@ from ld_agent.datasets.naming import named_dialogue
 from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge
 from ld_agent.evaluation.retrieval import locomo_cases
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.modules.registry import TUNED
 from ld_agent.types import Session
 
 CHUNK = 32
@@ -35,9 +36,9 @@ class SummaryTask:
 
     name = "summary"
 
-    def __init__(self, data: Path, limit: int | None = None) -> None:
+    def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self._sessions: dict[str, Session] = {}
-        self.prompts = ("summarizer*.yaml",)
+        self.prompts = TUNED["summarizer"].prompts
         items = []
         for key, episode, session, summaries in _summarised(data, limit):
             self._sessions[key] = session

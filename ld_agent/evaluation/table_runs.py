@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,11 @@ from ld_agent.config import parse_config
 from ld_agent.datasets import LOADERS
 from ld_agent.datasets.records import json_document, parse_json, text_lines
 from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
-from ld_agent.evaluation.ecm import ecm_measures
-from ld_agent.evaluation.extraction import extraction_measures
 from ld_agent.evaluation.judge import ASPECTS
-from ld_agent.evaluation.memory_quality import memory_measures
 from ld_agent.evaluation.metrics import Measure
 from ld_agent.evaluation.paper_figures import Where
-from ld_agent.evaluation.response import response_measures
-from ld_agent.evaluation.runner import SCORES, Prediction, Run, runs_under
+from ld_agent.evaluation.runner import SCORES, Run, runs_under
+from ld_agent.evaluation.tasks import TASKS
 from ld_agent.evaluation.verdicts import Judged, average, complete_run, read_verdicts, verdicts_under
 
 CORPORA = {"msc_personasummary": "msc"}
@@ -78,7 +75,8 @@ class TableRun:
         if not self.count(session):
             return ""
         if self._measures is None:
-            self._measures = _MEASURES.get(str(self.facts["task"]), _no_measures)(self.run.predictions)
+            task = TASKS.get(self.run.task)
+            self._measures = {} if task is None else task.measure(self.run.predictions)
         if measure in self._measures:
             found = self._measures[measure]
             if session is not None:
@@ -167,7 +165,7 @@ def _read(path: Path) -> TableRun:
     run = complete_run(path)
     empty = sum(1 for p in run.predictions if not p.text.strip())
     if empty == len(run.predictions):
-        raise InputError(f"{path}: all {empty} predictions are empty; mend the configuration and run again")
+        raise InputError(f"{path}: all {empty} predictions are empty; fix the configuration and run again")
     try:
         config = parse_config(run.header["config"], str(path))
     except ConfigError as exc:
@@ -211,17 +209,3 @@ def _corpus(data: Path) -> str | None:
 
 def _same(have: Any, wanted: Any) -> bool:
     return sorted(have) == sorted(wanted) if isinstance(wanted, list) and isinstance(have, list) else have == wanted
-
-
-def _no_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    return {}
-
-
-_MEASURES: dict[str, Callable[[Sequence[Prediction]], dict[str, Measure]]] = {
-    "response": response_measures,
-    "extraction": extraction_measures,
-    "memory": memory_measures,
-    "ecm-continuing": ecm_measures,
-    "ecm-knowledge": ecm_measures,
-    "ecm-feedback": ecm_measures,
-}

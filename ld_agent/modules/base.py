@@ -9,10 +9,10 @@ from dataclasses import replace
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.answer_text import AnswerStream
 from ld_agent.backbones.base import Backbone, Completion, Message, Request
-from ld_agent.config import Config, ModuleSection
+from ld_agent.config import Config, ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
 
-MODULES = ("summarizer", "extractor", "generator", "memory")
+MODULES = tuple(ModulesSection.model_fields)
 MOST_CHARACTERS_A_TOKEN = 16
 """More than any tokenizer packs into one on average; bounds the answer of a server that ignores ``max_tokens``."""
 

@@ -248,7 +248,7 @@ def test_a_benchmark_run_is_saved_and_resumes(tmp_path: Path):
     file, out = tmp_path / "continuing.jsonl", tmp_path / "run"
     write_samples(file, samples(2), {})
     config = scripted(tmp_path)
-    run = perform(EcmTask(file), config, "scripted", file, out, None)
+    run = perform(EcmTask(file, config), config, "scripted", file, out, None)
     assert run is not None
     assert [(p.key, p.text) for p in run.predictions] == [
         ("s0/1", "The bees are well."),
@@ -256,11 +256,11 @@ def test_a_benchmark_run_is_saved_and_resumes(tmp_path: Path):
     ]
     assert run.task == "ecm-continuing"
     assert not (tmp_path / "unused.db").exists()
-    again = perform(EcmTask(file), config, "scripted", file, out, None)
+    again = perform(EcmTask(file, config), config, "scripted", file, out, None)
     assert again is not None
     assert again.predictions == run.predictions
     with pytest.raises(InputError, match="give another --out"):
-        perform(EcmTask(file, merge=1), config, "scripted", file, out, None)
+        perform(EcmTask(file, config, merge=1), config, "scripted", file, out, None)
 
 
 def test_rouge_of_answers_by_hand():
@@ -293,7 +293,7 @@ def test_memories_are_compared_with_annotations(tmp_path: Path):
         "sessions": [utterances[:4], utterances[4:]],
     }
     file.write_text(json.dumps(line) + "\n")
-    task = MemoryTask(file)
+    task = MemoryTask(file, Config())
     run = perform(task, scripted(tmp_path), "scripted", file, None, None)
     assert run is not None
     [prediction] = run.predictions
@@ -316,8 +316,8 @@ def test_a_corpus_without_annotations_is_rejected(tmp_path: Path):
         {"speaker": "Bob", "text": "Hi", "at": START.isoformat()},
     ]
     file.write_text(json.dumps({"id": "e1", "agent": "Bob", "utterances": said}) + "\n")
-    with pytest.raises(InputError, match="has no reference memories"):
-        MemoryTask(file)
+    with pytest.raises(InputError, match="does not say what there is to remember"):
+        MemoryTask(file, Config())
 
 
 # ---- the commands, from source dialogues to the paper's table

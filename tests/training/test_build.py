@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -19,16 +20,21 @@ from ld_agent.datasets.naming import named_dialogue
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
+from ld_agent.modules.registry import TUNED
 from ld_agent.shipped import shipped_path
 from training.ablations import ABLATIONS, Parts
-from training.build import extractor_rows, held_out, summarizer_rows
 from training.replayed import build_generator
+from training.row_building import BuildRequest, held_out
 from training.rows import read_rows, write_rows
 
 SAMPLES = shipped_path("data/samples")
 PERSONAS = SAMPLES / "msc_personasummary" / "session_4" / "valid.txt"
 WHOLE = Parts()
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def rows_of(module: str, source: Path, config: Config, **more: Any) -> list[dict[str, Any]]:
+    return list(resolve_name(TUNED[module].rows)(BuildRequest([source], config, Path("unused.jsonl"), **more)))
 
 
 def messages(row: dict[str, Any]) -> list[tuple[str, str]]:
@@ -38,7 +44,7 @@ def messages(row: dict[str, Any]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("prompting", ["direct", "brief", "chain_of_thought"])
 def test_extractor_rows_pair_utterances_with_traits(prompting: str):
     config = load_config("default", [f"modules.extractor.prompting={prompting}"])
-    rows = list(extractor_rows([PERSONAS], config))
+    rows = rows_of("extractor", PERSONAS, config)
     utterances = load_annotated_utterances(PERSONAS)
     extractor = Extractor(Models(config, ScriptedBackbone()), prompting)
     assert len(rows) == len(utterances) > 4
@@ -57,19 +63,19 @@ def test_any_annotated_corpus_yields_extractor_rows(tmp_path: Path):
         ("Ann", "I sail.", {"traits": ["I sail."]}), ("Sam", "Oh.", {"traits": []}), ("Ann", "Not read.", {})])]  # fmt: skip
     file = tmp_path / "own.jsonl"
     file.write_text(json.dumps({"id": "own", "agent": "Sam", "utterances": said}) + "\n")
-    rows = list(extractor_rows([file], Config()))
+    rows = rows_of("extractor", file, Config())
     assert [messages(row)[-1][1] for row in rows] == ["I sail.", "NO_TRAIT"]
     assert rows[0]["corpus"] == "jsonl"
 
 
 def test_a_corpus_without_traits_is_rejected():
     with pytest.raises(InputError, match=r"three_sessions.jsonl.*traits"):
-        list(extractor_rows([SAMPLES / "three_sessions.jsonl"], Config()))
+        rows_of("extractor", SAMPLES / "three_sessions.jsonl", Config())
 
 
 def test_summarizer_rows_have_names_instead_of_tags():
     source = SAMPLES / "dialogsum.jsonl"
-    rows = list(summarizer_rows([source], Config()))
+    rows = rows_of("summarizer", source, Config())
     dialogues = load_dialogues(source)
     by_id = {d.id: d for d in dialogues}
     assert len(rows) == sum(len(set(d.summaries)) for d in dialogues)
@@ -93,8 +99,8 @@ def test_joined_sessions_combine_dialogues_of_one_split(tmp_path: Path):
     file.write_text(
         "".join(json.dumps({"fname": k, "dialogue": d, "summary": s}) + "\n" for k, (d, s) in texts.items())
     )
-    rows = list(summarizer_rows([file], Config(), longest=3, share=0.5))
-    assert rows == list(summarizer_rows([file], Config(), longest=3, share=0.5))
+    rows = rows_of("summarizer", file, Config(), longest=3, held_out=0.5)
+    assert rows == rows_of("summarizer", file, Config(), longest=3, held_out=0.5)
     apart = held_out(list(texts), 0.5)
     parts = [re.split(r"[#+]", row["episode"]) for row in rows]
     assert [len(own) for own in parts].count(1) == 20
@@ -107,7 +113,7 @@ def test_joined_sessions_combine_dialogues_of_one_split(tmp_path: Path):
         first = re.findall(r"^([A-Z]\w+): ", prompt, re.MULTILINE)[0]
         assert target == " ".join(f"{first} saw {name[1:]}." for name in own)
         assert re.findall(r"sight (\d+)", prompt) == [name[1:] for name in own]
-    assert all("#" not in row["episode"] for row in summarizer_rows([file], Config()))
+    assert all("#" not in row["episode"] for row in rows_of("summarizer", file, Config()))
 
 
 def test_names_are_reproducible_and_unique():

@@ -13,9 +13,11 @@ import pytest
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.errors import ConfigError
+from ld_agent.modules.registry import TUNED
 from training.attention import NAME
 from training.curves import draw, picture
-from training.generated import FIGURES, Generations, check_metric, figures
+from training.generated import Generations
+from training.measures import check_metric, measured
 from training.rows import read_rows
 from training.settings import TrainingSettings
 from training.train import adapted, prepare, tune
@@ -31,17 +33,17 @@ def log_of(folder: Path) -> list[dict[str, str]]:
 def test_metrics_use_traits_instead_of_raw_answers():
     targets = ["I have two dogs.", "NO_TRAIT", "I sail. I like tea.", "NO_TRAIT"]
     answers = ["Traits: I have two dogs", "NO_TRAIT", "no trait", "I like sailing on the sea."]
-    found = figures("extractor", answers, targets)
+    found = measured("extractor", answers, targets)
     assert found["accuracy"] == 0.5
     assert found["rouge_l"] == pytest.approx((1 + 1 + 0 + 0) / 4, abs=0.01)
-    assert set(found) == set(FIGURES["extractor"])
+    assert set(found) == set(TUNED["extractor"].metrics)
 
 
-@pytest.mark.parametrize("module", list(FIGURES))
-def test_correct_answers_get_full_scores(module: str):
+@pytest.mark.parametrize("module", list(TUNED))
+def test_right_answers_have_full_marks(module: str):
     texts = ["I have two old dogs and a very small cat.", "They talked about boats all night long."]
-    assert set(figures(module, texts, texts).values()) == {1.0}
-    assert figures(module, ["", ""], texts)["rouge_l"] == 0
+    assert set(measured(module, texts, texts).values()) == {1.0}
+    assert measured(module, ["", ""], texts)["rouge_l"] == 0
 
 
 @pytest.mark.parametrize("base", ["tiny_llama", "tiny_bart"])

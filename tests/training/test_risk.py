@@ -20,7 +20,8 @@ from training.attention import NAME
 from training.dry_run import show
 from training.examples import Example
 from training.generated import _attending
-from training.risk import ERRORS, Drawn, Risk, branched, extraction_error, packed, summary_error
+from training.measures import error
+from training.risk import Drawn, Risk, branched, packed
 from training.settings import TrainingSettings
 from training.train import adapted, prepare, rows_of, tune
 
@@ -126,8 +127,8 @@ def test_the_expected_error_falls(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Uses a metric that an untuned model sometimes satisfies: the code of the first character is even."""
-    monkeypatch.setitem(ERRORS, "extractor", lambda answer, target, worth: float(ord(answer[:1] or "a") % 2))
+    """By a measure that any model meets now and then before it is tuned: that the first character's code is even."""
+    monkeypatch.setattr(risk_module, "error", lambda module, answer, target, worth: float(ord(answer[:1] or "a") % 2))
     given = settings(
         model=str(request.getfixturevalue(base)),
         eval_file=None,
@@ -173,12 +174,12 @@ def test_packs_fit_a_pass(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_errors():
-    assert extraction_error("I have two dogs", "I have two dogs.", 0.5) == 0.0
-    assert extraction_error("I sail. I have two dogs", "I have two dogs.", 0.5) == pytest.approx(1 - 8 / 10, abs=0.01)
-    assert extraction_error("NO_TRAIT", "NO_TRAIT", 0.75) == 0.25
-    assert extraction_error("I sail.", "NO_TRAIT", 0.75) == extraction_error("NO_TRAIT", "I sail.", 0.75) == 1.0
-    assert summary_error("Ann sails.", "Ann sails.", 1.0) == 0.0
-    assert summary_error("It rains here.", "Ann sails.", 1.0) == 1.0
+    assert error("extractor", "I have two dogs", "I have two dogs.", 0.5) == 0.0
+    assert error("extractor", "I sail. I have two dogs", "I have two dogs.", 0.5) == pytest.approx(1 - 8 / 10, abs=0.01)
+    assert error("extractor", "NO_TRAIT", "NO_TRAIT", 0.75) == 0.25
+    assert error("extractor", "I sail.", "NO_TRAIT", 0.75) == error("extractor", "NO_TRAIT", "I sail.", 0.75) == 1.0
+    assert error("summarizer", "Ann sails.", "Ann sails.", 1.0) == 0.0
+    assert error("summarizer", "It rains here.", "Ann sails.", 1.0) == 1.0
 
 
 def test_modules_without_a_metric_are_rejected(settings: Make):

@@ -29,10 +29,18 @@ def test_all_documented_settings_exist():
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_settings_load_and_are_complete(path: Path):
     settings = load_settings(path)
-    assert list(yaml.safe_load(path.read_text())) == list(TrainingSettings.model_fields)
-    assert settings.eval_file is not None
+    assert load_settings(path.stem) == settings
+    assert settings.model_fields_set == set(TrainingSettings.model_fields)
+    assert (settings.eval_file is None) == (path.stem == "default")
     if path.stem in ("summarizer", "extractor", "generator"):
         assert (settings.model, path.stem in str(settings.train_file)) == (load_config().backbone.model, True)
+
+
+def test_the_default_file_gives_every_key_its_default():
+    written = yaml.safe_load((ROOT / "configs" / "training" / "default.yaml").read_text())
+    assert list(written) == list(TrainingSettings.model_fields)
+    assert load_settings("default") == TrainingSettings(model=written["model"], output_dir=written["output_dir"])
+    assert written["model"] == load_config().backbone.model
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def test_invalid_files_are_rejected(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"nowhere.yaml"):
         load_settings(tmp_path / "nowhere.yaml")
     file = tmp_path / "mine.yaml"
-    for text in ("a: [", "- a", "\x00"):
+    for text in ("a: [", "- a", "\x00", "model: x\n", "base: mine.yaml\n", "base: default\nlora: 8\n"):
         file.write_text(text)
         with pytest.raises(ConfigError, match=r"mine.yaml"):
             load_settings(file)
@@ -108,6 +116,9 @@ def test_a_dry_run_shows_the_prompts_and_writes_nothing(settings: Callable[..., 
     assert "prompt tokens: least" in done.stdout
     assert "8 steps of 4 rows" in done.stdout
     assert sorted(tmp_path.iterdir()) == before
+    same = command("train", "summarizer", *assigned(given), "--dry-run")
+    assert same.stdout.partition("tokens an epoch")[0] == done.stdout.partition("tokens an epoch")[0]
+    assert "poet" in command("train", "poet").stderr
 
 
 def test_the_commands_tune_and_report_errors_in_one_line(settings: Callable[..., TrainingSettings], tmp_path: Path):

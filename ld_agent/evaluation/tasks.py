@@ -1,0 +1,176 @@
+"""The evaluation tasks, one entry each: what ``ld-agent eval``, ``eval score``, ``tables`` and runs on disk know of them.
+
+A task predicts something for every item of a corpus and is measured against references. To add one, write its file in this
+folder and its entry here: the command ``ld-agent eval NAME`` follows from the entry. What an entry names as
+"package.module:name" is imported when it is used, so that ``--help`` costs nothing. Knows no terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from ld_agent.errors import InputError
+
+if TYPE_CHECKING:
+    from ld_agent.config import Config
+    from ld_agent.evaluation.metrics import Measure
+    from ld_agent.evaluation.runner import Prediction, Task
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option that only one task has: a flag, or a number of 1 or more.
+
+    Attributes:
+        name: of the argument that the runner takes.
+        flag: on the command line.
+        default: False for a flag.
+    """
+
+    name: str
+    flag: str
+    help: str
+    default: bool | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """One task.
+
+    Attributes:
+        name: of its command, and in a run's first line.
+        runner: a `Task`, called with the data's path, the configuration, the limit and the options.
+        measures: predictions → what is measured of them, by name. ``--json`` gives each with its interval and by session.
+        figures: predictions → what cannot be measured part by part, and so has no interval; ``--json`` gives it as it is.
+        data: what DATA is.
+        help: of the command; None: the runs are made elsewhere, such as by ``ld-agent ecm run``.
+        options: options of this task alone.
+        has_texts: references are texts in the same words, so that BERTScore means something.
+        shown: the names that are printed, in order; none: all that are measured.
+    """
+
+    name: str
+    runner: str
+    measures: str
+    data: str = ""
+    help: str | None = None
+    figures: str | None = None
+    options: tuple[Option, ...] = ()
+    has_texts: bool = False
+    shown: tuple[str, ...] = ()
+
+    def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
+        """The task over a file.
+
+        Raises:
+            InputError: no such file, or one of another corpus. DataFileError: a broken record.
+        """
+        made: Task = resolve_name(self.runner)(data, config, limit, **options)
+        return made
+
+    def measure(self, predictions: Sequence[Prediction]) -> dict[str, Measure]:
+        """What is measured of predictions."""
+        measured: dict[str, Measure] = resolve_name(self.measures)(predictions)
+        return measured
+
+    def whole_figures(self, predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """What can only be said of predictions as a whole."""
+        return {} if self.figures is None else dict(resolve_name(self.figures)(predictions))
+
+
+EXTRACTION = """Score the extractor: accuracy of trait or no trait, BLEU and ROUGE-L against annotated traits.
+
+Examples:
+
+  ld-agent eval extraction msc_personasummary/session_4/test.txt --limit 25
+
+  ld-agent eval extraction test.txt -c default -c qwen3-0.6b --out runs/extraction --json
+"""
+SUMMARY = """Score the summarizer on DialogSum or on LoCoMo's sessions: ROUGE-1, -2 and -L against the best of the references.
+
+Examples:
+
+  ld-agent eval summary dialogsum.test250.jsonl --limit 60 modules.summarizer.adapter=null
+
+  ld-agent eval summary locomo10.json --limit 2
+"""
+RESPONSE = """Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.
+
+Examples:
+
+  ld-agent eval response msc_dialogue/session_3/test.txt --limit 20 --from-session 2 --out runs/response
+
+  ld-agent eval response test.txt -c default -c history --json
+"""
+MEMORY = """Score what is remembered against what people noted down: precision, recall and F1 of words (Rsum, Figure 5).
+
+Example:
+
+  ld-agent eval memory msc_personasummary/session_4/test.txt -c recursive -c memorybank --limit 20 --out runs/memory
+"""
+
+TASKS: Mapping[str, TaskEntry] = {
+    task.name: task
+    for task in (
+        TaskEntry(
+            "extraction",
+            runner="ld_agent.evaluation.extraction:ExtractionTask",
+            measures="ld_agent.evaluation.extraction:extraction_measures",
+            data="Utterances with annotated traits, such as msc_personasummary.",
+            help=EXTRACTION,
+        ),
+        TaskEntry(
+            "summary",
+            runner="ld_agent.evaluation.summary:SummaryTask",
+            measures="ld_agent.evaluation.summary:summary_measures",
+            data="Dialogues with summaries: DialogSum, or a LoCoMo file.",
+            help=SUMMARY,
+            has_texts=True,
+        ),
+        TaskEntry(
+            "response",
+            runner="ld_agent.evaluation.response:ResponseTask",
+            measures="ld_agent.evaluation.response:response_measures",
+            figures="ld_agent.evaluation.response:distinct_figures",
+            data="Recorded conversations, of any corpus.",
+            help=RESPONSE,
+            options=(
+                Option("from_session", "--from-session", "Hear the sessions before this one without replying.", 1),
+                Option(
+                    "no_perplexity", "--no-perplexity", "Do not ask how likely the recorded replies are.", default=False
+                ),
+            ),
+            has_texts=True,
+        ),
+        TaskEntry(
+            "memory",
+            runner="ld_agent.evaluation.memory_quality:MemoryTask",
+            measures="ld_agent.evaluation.memory_quality:memory_measures",
+            data="Conversations with personas or annotated traits.",
+            help=MEMORY,
+        ),
+        *(
+            TaskEntry(
+                f"ecm-{benchmark}",
+                runner="ld_agent.evaluation.ecm:EcmTask",
+                measures="ld_agent.evaluation.ecm:ecm_measures",
+            )
+            for benchmark in ("continuing", "knowledge", "feedback")
+        ),
+    )
+}
+
+
+def task_entry(name: str) -> TaskEntry:
+    """The entry of a run's task.
+
+    Raises:
+        InputError: a run of an unknown task.
+    """
+    if name not in TASKS:
+        raise InputError(f"a run of {name!r} cannot be scored here; known are {', '.join(TASKS)}")
+    return TASKS[name]

@@ -1,0 +1,72 @@
+"""The table of tuned modules: everything it names is there, and one entry is all that another module needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, cast
+
+import pytest
+import typer
+
+from ld_agent.backbones.base import Message
+from ld_agent.config import ModulesSection
+from ld_agent.errors import InputError
+from ld_agent.modules.registry import NO_TRAIT, TUNED, TunedModule, tuned_module
+from ld_agent.shipped import shipped_path
+from training.build import build
+from training.measures import check_metric, check_risk, error, measured
+from training.row_building import BuildRequest
+from training.rows import read_rows, row_values
+from training.settings import TrainingSettings
+
+
+@pytest.mark.parametrize("entry", TUNED.values(), ids=lambda entry: entry.name)
+def test_what_an_entry_names_is_there(entry: TunedModule):
+    assert entry.name in ModulesSection.model_fields
+    assert all(callable(resolve_name(reference)) for reference in (entry.rows, entry.answer) if reference)
+    prompts = [Path(file.name) for file in files("ld_agent.prompts").iterdir()]
+    assert all(any(file.match(pattern) for file in prompts) for pattern in entry.prompts)
+    assert shipped_path(f"configs/training/{entry.name}.yaml").is_file()
+    assert set(entry.error) <= set(entry.metrics)
+    assert ("accuracy" in entry.metrics) == (entry.nothing is not None)
+
+
+def test_answers_are_read_as_at_inference():
+    assert TUNED["extractor"].read_answer("Traits: I sail. I like tea") == "I sail. I like tea."
+    assert TUNED["extractor"].read_answer("no trait") == NO_TRAIT
+    assert TUNED["summarizer"].read_answer(" Summary: They sailed. ") == "They sailed."
+    assert TUNED["generator"].read_answer("Hi.") == "Hi."
+    with pytest.raises(InputError, match=r"'poet' is not a module.*extractor"):
+        tuned_module("poet")
+
+
+def decisions(request: BuildRequest) -> Iterator[dict[str, Any]]:
+    prompt = (Message("user", f"Is {request.sources[0].name} worth remembering?"),)
+    yield row_values(prompt, "no", corpus="own", episode="one", session=1, turn=1)
+
+
+def test_one_entry_is_all_that_another_module_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The next one is tuned on the decisions of conditional memory."""
+    memory = TunedModule(
+        "memory",
+        purpose="decides what is worth remembering",
+        prompts=("conditional_*.yaml",),
+        rows=f"{__name__}:decisions",
+        nothing="no",
+        metrics=("accuracy", "rouge_l"),
+        error=("rouge_l",),
+    )
+    monkeypatch.setitem(cast(dict[str, TunedModule], TUNED), "memory", memory)
+    build("memory", [tmp_path / "tea"], tmp_path / "rows.jsonl")
+    [row] = read_rows(tmp_path / "rows.jsonl")
+    assert (row.prompt[0].content, row.target) == ("Is tea worth remembering?", "no")
+    assert measured("memory", ["no", "yes"], ["no", "no"]) == {"accuracy": 0.5, "rouge_l": 0.5}
+    assert error("memory", "no", "no", 0.75) == 0.25
+    settings = TrainingSettings(model="m", output_dir="o", risk_samples=4, metric_for_best_model="eval_accuracy")
+    check_metric(settings, "memory")
+    check_risk(settings, "memory")
+    with pytest.raises(typer.BadParameter, match="--longest is for the summarizer, not for the memory"):
+        build("memory", [tmp_path / "tea"], tmp_path / "more.jsonl", longest=2)

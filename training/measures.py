@@ -1,0 +1,70 @@
+"""How the answers of a module that is being tuned are measured: its entry in `ld_agent.modules.registry` says by what.
+
+Knows texts and metrics; nothing of models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ld_agent.errors import ConfigError
+from ld_agent.evaluation.metrics import accuracy, bleu, rouge
+from ld_agent.modules.registry import TUNED
+from training.settings import TrainingSettings
+
+
+def measured(module: str, answers: Sequence[str], targets: Sequence[str]) -> dict[str, float]:
+    """The module's metrics of raw answers against targets, as fractions."""
+    entry = TUNED[module]
+    texts = [entry.read_answer(answer) for answer in answers]
+    references = [[target] for target in targets]
+    found: dict[str, float] = {}
+    if "accuracy" in entry.metrics:
+        found["accuracy"] = accuracy([t != entry.nothing for t in texts], [t != entry.nothing for t in targets]).overall
+    orders = [n for n in (1, 2, 3, 4) if f"bleu_{n}" in entry.metrics]
+    measures = bleu(texts, references, orders) if orders else {}
+    measures |= rouge(texts, references, [name for name in entry.metrics if name.startswith("rouge")])
+    found |= {name: measure.overall for name, measure in measures.items()}
+    return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in found.items()}
+
+
+def error(module: str, answer: str, target: str, worth: float) -> float:
+    """How wrong a raw answer is, from 0 to 1: 1 less the mean of the metrics that its entry names.
+
+    Where there may be nothing to say, rightly saying so is worth ``worth``, and wrongly saying so, or not saying so, nothing.
+    """
+    entry = TUNED[module]
+    text = entry.read_answer(answer)
+    if entry.nothing is not None and entry.nothing in (text, target):
+        return 1.0 - worth * (text == target)
+    found = rouge([text], [[target]], entry.error)
+    return 1.0 - sum(measure.overall for measure in found.values()) / len(found)
+
+
+def check_metric(settings: TrainingSettings, module: str) -> None:
+    """Check that the best checkpoint is chosen by something that will be measured.
+
+    Raises:
+        ConfigError: it is not; says what is.
+    """
+    known = ["eval_loss", *(f"eval_{name}" for name in TUNED[module].metrics if settings.eval_generations)]
+    if settings.metric_for_best_model not in known:
+        more = "" if settings.eval_generations else ", and with eval_generations above 0 also those of answers"
+        raise ConfigError(
+            f"metric_for_best_model={settings.metric_for_best_model} is not measured for the {module}; "
+            f"it can be {', '.join(known)}{more}"
+        )
+
+
+def check_risk(settings: TrainingSettings, module: str) -> None:
+    """Check that the module can be tuned on the measure itself, where that is asked for.
+
+    Raises:
+        ConfigError: its answers have no measure that tells right from wrong.
+    """
+    if settings.risk_samples and not TUNED[module].error:
+        raise ConfigError(
+            f"risk_samples={settings.risk_samples}: a reply is not wrong because another was recorded, so the {module} "
+            f"has no such loss; set it to 0"
+        )

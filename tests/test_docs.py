@@ -47,7 +47,12 @@ def names_of(command: Any) -> Iterator[list[str]]:
 
 def test_there_is_something_to_check():
     assert {path for path, _ in COMMANDS} >= {("chat",), ("run",), ("demo",), ("memory", "list"), ("bench", "recall")}
-    assert {shown.program for shown in SHOWN} >= {"ld-agent", "training.build", "training.extractor", "training.average"}
+    assert {shown.program for shown in SHOWN} >= {
+        "ld-agent",
+        "training.build",
+        "training.extractor",
+        "training.average",
+    }
     assert sum(shown.whole for shown in SHOWN) > 60
 
 
@@ -82,6 +87,27 @@ def test_every_help_has_an_example(
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
 def test_every_parameter_has_a_help(path: tuple[str, ...], command: Any):
     assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
+
+
+# ---- configuration
+
+
+def keys(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from keys(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
+
+
+def test_every_key_is_documented():
+    text = "\n".join(text_of(ROOT / "docs" / f"{name}.md") for name in ("configuration", "recall", "mechanisms"))
+    unknown = [
+        key
+        for key in keys(load_config().model_dump())
+        if key not in text and re.sub(r"^modules\.\w+", "modules.*", key) not in text
+    ]
+    assert unknown == [], "docs/configuration.md does not mention these keys"
 
 
 # ---- what the pages show
@@ -146,7 +172,8 @@ def test_a_training_command_that_is_shown_parses(shown: Shown, monkeypatch: pyte
     elif "dry_run" in values:
         from training.settings import load_settings
 
-        load_settings(ROOT / values["config"], overrides)
+        config = Path(values["config"])
+        load_settings(ROOT / config if config.suffix else config, overrides)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -154,7 +181,9 @@ def test_every_link_leads_somewhere(page: Path):
     for file, anchor in links(page):
         target = (page.parent / file).resolve() if file else page
         assert target.exists(), f"{page.name} links to {file}, which does not exist"
-        assert not anchor or anchor in anchors(target), f"{page.name} links to {file}#{anchor}, which has no such heading"
+        assert not anchor or anchor in anchors(target), (
+            f"{page.name} links to {file}#{anchor}, which has no such heading"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

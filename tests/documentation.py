@@ -116,6 +116,12 @@ def links(page: Path) -> Iterator[tuple[str, str]]:
             yield file, anchor
 
 
+def paths(page: Path) -> list[str]:
+    """The files of the project that a page names in running text; those with a placeholder in them are not among them."""
+    named = re.findall(r"`((?:ld_agent|training|configs|tests|docs|data)/[\w./-]+\.\w+)`", prose(page))
+    return [path for path in named if "NAME" not in path]
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)

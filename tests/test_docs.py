@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 from cli_commands import CommandLine, environment
-from documentation import PAGES, README, ROOT, Shown, anchors, blocks, links, section, shown_commands, text_of
+from documentation import PAGES, README, ROOT, Shown, anchors, blocks, links, paths, section, shown_commands, text_of
 
 from ld_agent.cli.app import app
 from ld_agent.config import load_config
@@ -184,6 +184,11 @@ def test_every_link_leads_somewhere(page: Path):
         assert not anchor or anchor in anchors(target), (
             f"{page.name} links to {file}#{anchor}, which has no such heading"
         )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_is_named_exists(page: Path):
+    assert [path for path in paths(page) if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,32 +1,31 @@
-"""An Agent holds what is heavy and shared: models, encoder, topics, store. What it says and learns in one thread of talk is
-the business of `ld_agent.conversation`; nothing here knows SQL, prompts or tensors.
+"""An Agent talks with any number of people: it opens their conversations, and learns from them in the background if asked to.
+
+A thin face over `ld_agent.resources`; what is said and learned in one conversation is the business of
+`ld_agent.conversation`.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from functools import cached_property
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
 
 from ld_agent.backbones.base import Backbone
+from ld_agent.background import Background
 from ld_agent.config import Config, load_config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Parts, Query, check_views
-from ld_agent.memory.views.together import Together
-from ld_agent.modules.base import MODULES, Models
-from ld_agent.modules.summarizer import Summarizer
+from ld_agent.memory.views.base import ViewContext
+from ld_agent.memory.views.enabled import EnabledViews
+from ld_agent.modules.base import Models
+from ld_agent.relation import Relation
+from ld_agent.resources import Resources
 from ld_agent.steps import run
-from ld_agent.storage.rows import StoredConversation
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.base import Store, StoredConversation
 from ld_agent.types import Recalled, checked_name, checked_text, utc
 
 __all__ = ["Agent", "Conversation"]
@@ -40,6 +39,7 @@ class Agent:
         backbone: a ready backbone for all modules instead of the configured ones.
         clock: gives the time of utterances that come without one.
         encoder, topics: loaded ones, shared with another agent; None: the configured ones, loaded when first needed.
+        background: learn from each turn in a background thread, right after its reply; otherwise the next turn does it.
 
     Raises:
         ConfigError: an unknown view or scorer.
@@ -55,25 +55,13 @@ class Agent:
         clock: Callable[[], datetime] | None = None,
         encoder: SentenceEncoder | None = None,
         topics: TopicExtractor | None = None,
+        background: bool = False,
     ) -> None:
-        check_views(config.memory.views)
-        scorer(config.memory.scorer)
-        self.config = config
-        self.clock = clock or (lambda: datetime.now(UTC))
-        self.models = Models(config, backbone)
-        self.store = Store(config.store.path)
-        self._loading = threading.RLock()
-        self._live: WeakValueDictionary[str, Conversation] = WeakValueDictionary()
+        self.resources = Resources(config, backbone, clock, encoder, topics)
+        self._background = Background() if background else None
+        self._relations: WeakValueDictionary[str, Relation] = WeakValueDictionary()
+        self._open: WeakValueDictionary[tuple[str, str], Conversation] = WeakValueDictionary()
         self._touched: dict[str, str] = {}
-        if encoder is not None:
-            try:
-                self.store.check_encoder(encoder.name, encoder.dimension)
-            except BaseException:
-                self.store.close()
-                raise
-            self.__dict__["encoder"] = encoder
-        if topics is not None:
-            self.__dict__["topics"] = topics
 
     @classmethod
     def from_config(
@@ -82,108 +70,142 @@ class Agent:
         *,
         backbone: Backbone | None = None,
         clock: Callable[[], datetime] | None = None,
+        background: bool = False,
     ) -> Self:
         """Make an agent from a configuration, a config file's path or a shipped config's name."""
-        return cls(config if isinstance(config, Config) else load_config(config), backbone=backbone, clock=clock)
+        loaded = config if isinstance(config, Config) else load_config(config)
+        return cls(loaded, backbone=backbone, clock=clock, background=background)
 
-    @cached_property
+    @property
+    def config(self) -> Config:
+        return self.resources.config
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        return self.resources.clock
+
+    @property
+    def models(self) -> Models:
+        return self.resources.models
+
+    @property
+    def store(self) -> Store:
+        return self.resources.store
+
+    @property
     def encoder(self) -> SentenceEncoder:
         """The text encoder, loaded when first needed and checked against the store."""
-        with self._loading:
-            if "encoder" not in self.__dict__:
-                settings = self.config.encoder
-                encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
-                self.store.check_encoder(encoder.name, encoder.dimension)
-                self.__dict__["encoder"] = encoder
-            loaded: SentenceEncoder = self.__dict__["encoder"]
-            return loaded
+        return self.resources.encoder
 
-    @cached_property
+    @property
     def topics(self) -> TopicExtractor:
         """The topic extractor, loaded when first needed."""
-        with self._loading:
-            if "topics" not in self.__dict__:
-                self.__dict__["topics"] = TopicExtractor(self.config.topics.model, self.config.topics.pos)
-            loaded: TopicExtractor = self.__dict__["topics"]
-            return loaded
+        return self.resources.topics
 
     def warm_up(self) -> None:
-        """Load everything now rather than in the first turn, the spaCy pipeline beside the rest."""
-        import torch  # noqa: F401 - both sides import it; whole before they part
-
-        with ThreadPoolExecutor(1) as beside:
-            topics = beside.submit(lambda: self.topics.extract(["warm"]))
-            for module in MODULES:
-                self.models.backbone(module)
-            self.encoder.encode(["warm"])
-            topics.result()
+        """Load everything now rather than in the first turn."""
+        self.resources.warm_up()
 
     def conversation(
-        self, conversation_id: str, at: datetime | str | None = None, *, agent_name: str | None = None
+        self,
+        conversation_id: str,
+        at: datetime | str | None = None,
+        *,
+        thread: str = "",
+        agent_name: str | None = None,
     ) -> Conversation:
         """Open a conversation, new or stored, and finish what an earlier run left pending in it.
 
         Args:
             conversation_id: everything stored belongs to exactly one.
-            at: the time now; an unfinished session whose gap exceeds β by then is closed and summarised, another goes
-                on. None: the next utterance decides.
+            at: the time now; an unfinished session whose gap exceeds β by then is closed and summarized, any other
+                continues. None: the next utterance decides.
+            thread: one of several places where the same people talk at the same time, such as browser tabs: each has a
+                running session of its own, memory and personas are shared.
             agent_name: the agent's name in this conversation; None: ``agent.name``.
 
         Raises:
             InputError: an empty id, or one whose stored agent has another name.
             StoreError: the store cannot be read or was encoded by another encoder.
-            ConversationBusyError: another thread is inside it.
         """
         if not isinstance(conversation_id, str) or not conversation_id.strip():
             raise InputError(f"the conversation id {conversation_id!r} is empty; give it a name, such as 'alice'")
-        with self._loading:
-            conversation = self._live.get(conversation_id)
-            if conversation is not None and not self.store.is_stored(conversation.key):
-                conversation = None  # deleted, here or by another process
-            if conversation is None:
-                name = checked_name(self.config.agent.name if agent_name is None else agent_name, "agent name")
-                conversation = Conversation(self, conversation_id, name)
-                self._live[conversation_id] = conversation
-                self._touched[conversation_id] = conversation.agent_name
-            elif agent_name not in (None, conversation.agent_name):
-                raise InputError(
-                    f"conversation {conversation_id!r} is held with agent {conversation.agent_name!r}, not {agent_name!r}; "
-                    "choose another conversation id"
-                )
+        if not isinstance(thread, str):
+            raise InputError(f"the thread {thread!r} is not text; give it a name, such as 'phone'")
+        with self.resources.loading:
+            relation = self._relation(conversation_id, agent_name)
+            conversation = self._open.get((conversation_id, thread))
+            if conversation is None or conversation.relation is not relation:
+                later = None if self._background is None else self._learn_later
+                conversation = Conversation(relation, thread, later)
+                self._open[conversation_id, thread] = conversation
         conversation.resume(at)
         return conversation
+
+    def _relation(self, conversation_id: str, agent_name: str | None) -> Relation:
+        relation = self._relations.get(conversation_id)
+        if relation is not None and not self.store.is_stored(relation.key):
+            relation = None  # deleted, here or by another process
+        if relation is None:
+            name = checked_name(self.config.agent.name if agent_name is None else agent_name, "agent name")
+            relation = Relation(self.resources, conversation_id, name)
+            self._relations[conversation_id] = relation
+            self._touched[conversation_id] = name
+        elif agent_name not in (None, relation.agent_name):
+            raise InputError(
+                f"conversation {conversation_id!r} is held with agent {relation.agent_name!r}, not {agent_name!r}; "
+                "choose another conversation id"
+            )
+        return relation
+
+    def _learn_later(self, relation: Relation) -> None:
+        def learn() -> None:
+            with relation.turnstile.entered(waits=True), relation.up_to_date():
+                run(relation.pending(), self.resources.asking.complete)
+
+        if self._background is not None:
+            self._background.put(relation.id, learn)
 
     def recall(self, stored: StoredConversation, text: str, at: datetime | str | None = None) -> list[Recalled]:
         """Recall from a stored conversation without opening it: nothing pending is finished.
 
         No model is loaded, unless the recall of a view asks one.
+
+        Raises:
+            InputError: an empty text, or ``stored`` is not a conversation of `Store.conversations`.
         """
-        memory = Together(self.config.memory.views, self.parts(stored.key, stored.agent))
-        query = self.query(checked_text(text), self.clock() if at is None else utc(at))
-        return list(run(memory.recall(query, within_budget=False), self.models.complete).recalled)
+        if not isinstance(stored, StoredConversation):
+            raise InputError(
+                f"{stored!r} is not a stored conversation; give agent.store.find_conversation(id), or use "
+                "agent.conversation(id).recall(text)"
+            )
+        views = EnabledViews(self.config.memory.views, self.view_context(stored.key, stored.agent))
+        query = self.resources.query(checked_text(text), self.clock() if at is None else utc(at))
+        return list(run(views.recall(query, within_budget=False), self.resources.asking.complete).recalled)
 
-    def parts(self, key: int, agent_name: str) -> Parts:
+    def view_context(self, key: int, agent_name: str) -> ViewContext:
         """What the views of one conversation are made from."""
-        summarizer = Summarizer(self.models, self.encoder)
-        settings = self.config.memory
-        return Parts(self.store, key, self.encoder, self.topics, summarizer, settings, self.models, agent_name)
-
-    def query(self, text: str, at: datetime) -> Query:
-        """A text as something to recall by: its vector and topics."""
-        [topics] = self.topics.extract([text])
-        return Query(text, self.encoder.encode([text])[0], topics, at)
+        return self.resources.view_context(key, agent_name)
 
     def close(self, end_sessions: bool | None = None) -> None:
         """End the running sessions of the conversations opened here (``memory.close_on_exit``) and release everything."""
         try:
+            if self._background is not None:
+                self._background.close()
             if end_sessions if end_sessions is not None else self.config.memory.close_on_exit:
                 for conversation_id, agent_name in self._touched.items():
-                    if self.store.find_conversation(conversation_id):
-                        self.conversation(conversation_id, agent_name=agent_name).end_session()
+                    self._end_sessions(conversation_id, agent_name)
         finally:
             self._touched = {}
-            self.models.close()
-            self.store.close()
+            self.resources.close()
+
+    def _end_sessions(self, conversation_id: str, agent_name: str) -> None:
+        """End the running sessions of a conversation; one with nothing running and nothing pending is not opened again."""
+        stored = self.store.find_conversation(conversation_id)
+        if stored is None:
+            return
+        for thread in self.store.open_threads(stored.key):
+            self.conversation(conversation_id, thread=thread, agent_name=agent_name).end_session()
 
     def __enter__(self) -> Self:
         return self

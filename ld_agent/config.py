@@ -31,11 +31,15 @@ class Section(BaseModel):
 
 
 class AgentSection(Section):
-    """Who talks: the agent's name and seed persona, and the name of a speaker who gives none."""
+    """Who talks: the agent's name and seed persona, and the name of a speaker who gives none.
+
+    ``busy``: while someone else is inside a conversation, a caller waits for their turn, or is refused.
+    """
 
     name: Annotated[str, Field(min_length=1)] = "Sam"
     user: Annotated[str, Field(min_length=1)] = "User"
     persona: tuple[str, ...] = ()
+    busy: Literal["wait", "refuse"] = "wait"
 
 
 class BackboneSection(Section):

@@ -1,37 +1,26 @@
 """A Conversation is one thread of talk between the agent and the people it knows, over any number of sessions.
 
-Read `Conversation.turn` first: it is one turn of the paper, top-down (hear, close, recall, reply, learn). What needs the
-language model yields its requests (`ld_agent.steps`), so that one turn and a thousand batched ones are the same code.
-Nothing here knows SQL, prompts or tensors, or how a model is loaded.
+A thin face: what callers hand in is checked here, one caller is let in at a time, and `ld_agent.turn` does the rest.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from ld_agent.backbones.base import Completion
-from ld_agent.errors import BackboneError, ConversationBusyError, InputError, StoreError
-from ld_agent.memory.persona_bank import PersonaBank
+from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.memory.views.combine import side_by_side
-from ld_agent.memory.views.together import Remembered, Together
-from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.generator import Generator, ReplyStream, Situation, decision, reply_text
-from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.steps import Steps, metered, run
-from ld_agent.stopwatch import Stopwatch
-from ld_agent.storage.columns import EPOCH
+from ld_agent.relation import Relation
+from ld_agent.steps import Steps, arun, run
+from ld_agent.stream import AsyncReplyStream, SyncReplyStream
+from ld_agent.turn import Turn
 from ld_agent.types import (
+    Prompt,
     Recalled,
     Record,
     Reply,
-    Session,
-    Tokens,
     Trait,
     Utterance,
     checked_name,
@@ -40,39 +29,39 @@ from ld_agent.types import (
     utc,
 )
 
-if TYPE_CHECKING:
-    from ld_agent.agent import Agent
-
-SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
-INTERRUPTED = "the reply was interrupted"
+T = TypeVar("T")
 
 
 class Conversation:
     """One thread of talk between the agent and one or more named people, over any number of sessions.
 
-    Made by `Agent.conversation`. It has one caller at a time: a second one gets a `ConversationBusyError`.
-
-    What it keeps in memory (the running session, the persona bank, the index) mirrors the store, and is read again
-    whenever another process has written there.
+    Made by `Agent.conversation`. Threads of one conversation share its memory and personas; each has a running session of
+    its own. One caller at a time is inside a conversation; others queue, or get a `ConversationBusyError` with
+    ``agent.busy: refuse``.
     """
 
-    def __init__(self, agent: Agent, conversation_id: str, agent_name: str) -> None:
-        self.agent, self.id, self.agent_name = agent, conversation_id, agent_name
-        config, self._store = agent.config, agent.store
-        self.key = self._store.open_conversation(conversation_id, agent_name).key
-        self._seen: int | None = self._store.data_version  # before anything is read: what comes later is noticed
-        self._extractor = Extractor(agent.models, config.modules.extractor.prompting, config.modules.extractor.grounded)
-        self._generator = Generator(agent.models)
-        self._cache = ShortTermCache(self._store, self.key, config.memory.beta, agent.clock)
-        encoder = agent.encoder
-        with self._store.db.transaction():  # two processes that open it at one time give it one seed
-            self._bank = PersonaBank(self._store, self.key, encoder, config.personas)
-            self._bank.seed(self.agent_name, config.agent.persona, EPOCH)
-        self._memory = Together(config.memory.views, agent.parts(self.key, self.agent_name))
-        self._caller = threading.Lock()
+    def __init__(self, relation: Relation, thread: str, learn_later: Callable[[Relation], None] | None = None) -> None:
+        self.relation, self.thread, self._learn_later = relation, thread, learn_later
+        self._resources, self._store = relation.resources, relation.resources.store
+        beta, clock = self._resources.config.memory.beta, self._resources.clock
+        self._cache = ShortTermCache(self._store, relation.key, beta, clock, thread)
+        self._revision = relation.revision
         self.last_reply: Reply | None = None
 
-    # ---- what callers do
+    @property
+    def id(self) -> str:
+        return self.relation.id
+
+    @property
+    def key(self) -> int:
+        """The conversation's key in the store."""
+        return self.relation.key
+
+    @property
+    def agent_name(self) -> str:
+        return self.relation.agent_name
+
+    # ---- talking
 
     def respond(
         self,
@@ -84,7 +73,8 @@ class Conversation:
         on_text: Callable[[str], None] | None = None,
         interruptible: bool = False,
     ) -> Reply:
-        """Hear an utterance and reply to it.
+        """Hear an utterance and reply to it. What both teach is learned afterwards: with the next turn, in the background
+        (`Agent`), or by `resume`.
 
         Args:
             text: what was said.
@@ -100,48 +90,117 @@ class Conversation:
             BackboneError: no reply could be generated; what was said is stored, and `reply` tries again.
             StoreError: the utterance could not be stored.
         """
-        return run(
-            self.turn(text, speaker, at, recorded=recorded, on_text=on_text, interruptible=interruptible),
-            self.agent.models.complete,
-        )
+        with self.relation.turnstile.entered():
+            return self._run(self._turn(text, speaker, at, recorded, None, on_text, interruptible))
 
-    def reply(self, at: datetime | str | None = None) -> Reply:
-        """Reply to what was said last, for instance after `observe` or when a reply failed.
+    async def arespond(
+        self,
+        text: str,
+        speaker: str | None = None,
+        at: datetime | str | None = None,
+        *,
+        recorded: str | None = None,
+        on_text: Callable[[str], None] | None = None,
+        interruptible: bool = False,
+    ) -> Reply:
+        """`respond` for coroutines; many conversations at once share the model's batches."""
+        async with self.relation.turnstile.aentered():
+            steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible)
+            return await arun(steps, self._resources.asking.acomplete)
 
-        Raises:
-            InputError: nothing was said in this session, or the agent itself spoke last.
+    def stream(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> SyncReplyStream:
+        """`respond`, piece by piece: iterate over the text; ``.reply`` is the `Reply` once it has ended.
+
+        Closing the stream early keeps what was generated so far as the reply.
+        """
+        return SyncReplyStream(lambda on_text: self.respond(text, speaker, at, on_text=on_text, interruptible=True))
+
+    def astream(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> AsyncReplyStream:
+        """`stream` for coroutines: ``async for piece in conversation.astream(…)``."""
+        return AsyncReplyStream(lambda on_text: self.arespond(text, speaker, at, on_text=on_text, interruptible=True))
+
+    def reply(self, at: datetime | str | None = None, *, on_text: Callable[[str], None] | None = None,
+              interruptible: bool = False) -> Reply:  # fmt: skip
+        """Reply to what was said last, for instance after `observe` or when a reply failed; see `respond`.
 
         Args:
             at: when the reply is said; None: when the utterance was.
+
+        Raises:
+            InputError: nothing was said in this session, or the agent itself spoke last.
         """
-        return run(self.turn(None, reply_at=at), self.agent.models.complete)
+        with self.relation.turnstile.entered():
+            return self._run(self._turn(None, None, None, None, at, on_text, interruptible))
 
     def observe(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Utterance:
-        """Store an utterance without replying to it: what others say among themselves, or what the agent once said.
+        """Store an utterance without replying to it: what others say among themselves, or the agent's reply where you make
+        it yourself (see `messages`).
 
         Raises: as `respond`.
         """
-        with self._entered():
+        with self._inside():
             return self._hear(text, speaker, at)
+
+    def messages(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Prompt:
+        """Hear an utterance and return the prompt for its reply, for a model of your own.
+
+        Close the turn with ``observe(reply, speaker=conversation.agent_name)``.
+
+        Raises: as `respond`.
+        """
+        with self._inside():
+            turn = Turn(self.relation, self._cache, self._hear(text, self._other(speaker), at))
+            prompted = run(turn.prompted(), self._resources.asking.complete)
+            messages = [{"role": m.role, "content": m.content} for m in prompted.messages]
+            return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
+
+    def end_session(self, at: datetime | str | None = None) -> list[Record]:
+        """End the running session and return what is remembered of it; nothing is running: nothing happens.
+
+        Args:
+            at: when it ended; must not be before its last utterance.
+        """
+        with self.relation.turnstile.entered():
+            return self._run(self._ending(at))
+
+    def resume(self, at: datetime | str | None = None) -> None:
+        """Finish what is pending: close a session whose gap has passed by ``at``, summarize, extract."""
+        with self._inside():
+            if at is not None and self._cache.exceeded(utc(at)):
+                self._cache.end()
+            run(self.relation.pending(), self._resources.asking.complete)
+
+    def delete(self) -> None:
+        """Remove every trace of this conversation from the store. The object is of no further use."""
+        with self._inside():
+            self._store.delete_conversation(self.key)
+
+    # ---- what is remembered
 
     def recall(self, text: str, at: datetime | str | None = None) -> list[Recalled]:
         """What is remembered about a text at a time, best first, with the numbers of equations (1)–(3).
 
         An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled.
         """
-        with self._entered():
-            query = self.agent.query(checked_text(text), self.agent.clock() if at is None else utc(at))
-            return list(run(self._memory.recall(query), self.agent.models.complete).recalled)
+        with self._inside():
+            query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
+            return list(run(self.relation.views.recall(query), self._resources.asking.complete).recalled)
 
     def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
-        """What is known about a speaker; with ``history`` also what was superseded.
+        """What is known about a speaker, pending utterances included; with ``history`` also what was superseded.
 
         Raises:
             InputError: nobody of that name takes part.
         """
-        with self._entered():
-            self._bank.require(speaker, [self.agent_name, self.agent.config.agent.user, *self.speakers])
-            return self._bank.traits(speaker, history=history)
+        with self._learned():
+            bank = self.relation.bank
+            bank.require(speaker, [self.agent_name, self._resources.config.agent.user, *self.speakers])
+            return bank.traits(speaker, history=history)
+
+    def traits(self, *, history: bool = False) -> list[Trait]:
+        """What is known about everyone, pending utterances included; with ``history`` also what was superseded."""
+        with self._learned():
+            return self.relation.bank.traits(history=history)
 
     @property
     def speakers(self) -> list[str]:
@@ -150,41 +209,52 @@ class Conversation:
 
     @property
     def running(self) -> tuple[Utterance, ...]:
-        """The running session, oldest first; () between sessions."""
+        """The running session of this thread, oldest first; () between sessions."""
         return self._cache.utterances
 
     @property
     def utterances(self) -> list[Utterance]:
-        """Everything that was said, oldest first."""
+        """Everything that was said in any thread, in the order of storing."""
         return self._store.utterances(self.key)
 
     @property
     def records(self) -> list[Record]:
-        """Everything that is remembered, oldest first."""
+        """Everything that is remembered, oldest first; what is pending is not in it yet."""
         return self._store.records(self.key)
 
-    def end_session(self, at: datetime | str | None = None) -> list[Record]:
-        """End the running session and return what is remembered of it; nothing is running: nothing happens.
+    def edit(self, target: str, text: str) -> None:
+        """Correct a record or trait by its id; the change is dated and exported.
 
-        Args:
-            at: when it ended; must not lie before its last utterance.
+        Raises:
+            InputError: no such record or trait, or an empty text.
         """
-        return run(self.ending(at), self.agent.models.complete)
+        with self._inside():
+            text = checked_text(text)
+            [vector] = self._resources.encoder.encode([text])
+            self._store.edit(self.key, target, text, vector, self._resources.clock())
+            self.relation.changed_by_hand()
 
-    def resume(self, at: datetime | str | None = None) -> None:
-        """Finish what is pending: close a session whose gap has passed by ``at``, summarise, extract."""
-        with self._entered():
-            if at is not None and self._cache.exceeded(utc(at)):
-                self._cache.end()
-            run(self._memory.digest(), self.agent.models.complete)
-            run(self._learn(but=self._waiting()), self.agent.models.complete)
+    def forget(self, target: str) -> None:
+        """Forget a record or trait by its id; that it was forgotten stays on record, its words do not.
 
-    def delete(self) -> None:
-        """Remove every trace of this conversation from the store. The object is of no further use."""
-        with self._entered():
-            self._store.delete_conversation(self.key)
+        Raises:
+            InputError: no such record or trait.
+        """
+        with self._inside():
+            self._store.forget(self.key, target, self._resources.clock())
+            self.relation.changed_by_hand()
 
-    # ---- one turn
+    def pin(self, target: str, pinned: bool = True) -> None:
+        """Put a record or trait into every prompt, or stop doing so; nothing supersedes a pinned trait.
+
+        Raises:
+            InputError: no such record or trait.
+        """
+        with self._inside():
+            self._store.pin(self.key, target, pinned, self._resources.clock())
+            self.relation.changed_by_hand()
+
+    # ---- as steps, for callers who run many conversations in shared batches (`steps.run_many`)
 
     def turn(
         self,
@@ -194,194 +264,115 @@ class Conversation:
         *,
         recorded: str | None = None,
         reply_at: datetime | str | None = None,
-        on_text: Callable[[str], None] | None = None,
-        interruptible: bool = False,
     ) -> Steps[Reply]:
-        """One turn as steps, for callers who run many conversations side by side (`steps.run_many`); see `respond`.
+        """`respond` as steps; a busy conversation refuses.
 
         Args:
             text: None: reply to what was said last.
             reply_at: when the reply is said; None: when the utterance was, if that was given.
         """
-        with self._entered():
-            watch, seen = Stopwatch(), list[Completion]()
+        with self.relation.turnstile.entered(waits=False):
+            return (yield from self._turn(text, speaker, at, recorded, reply_at))
+
+    def ending(self, at: datetime | str | None = None) -> Steps[list[Record]]:
+        """`end_session` as steps; a busy conversation refuses."""
+        with self.relation.turnstile.entered(waits=False):
+            return (yield from self._ending(at))
+
+    # ---- inside the turnstile
+
+    def _run(self, steps: Steps[T]) -> T:
+        return run(steps, self._resources.asking.complete)
+
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        with self.relation.turnstile.entered(), self._mirrors():
+            yield
+
+    @contextmanager
+    def _learned(self) -> Iterator[None]:
+        """Inside, with nothing pending but what failed."""
+        with self._inside():
+            self._run(self.relation.pending())
+            yield
+
+    @contextmanager
+    def _mirrors(self) -> Iterator[None]:
+        """The running session as the store has it now."""
+        try:
+            with self.relation.up_to_date():
+                if self._revision != self.relation.revision:
+                    self._cache.reload()
+                    self._revision = self.relation.revision
+                yield
+        except BaseException:
+            self._revision = -1
+            raise
+
+    def _turn(
+        self,
+        text: str | None,
+        speaker: str | None,
+        at: datetime | str | None,
+        recorded: str | None = None,
+        reply_at: datetime | str | None = None,
+        on_text: Callable[[str], None] | None = None,
+        interruptible: bool = False,
+    ) -> Steps[Reply]:
+        with self._mirrors():
             recorded = None if recorded is None else checked_text(recorded)
             waiting = self._unanswered() if text is None else None
             reply_time = self._reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
             heard = waiting or self._hear(text or "", self._other(speaker), at)
-            self._refresh()
-            watch.lap("store")
+            turn = Turn(self.relation, self._cache, heard, on_text, interruptible)
+            turn.watch.lap("store")
+            self.last_reply = yield from turn.reply(reply_time, recorded)
+        if self._learn_later is not None:
+            self._learn_later(self.relation)
+        return self.last_reply
 
-            everyone = dict.fromkeys([self.agent_name, *(u.speaker for u in self._cache.utterances)])
-            people = tuple(name for name in everyone if name != self.agent_name)
-            notes, unread, pieces, interrupted = self._memory.ignored(), list[str](), list[str](), False
-            found, traits, verdicts = Remembered(), dict[str, tuple[str, ...]](), dict[str, bool]()
-            decides = self._memory.decides
-
-            stream = ReplyStream(self.agent_name, people, on_text, decides=decides) if on_text is not None else None
-
-            def collect(piece: str) -> None:
-                pieces.append(piece)
-                if stream is not None:
-                    stream(piece)
-
-            try:
-                notes += yield from metered(self._memory.digest(), seen)
-                watch.lap("summarize")
-                unread = yield from metered(self._learn(but=heard), seen)
-                watch.lap("extract")
-                recent = self._cache.utterances[-self.agent.config.memory.query_turns :]
-                query = self.agent.query("\n".join(u.text for u in recent), heard.at)
-                watch.lap("encode")
-                found = yield from metered(self._memory.recall(query), seen)
-                notes += found.notes
-                watch.lap("recall")
-                traits = dict(self._bank.select(tuple(everyone), query.vector, heard.at))
-                context = tuple(u for u in self._cache.utterances if u.id != heard.id)
-                guidance = self._memory.guidance(found.recalled)
-                situation = Situation(self.agent_name, heard, context, found.recalled, traits, people=people)
-                situation = replace(situation, steps=guidance.steps, examples=guidance.examples, decides=decides)
-                prompted = self._generator.prompt_for(replace(situation, labelled=self._memory.combined))
-                notes += prompted.notes
-                watch.lap("prompt")
-                shown = collect if on_text is not None or interruptible else None
-                [completion] = yield [self._generator.request(prompted.messages, shown, decides=decides)]
-                answer = completion.text if completion.finish == "stop" else whole_sentences(completion.text)
-                seen.append(completion)
-                if decides and (verdict := decision(completion.text)) is not None:
-                    verdicts[heard.id] = verdict
-            except KeyboardInterrupt:
-                if not interruptible:
-                    raise
-                answer, interrupted = "".join(pieces), True
-                notes.append(INTERRUPTED)
-            said = reply_text(answer, self.agent_name, people, decides=decides)
-            if not said and not interrupted:
-                said = SPEECHLESS
-                notes.append("the model gave an empty reply; a stock phrase stands in its place")
-            watch.lap("generate")
-
-            kept = self._say(said if recorded is None else recorded, reply_time) if said or recorded else None
-            watch.lap("store")
-            learning = [] if unread else [self._learn()]  # what the extractor just failed at waits for the next turn
-            if self._memory.observes and not interrupted:
-                running = Session(heard.session, self._cache.utterances)
-                learning.append(self._memory.observe(running, verdicts))
-            try:
-                for left in (yield from metered(side_by_side(learning), seen)):
-                    unread += left
-            except KeyboardInterrupt:
-                if not interruptible:
-                    raise
-            watch.lap("extract")
-            tokens = Tokens(sum(c.prompt_tokens for c in seen), sum(c.completion_tokens for c in seen))
-            reply = Reply(said, kept, heard, found.recalled, traits, (*notes, *unread), watch.milliseconds, tokens)
-            self.last_reply = replace(reply, explanations=found.explanations)
-            return self.last_reply
-
-    def ending(self, at: datetime | str | None = None) -> Steps[list[Record]]:
-        """`end_session` as steps."""
-        with self._entered():
+    def _ending(self, at: datetime | str | None) -> Steps[list[Record]]:
+        with self._mirrors():
             running = self._cache.utterances
             if not running:
                 return []
-            if at is not None and utc(at) < running[-1].at:
+            last = running[-1]
+            if at is not None and utc(at) < last.at:
                 raise InputError(
-                    f"at={at} lies before the session's last utterance ({running[-1].at.isoformat()}); give a later time"
+                    f"at={at} is before the session's last utterance ({last.at.isoformat()}); give a later time"
                 )
-            yield from self._learn()
-            with self._store.db.transaction():
-                self._refresh()
-                if self._cache.utterances and self._cache.utterances[-1].session == running[-1].session:
+            yield from self.relation.pending(answered=True)
+            with self._store.writing(self.key):
+                self.relation.refresh()
+                self._cache.reload()
+                if self._cache.utterances and self._cache.utterances[-1].session == last.session:
                     self._cache.end()
-            yield from self._memory.digest()
-            return [r for r in self._store.records(self.key) if r.session == running[-1].session]
-
-    # ---- the parts of a turn
+            yield from self.relation.pending(answered=True)
+            return self._store.records(self.key, session=last.session)
 
     def _hear(self, text: str, speaker: str | None, at: datetime | str | None) -> Utterance:
-        name = self.agent.config.agent.user if speaker is None else checked_name(speaker)
+        name = self._resources.config.agent.user if speaker is None else checked_name(speaker)
         return self._cache.append(name, checked_text(text), None if at is None else utc(at))
 
     def _other(self, speaker: str | None) -> str:
         """The name of someone whom the agent can answer."""
-        name = self.agent.config.agent.user if speaker is None else speaker
+        name = self._resources.config.agent.user if speaker is None else speaker
         if name == self.agent_name:
             raise InputError(
                 f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
             )
         return name
 
-    def _say(self, text: str, at: datetime | None) -> Utterance:
-        """Store what the agent says, after all that was said while it thought."""
-        with self._store.db.transaction():
-            last = self._store.last_utterance(self.key)
-            return self._cache.append(
-                self.agent_name, checked_text(text), max(at, last.at) if at is not None and last is not None else at
-            )
-
     def _reply_time(self, heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
         if reply_at is None:
             return heard_at
         at = utc(reply_at, "reply_at")
         if heard_at is not None and at < heard_at:
-            raise InputError(f"reply_at={iso(at)} lies before the utterance ({iso(heard_at)}); give a later time")
+            raise InputError(f"reply_at={iso(at)} is before the utterance ({iso(heard_at)}); give a later time")
         return at
 
-    def _waiting(self) -> Utterance | None:
-        """The utterance that waits for a reply: the last one, unless it is the agent's."""
-        running = self._cache.utterances
-        return running[-1] if running and running[-1].speaker != self.agent_name else None
-
     def _unanswered(self) -> Utterance:
-        waiting = self._waiting()
-        if waiting is None:
+        running = self._cache.utterances
+        if not running or running[-1].speaker == self.agent_name:
             raise InputError(f"conversation {self.id!r} has no utterance that waits for a reply; use respond(text)")
-        return waiting
-
-    def _learn(self, but: Utterance | None = None) -> Steps[list[str]]:
-        """Extract the traits of every utterance not read yet and merge them into the banks; returns notes as `Together.digest`.
-
-        Args:
-            but: the utterance to be answered, which is read together with the reply: a prompt knows the traits of what
-                was said before its utterance, and of no more, whether or not the work was broken off in between.
-        """
-        waiting = [u for u in self._store.unextracted(self.key) if but is None or u.id != but.id]
-        if not waiting:
-            return []
-        try:
-            answered = [self._store.answered(self.key, u) for u in waiting]
-            found = yield from self._extractor.steps([u.text for u in waiting], answered)
-        except BackboneError as exc:
-            return [f"{len(waiting)} utterances wait for their traits: {exc}"]
-        with self._store.db.transaction():
-            self._refresh()  # what another process has learnt meanwhile is counted, not overwritten
-            self._bank.merge([(u, traits) for u, traits in zip(waiting, found, strict=True)])
-        return []
-
-    def _refresh(self) -> None:
-        """Read again what another process has changed."""
-        version = self._store.data_version
-        if version != self._seen:
-            self._store.check_encoder(self.agent.encoder.name, self.agent.encoder.dimension)
-            self._cache.reload()
-            self._bank.reload()
-            self._seen = version
-
-    @contextmanager
-    def _entered(self) -> Iterator[None]:
-        """One caller at a time, who sees what other processes have stored."""
-        if not self._caller.acquire(blocking=False):
-            raise ConversationBusyError(
-                f"conversation {self.id!r} is in use by another caller; wait for its turn to end, or use another conversation"
-            )
-        try:
-            if not self._store.is_stored(self.key):
-                raise StoreError(f"conversation {self.id!r} was deleted; open it anew with Agent.conversation")
-            self._refresh()
-            yield
-        except BaseException:
-            self._seen = None  # what was broken off may have left the mirrors behind the store
-            raise
-        finally:
-            self._caller.release()
+        return running[-1]

@@ -109,7 +109,7 @@ def play(
     position = resumed_at(conversation, episode)
     turns = episode.turns
     beta = agent.config.memory.beta
-    known = {record.id for record in conversation.records}
+    newest = next((record.id for record in reversed(conversation.records)), "")
     while position < len(turns):
         turn = turns[position]
         before = turns[position - 1] if position else None
@@ -138,8 +138,8 @@ def play(
             reply_at=target.at,
         )
         position += 2 if heard else 1
-        fresh = [record for record in conversation.records if record.id not in known] if reply.heard.session > 1 else []
-        known.update(record.id for record in fresh)
+        fresh = agent.store.records(conversation.key, after=newest)
+        newest = fresh[-1].id if fresh else newest
         number = _turn_number(conversation.running or (reply.heard,), episode.agent)
         emit(PlayedTurn(episode.id, reply.heard.session, number, reply, target.text, tuple(fresh)))
     yield from conversation.ending()

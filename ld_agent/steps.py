@@ -1,114 +1,184 @@
-"""How work that needs a model is written: as a generator that yields requests and is sent their completions.
+"""Work that asks a model, as steps: a generator that yields requests and is sent their completions.
 
-Nothing that decides what to ask then knows who answers, or how many others ask at the same time. `run` carries one such
-piece of work through; `run_many` carries many side by side and answers what they ask in one batch, through the same code.
+What decides what to ask knows nothing of who answers: `run` asks one backbone, `arun` awaits one, `run_many` answers many
+pieces of work in shared batches. `Work` is the one place where a generator is advanced.
 """
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 from ld_agent.backbones.base import Completion, Request
 
 T = TypeVar("T")
 K = TypeVar("K")
 Steps = Generator[Sequence[Request], Sequence[Completion], T]
-Waiting = tuple[K, Steps[T], Sequence[Request]]
-"""A piece of work with what it asks."""
 Complete = Callable[[Sequence[Request]], Sequence[Completion]]
 
 
+class Work(Generic[T]):
+    """A piece of work under way: what it asks now, or its result.
+
+    An exception that leaves the work leaves the call that advanced it.
+
+    Attributes:
+        asked: the requests that wait for their completions; may be empty.
+        done: whether it has ended; ``result`` is then what it returned.
+    """
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self.asked: Sequence[Request] = ()
+        self.done = False
+        self.result: T
+        self._advance(lambda: next(steps))
+
+    def answer(self, completions: Sequence[Completion]) -> None:
+        """Send the completions of ``asked``, in order."""
+        self._advance(lambda: self._steps.send(completions))
+
+    def fail(self, exc: BaseException) -> None:
+        """Raise an exception of the model where the work asked."""
+        self._advance(lambda: self._steps.throw(exc))
+
+    def answer_by(self, complete: Complete) -> None:
+        """Ask a model, and pass on what it answers or raises."""
+        try:
+            completions = complete(self.asked) if self.asked else []
+        except BaseException as exc:
+            self.fail(exc)
+        else:
+            self.answer(completions)
+
+    def close(self) -> None:
+        """Give the work up, so that it releases what it holds."""
+        self._steps.close()
+
+    def _advance(self, step: Callable[[], Sequence[Request]]) -> None:
+        try:
+            self.asked = step()
+        except StopIteration as stop:
+            self.asked, self.done, self.result = (), True, stop.value
+
+
 def run(steps: Steps[T], complete: Complete) -> T:
-    """Carry one piece of work through; an exception of ``complete`` is raised inside it, where it asked."""
-    try:
-        requests = next(steps)
-        while True:
-            try:
-                completions = complete(requests) if requests else []
-            except BaseException as exc:
-                requests = steps.throw(exc)
-            else:
-                requests = steps.send(completions)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+    """Do a piece of work alone; an exception of ``complete`` is raised inside it, where it asked."""
+    work = Work(steps)
+    while not work.done:
+        work.answer_by(complete)
+    return work.result
+
+
+async def arun(steps: Steps[T], complete: Callable[[Sequence[Request]], Awaitable[Sequence[Completion]]]) -> T:
+    """`run` for asynchronous callers: the event loop waits neither for the model nor for what the work does in between."""
+    work = await to_thread(Work, steps)
+    while not work.done:
+        try:
+            completions = await complete(work.asked) if work.asked else []
+        except BaseException as exc:
+            work.fail(exc)
+        else:
+            await to_thread(work.answer, completions)
+    return work.result
 
 
 def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
     """Pass a piece of work through and note every completion that it is sent in ``seen``."""
+    work = Work(steps)
+    while not work.done:
+        try:
+            completions = yield work.asked
+        except BaseException as exc:
+            work.fail(exc)
+        else:
+            seen.extend(completions)
+            work.answer(completions)
+    return work.result
+
+
+def side_by_side(pieces: Sequence[Steps[T]]) -> Steps[list[T]]:
+    """Do independent pieces of work together: what all of them ask at one time is one list of requests.
+
+    Returns:
+        the results, in order. An exception of the model is raised in each piece that asked; one that leaves a piece leaves
+        all of them.
+    """
+    works: list[Work[T]] = []
     try:
-        requests = next(steps)
-        while True:
+        works += map(Work, pieces)
+        while asking := [work for work in works if not work.done]:
+            requests = [request for work in asking for request in work.asked]
             try:
-                completions = yield requests
+                completions = (yield requests) if requests else []
             except BaseException as exc:
-                requests = steps.throw(exc)
+                for work in asking:
+                    work.fail(exc)
             else:
-                seen.extend(completions)
-                requests = steps.send(completions)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
+                _distribute(asking, completions)
+    finally:
+        for steps in pieces:
+            steps.close()
+    return [work.result for work in works]
 
 
-def run_many(work: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:
-    """Carry many pieces of work through, at most ``width`` of them at once, and yield each result as it is there.
+def run_many(pieces: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:
+    """Do many pieces of work, at most ``width`` of them at once, and yield each result as soon as it is there.
 
     What most of them ask of one module is answered in one call, while the others wait until they are most: rows of a
-    batch are then alike in length, and the few long answers of one module keep no short ones of another waiting. An
+    batch are then alike in length, and the few long answers of one module do not keep short ones of another waiting. An
     exception of ``complete`` is raised inside all that asked; one that leaves a piece of work leaves this iterator too.
 
     Args:
-        work: (key, steps) pairs; the key comes back with the result, and need not be unique.
+        pieces: (key, steps) pairs; the key comes back with the result, and need not be unique.
         width: at least 1.
 
     Raises:
         ValueError: ``width`` is under 1.
     """
     if width < 1:
-        raise ValueError(f"width={width}; carry at least 1 piece of work at once")
-    source = iter(work)
-    waiting: list[Waiting[K, T]] = []
-    asked: list[Waiting[K, T]] = []
-    drained = False
+        raise ValueError(f"width={width}; do at least 1 piece of work at once")
+    source = iter(pieces)
+    under_way: list[tuple[K, Work[T]]] = []
     try:
-        while waiting or not drained:
-            while not drained and len(waiting) < width:
-                item = next(source, None)
-                if item is None:
-                    drained = True
-                    break
-                key, steps = item
-                try:
-                    waiting.append((key, steps, next(steps)))
-                except StopIteration as stop:
-                    yield key, stop.value
-            asked, waiting = _largest_group(waiting)
-            failure: Exception | None = None
-            completions: Sequence[Completion] = []
-            requests = [request for _, _, own in asked for request in own]
+        while True:
+            while len(under_way) < width and (piece := next(source, None)) is not None:
+                under_way.append((piece[0], Work(piece[1])))
+                if under_way[-1][1].done:
+                    key, work = under_way.pop()
+                    yield key, work.result
+            if not under_way:
+                return
+            asking = largest_group([work for _, work in under_way])
+            requests = [request for work in asking for request in work.asked]
             try:
                 completions = complete(requests) if requests else []
             except Exception as exc:
-                failure = exc
-            start = 0
-            for key, steps, own in asked:
-                answers = completions[start : start + len(own)]
-                start += len(own)
-                try:
-                    waiting.append((key, steps, steps.send(answers) if failure is None else steps.throw(failure)))
-                except StopIteration as stop:
-                    yield key, stop.value
+                for work in asking:
+                    work.fail(exc)
+            else:
+                _distribute(asking, completions)
+            ended = [(key, work) for key, work in under_way if work.done]
+            under_way = [(key, work) for key, work in under_way if not work.done]
+            for key, work in ended:
+                yield key, work.result
     finally:
-        for _, steps, _ in [*waiting, *asked]:  # a failure of one leaves no other suspended
-            steps.close()
+        for _, work in under_way:  # a failure of one leaves no other suspended
+            work.close()
 
 
-def _largest_group(waiting: Sequence[Waiting[K, T]]) -> tuple[list[Waiting[K, T]], list[Waiting[K, T]]]:
-    """Part those that ask what most ask, and those that ask nothing, from the others; the longest waiting win a draw."""
-    modules = Counter(requests[0].module for _, _, requests in waiting if requests)
+def largest_group(works: Sequence[Work[T]]) -> list[Work[T]]:
+    """Those that ask what most ask, and those that ask nothing; of equals, what the longest waiting asks."""
+    modules = Counter(work.asked[0].module for work in works if work.asked)
     most = max(modules, key=lambda module: modules[module], default=None)
-    asked = [one for one in waiting if not one[2] or one[2][0].module == most]
-    return asked, [one for one in waiting if one[2] and one[2][0].module != most]
+    return [work for work in works if not work.asked or work.asked[0].module == most]
+
+
+def _distribute(works: Sequence[Work[T]], completions: Sequence[Completion]) -> None:
+    start = 0
+    for work in works:
+        count = len(work.asked)
+        work.answer(completions[start : start + count])
+        start += count

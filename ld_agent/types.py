@@ -112,6 +112,7 @@ class Record:
         topics: topic set *V*, sorted.
         sources: ids of the utterances it came from.
         fallback: the model's answer was unusable and the text was extracted instead.
+        pinned: a person wants it in every prompt.
     """
 
     id: str
@@ -123,6 +124,7 @@ class Record:
     sources: tuple[str, ...] = ()
     fallback: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,10 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """One persona fact of one speaker. A superseded trait stays, with the id of the one that replaced it."""
+    """One persona fact of one speaker. A superseded trait stays, with the id of the one that replaced it.
+
+    ``pinned``: a person wants it in every prompt; nothing supersedes it.
+    """
 
     id: str
     speaker: str
@@ -159,6 +164,7 @@ class Trait:
     last_at: datetime
     mentions: int = 1
     superseded_by: str | None = None
+    pinned: bool = False
 
     @property
     def active(self) -> bool:
@@ -174,6 +180,23 @@ class Tokens:
 
     def __add__(self, other: Tokens) -> Tokens:
         return Tokens(self.prompt + other.prompt, self.completion + other.completion)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a model of your own needs to answer an utterance.
+
+    Attributes:
+        messages: ``{"role", "content"}``, the system message first, as chat APIs take them.
+        heard: the utterance to answer, as stored.
+        recalled, traits, notes: as in `Reply`.
+    """
+
+    messages: list[dict[str, str]]
+    heard: Utterance
+    recalled: tuple[Recalled, ...] = ()
+    traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,10 @@ from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.cli.show import console, plain, recalled_table, records_table, traits_table
 from ld_agent.cli.versions import versions_text
-from ld_agent.config import Config, MemorySection
+from ld_agent.config import Config
 from ld_agent.errors import BackboneError, InputError
-from ld_agent.memory.scoring import FORMULAS
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views.recursive import RecursiveView
+from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
 from ld_agent.modules.generator import ago
 
@@ -43,7 +42,7 @@ def run_chat(config: Config, conversation_id: str) -> int:
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     failed = False
-    with Agent(config) as agent:
+    with Agent(config, background=True) as agent:
         _check(agent, conversation_id)
         console.print(plain(f"{config.agent.name} is here. /help lists the commands.", "dim"))
         _greet(agent, conversation_id)
@@ -186,7 +185,7 @@ def _command(name: str, argument: str, conversation: Conversation) -> None:
 
 def _memory(conversation: Conversation, argument: str) -> None:
     records = conversation.records
-    listed = [record for record in records if record.view != RecursiveView.name]
+    listed = [record for record in records if not VIEWS[record.view].rewrites]
     if listed or not records:
         console.print(records_table(listed))
     if len(listed) < len(records):
@@ -206,30 +205,15 @@ def _why(conversation: Conversation, argument: str) -> None:
     if reply is None:
         console.print("nothing was recalled yet; say something first", style="dim")
         return
-    memory = conversation.agent.config.memory
+    memory = conversation.relation.resources.config.memory
     for view in memory.views:
         told = f"{view}: " if len(memory.views) > 1 else ""
-        console.print(plain(told + _numbers(view, memory), "dim"))
+        console.print(plain(told + VIEWS[view].ranking(memory), "dim"))
         console.print(recalled_table([r for r in reply.recalled if r.record.view == view]))
         for line in _explained(reply.explanations.get(view, {})):
             console.print(plain(line, "dim"), soft_wrap=True)
     for name, traits in reply.traits.items():
         console.print(plain(f"{name}: {' '.join(traits)}", "dim"))
-
-
-def _numbers(view: str, memory: MemorySection) -> str:
-    """What the numbers of a view's recall are, in a line."""
-    tau = "no decay" if memory.tau is None else f"τ = {memory.tau:g} s"
-    gamma = f"s_sem > γ = {memory.gamma:g}"
-    own = memory.conditional
-    reflected = f"reflected on at most {own.rounds} times" if own.rounds != 1 else "reflected on once"
-    return {
-        "events": f"overall = {FORMULAS[memory.scorer]}, {gamma}, {tau}, k = {memory.k}",
-        "recursive": "the newest version, always",
-        "conditional": f"overall = s_sem, k = {own.k}, {reflected}",
-        "none": "no long-term memory",
-        "full": "everything that was said, as far as it fits",
-    }.get(view, f"overall is what {view} ranks by")
 
 
 def _explained(explanation: Mapping[str, Any]) -> Iterator[str]:

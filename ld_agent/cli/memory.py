@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ld_agent.storage.rows import StoredConversation
+    from ld_agent.storage.base import StoredConversation
     from ld_agent.storage.sqlite import Store
 
 app = typer.Typer(help="Look into a memory file, search it, move it, forget.", no_args_is_help=True)
@@ -39,7 +39,7 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
     opened = _existing(store)
     if conversation is not None:
         found = _conversation(opened, conversation)
-        records, traits = opened.records(found.key), [t for t, _ in opened.traits(found.key)]
+        records, traits = opened.records(found.key), [t for t, _ in opened.personas(found.key).traits()]
         if as_json:
             _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
             return
@@ -114,7 +114,7 @@ def search(
     settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
     agent = Agent(settings)
     try:
-        chosen = [_conversation(agent.store, conversation)] if conversation else agent.store.conversations()
+        chosen = [_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
         found = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
     finally:
         agent.close(end_sessions=False)
@@ -231,7 +231,7 @@ def rebuild(
     settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
     agent = Agent(settings)
     try:
-        chosen = [_conversation(agent.store, conversation)] if conversation else agent.store.conversations()
+        chosen = [_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
         lacking = {c.id: missing(agent, c) for c in chosen}
         total = sum(sum(views.values()) for views in lacking.values())
         count, problems = 0, list[str]()

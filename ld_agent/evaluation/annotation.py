@@ -51,7 +51,7 @@ def candidates(agent: Agent, conversation_id: str, text: str, at: datetime) -> l
     Raises:
         StoreError: no such conversation.
     """
-    found = [_recalled(agent, conversation_id, scorer, agent.query(text, at), SHOWN) for scorer in SCORERS]
+    found = [_recalled(agent, conversation_id, scorer, agent.resources.query(text, at), SHOWN) for scorer in SCORERS]
     ranked = [records[place] for place in range(SHOWN) for records in found if place < len(records)]
     chosen = dict.fromkeys([record.id for record in ranked])
     by_id = {record.id: record for record in ranked}
@@ -109,7 +109,7 @@ def agreement(agent: Agent, marks: Sequence[Mark]) -> dict[str, Any]:
     for scorer in SCORERS:
         right = shown = hit = relevant = recalled = 0
         for mark in marks:
-            query = agent.query(mark.query, utc(mark.at))
+            query = agent.resources.query(mark.query, utc(mark.at))
             found = {record.id for record in _recalled(agent, mark.conversation, scorer, query, k)} & set(mark.shown)
             wanted = set(mark.relevant)
             right += sum((record in found) == (record in wanted) for record in mark.shown)
@@ -125,7 +125,7 @@ def agreement(agent: Agent, marks: Sequence[Mark]) -> dict[str, Any]:
 
 def _recalled(agent: Agent, conversation_id: str, scorer: str, query: Query, k: int) -> list[Record]:
     stored = found_conversation(agent.store, conversation_id)
-    parts = agent.parts(stored.key, stored.agent)
+    parts = agent.view_context(stored.key, stored.agent)
     settings = parts.settings.model_copy(update={"scorer": scorer, "k": k})
     view = EventView(replace(parts, settings=settings))
     return [r.record for r in run(view.recall(query), agent.models.complete)]

@@ -37,9 +37,8 @@ from ld_agent.memory.scoring import LOOKS_AT_PASSAGES
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.generator import Situation, render
 from ld_agent.shipped import shipped_path
-from ld_agent.storage.passages import store_passages
-from ld_agent.storage.sqlite import Store
-from ld_agent.types import Record, Utterance
+from ld_agent.storage.base import Draft, Store
+from ld_agent.types import Utterance
 
 SIZES = (1_000, 10_000, 100_000)
 VOCABULARY = 20_000
@@ -176,15 +175,14 @@ def _fill(store: Store, dimension: int, count: int, config: Config) -> None:
     """Random records, and beside them what the configured scorer looks at."""
     key = store.open_conversation("bench", config.agent.name).key
     rng = np.random.default_rng(0)
-    with store.db.transaction():
-        for number, (vector, seconds, own) in enumerate(_records(rng, dimension, count), 1):
+    shelf = store.shelf(key, "events")
+    with store.writing(key):
+        for number, (vector, seconds, topics) in enumerate(_records(rng, dimension, count), 1):
             at = datetime.fromtimestamp(seconds, UTC)
-            record = Record(f"b{number}", "events", " ".join(own), at, number, own)
-            store.insert_record(key, record, vector)
+            shelf.digest(number, [Draft(" ".join(topics), at, number, vector, topics)])
     if config.memory.scorer in LOOKS_AT_PASSAGES:
         rows = [(made.words_text, made.vectors.stored) for made in _passages(rng, dimension)]
-        keys = [row.key for row in store.index_rows(key, "events", 0)]
-        store_passages(store, {record: rows[n % len(rows)] for n, record in enumerate(keys)})
+        shelf.set_passages({row.key: rows[n % len(rows)] for n, row in enumerate(shelf.rows_after(0))})
 
 
 def _generation(config: Config) -> dict[str, Any]:

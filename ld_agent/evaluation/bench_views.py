@@ -29,7 +29,6 @@ from ld_agent.memory.views import VIEWS, check_views
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.shipped import shipped_path
 from ld_agent.steps import run_many
-from ld_agent.storage.sqlite import Store
 
 SAMPLE = "data/samples/msc_session_3.txt"
 REPLIES = "generator"
@@ -123,13 +122,6 @@ def _played(agent: Agent, episodes: Sequence[Episode], width: int, finished: Cal
         "prompt_tokens": round(tokens["prompt"] / count, 1),
         "reply_tokens": round(tokens["reply"] / count, 1),
         "seconds": round(seconds / count, 3),
-        "stored_bytes": round(_stored_bytes(agent.store) / count),
+        "stored_bytes": round(agent.store.record_bytes() / count),
         "recalled_share": round(sum(bool(t.reply.recalled) for t in later) / max(len(later), 1), 2),
     }
-
-
-def _stored_bytes(store: Store) -> int:
-    """Bytes of all records: their texts, what views keep beside them, and their vectors."""
-    columns = ("text", "topics", "sources", "details", "vector")
-    lengths = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
-    return int(store.db.row(f"SELECT coalesce(sum({lengths}), 0) FROM record")[0])

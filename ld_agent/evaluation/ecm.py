@@ -268,11 +268,11 @@ def ecm_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
 def _copy(agent: Agent, conversation_id: str, names: Sequence[str]) -> None:
     """Store copies of a conversation under other ids, by way of an export."""
-    header, head, *rest = export_lines(agent.store, conversation_id)
+    header, head, *rest = export_lines(agent.resources.store, conversation_id)
     lines = [header]
     for name in names:
         lines += [json.dumps(json.loads(head) | {"id": name}, ensure_ascii=False), *rest]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "copies.jsonl"
         file.write_text("".join(line + "\n" for line in lines), "utf-8", newline="\n")
-        import_file(agent.store, file)
+        import_file(agent.resources.store, file)

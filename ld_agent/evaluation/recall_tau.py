@@ -36,8 +36,8 @@ def curve(config: Config, cases: Sequence[Case], taus: Sequence[float | None] = 
         for case in cases:
             view, numbers = remembered(agent, case, "summaries")
             for scorer, tau in outcomes:
-                settings = view.parts.settings.model_copy(update={"scorer": scorer, "tau": tau})
-                outcomes[scorer, tau] += ask(agent, case, EventView(replace(view.parts, settings=settings)), numbers)
+                settings = view.context.settings.model_copy(update={"scorer": scorer, "tau": tau})
+                outcomes[scorer, tau] += ask(agent, case, EventView(replace(view.context, settings=settings)), numbers)
     return [{"scorer": s, "tau": tau, **figures(found)} for (s, tau), found in outcomes.items()]
 
 

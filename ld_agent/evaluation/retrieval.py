@@ -128,7 +128,7 @@ def asking(config: Config, cases: Sequence[Case], records: Records = "summaries"
 def ask(agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]) -> Iterator[Outcome]:
     """Ask the questions about a conversation the day after its end; see `remembered`."""
     at = case.sessions[-1].utterances[-1].at + ASKED_AFTER
-    queries = [agent.query(question.text, at) for question in case.questions]
+    queries = [agent.resources.query(question.text, at) for question in case.questions]
     if queries:
         run(view.recall(queries[0]), agent.models.complete)  # the index is read in here, not in a question's time
     for question, query in zip(case.questions, queries, strict=True):
@@ -142,14 +142,14 @@ def remembered(agent: Agent, case: Case, records: Records) -> tuple[EventView, d
     """Store a conversation; its event view, and the corpus's session numbers by the stored ones."""
     store = agent.store
     key = store.open_conversation(case.id, case.agent).key
-    view = EventView(agent.parts(key, case.agent))
+    view = EventView(agent.view_context(key, case.agent))
     numbers: dict[int, int] = {}
     for session in case.sessions:
         for said in session.utterances:
             stored = store.append(key, said.speaker, said.text, said.at, float("inf"), _no_clock)
         numbers[stored.session] = session.number
         store.close_session(key)
-    sessions = store.undigested(key, view.name)
+    sessions = store.shelf(key, view.name).undigested()
     if records in ("pipeline", "extracts"):
         run(view.digest(sessions), agent.models.complete)
     elif records == "utterances":

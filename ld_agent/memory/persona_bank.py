@@ -1,31 +1,31 @@
 """The persona banks P_u, P_a, …: what is known of every speaker of one conversation (LD-Agent, section 2.3).
 
-A trait that says again what is known is counted, not stored twice; one that contradicts an older one of the same topic
-supersedes it, and the older one stays as history. Selection for a prompt is by relevance and recency. Models are no
-business of this file: traits come in as text.
+A trait that repeats what is known is counted, not stored twice; one that contradicts an older one on the same topic
+supersedes it, and the older one stays as history. Selection for a prompt is by relevance and recency. Asks no model: traits
+come in as text.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-
-import numpy as np
 
 from ld_agent.config import PersonasSection
 from ld_agent.errors import InputError
 from ld_agent.memory.contradiction import contradicts, differ, same_slot
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.storage.sqlite import Store
+from ld_agent.memory.speaker_traits import NEVER, SpeakerTraits
+from ld_agent.storage.base import Store
+from ld_agent.storage.columns import microseconds
 from ld_agent.types import Trait, Utterance
 
 RECENCY_SECONDS = 30 * 86_400.0
 
 
 class PersonaBank:
-    """The traits of every speaker of one conversation.
+    """The traits of every speaker of one conversation, read from the store when first used.
 
     Args:
         store: where they are kept.
@@ -36,71 +36,92 @@ class PersonaBank:
 
     def __init__(self, store: Store, key: int, encoder: SentenceEncoder, settings: PersonasSection) -> None:
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings
-        self._traits: list[tuple[Trait, Vectors]] = []
-        self.reload()
+        self._shelf = store.personas(key)
+        self._loaded: dict[str, SpeakerTraits] | None = None
 
-    def reload(self) -> None:
-        """Read the bank from the store again, after another process wrote to it."""
-        stored = self._store.traits(self._key)
+    def drop_mirror(self) -> None:
+        """Read the bank again when it is next used, after another process, or an interrupted write, changed the store."""
+        self._loaded = None
+
+    @property
+    def _banks(self) -> dict[str, SpeakerTraits]:
+        if self._loaded is None:
+            self._loaded = self._read()
+        return self._loaded
+
+    def _read(self) -> dict[str, SpeakerTraits]:
+        stored = self._shelf.traits()
         bare = [trait for trait, vector in stored if vector is None]  # imported, or from another encoder
         fresh = dict(zip((t.id for t in bare), self._encoder.encode([t.text for t in bare]), strict=True))
         if fresh:
-            with self._store.db.transaction():
-                for trait in bare:
-                    self._store.put_trait(self._key, trait, fresh[trait.id])
-        self._traits = [(trait, fresh[trait.id] if vector is None else vector) for trait, vector in stored]
+            self._shelf.set_vectors(fresh)
+        known_from = {trait.id: microseconds(trait.at) for trait, _ in stored}
+        banks: dict[str, SpeakerTraits] = {}
+        for trait, vector in stored:
+            bank = banks.setdefault(trait.speaker, SpeakerTraits(self._encoder.dimension))
+            bank.add(trait, fresh[trait.id] if vector is None else vector)
+            if trait.superseded_by is not None:
+                bank.put(len(bank) - 1, trait, known_from.get(trait.superseded_by, microseconds(trait.at)))
+        return banks
 
-    def traits(self, speaker: str, *, history: bool = False) -> list[Trait]:
-        """A speaker's traits in the order of their making; with ``history`` the superseded ones too."""
-        return [t for t, _ in self._traits if t.speaker == speaker and (history or t.active)]
+    def traits(self, speaker: str | None = None, *, history: bool = False) -> list[Trait]:
+        """A speaker's traits in the order in which they became known, None: everyone's; ``history``: superseded ones too."""
+        banks = self._banks.values() if speaker is None else [b for b in [self._banks.get(speaker)] if b]
+        return [t for bank in banks for t in bank.traits if history or t.active]
 
     def seed(self, speaker: str, persona: Sequence[str], at: datetime) -> None:
         """Give a speaker traits from the configuration, once: what was said of them since counts for more."""
-        before = list(self._traits)
+        if not persona:
+            return
+        with self._mirrored():
+            for text, vector in zip(persona, self._encoder.encode(persona), strict=True):
+                bank = self._bank(speaker)
+                cosines = zip(bank.traits, bank.cosines(vector).tolist(), strict=True)
+                if not any(self._is(text, trait.text, cosine) for trait, cosine in cosines):
+                    self._add(speaker, text, at, source="")
+
+    def merge(self, extracted: Sequence[tuple[Utterance, Sequence[str]]]) -> None:
+        """Take in the traits that were found in utterances, each utterance once, all of them or none."""
+        self._encoder.encode([text for _, texts in extracted for text in texts])  # one batch; `_add` meets the cache
+        with self._mirrored():
+            for utterance, texts in extracted:
+                if self._shelf.mark_extracted(utterance.id):
+                    for text in texts:
+                        self._add(utterance.speaker, text, utterance.at, utterance.id)
+
+    @contextmanager
+    def _mirrored(self) -> Iterator[None]:
+        """An atomic write; if it fails, what the bank holds in memory is dropped."""
         try:
-            with self._store.db.transaction():
-                for text, vector in zip(persona, self._encoder.encode(persona), strict=True):
-                    if not any(
-                        t.speaker == speaker and self._is(text, t.text, float(v @ vector)) for t, v in self._traits
-                    ):
-                        self._add(speaker, text, at, source="")
+            with self._store.writing(self._key):
+                yield
         except BaseException:
-            self._traits = before
+            self.drop_mirror()
             raise
 
-    def merge(self, found: Sequence[tuple[Utterance, Sequence[str]]]) -> None:
-        """Take in the traits that were found in utterances, each utterance once, all in one transaction."""
-        self._encoder.encode([text for _, texts in found for text in texts])  # one batch; `_add` meets the cache
-        before = list(self._traits)
-        try:
-            with self._store.db.transaction():
-                for utterance, texts in found:
-                    if self._store.mark_extracted(self._key, utterance.id):
-                        for text in texts:
-                            self._add(utterance.speaker, text, utterance.at, utterance.id)
-        except BaseException:
-            self._traits = before
-            raise
+    def _bank(self, speaker: str) -> SpeakerTraits:
+        return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension))
 
     def _add(self, speaker: str, text: str, at: datetime, source: str) -> None:
-        vector = self._encoder.encode([text])[0]
-        rivals = [
-            (i, t, float(v @ vector)) for i, (t, v) in enumerate(self._traits) if t.speaker == speaker and t.active
-        ]
-        overruled = [i for i, t, similarity in rivals if self._overrules(text, t.text, similarity)]
-        same = [
-            (similarity, i) for i, t, similarity in rivals if i not in overruled and self._is(text, t.text, similarity)
-        ]
+        vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
+        least = min(self._settings.merge_similarity, self._settings.topic_similarity)
+        rivals = list(bank.rivals(text, vector, least))
+        overruled = [row for row, t, cosine in rivals if not t.pinned and self._overrules(text, t.text, cosine)]
+        same = [(cosine, row) for row, t, cosine in rivals if row not in overruled and self._is(text, t.text, cosine)]
         if same:
-            index = max(same)[1]
-            trait = self._traits[index][0]
-            self._put(index, replace(trait, last_at=max(trait.last_at, at), mentions=trait.mentions + 1))
+            row = max(same)[1]
+            trait = bank.traits[row]
+            trait = replace(trait, last_at=max(trait.last_at, at), mentions=trait.mentions + 1)
+            self._update(bank, row, trait, NEVER)
         else:
-            trait = Trait(self._store.new_trait_id(self._key), speaker, text, at, source, at)
-            self._store.put_trait(self._key, trait, vector)
-            self._traits.append((trait, vector))
-        for index in overruled:
-            self._put(index, replace(self._traits[index][0], superseded_by=trait.id))
+            trait = self._shelf.add(speaker, text, at, source, vector)
+            bank.add(trait, vector)
+        for row in overruled:
+            self._update(bank, row, replace(bank.traits[row], superseded_by=trait.id), microseconds(trait.at))
+
+    def _update(self, bank: SpeakerTraits, row: int, trait: Trait, overruled_from: int) -> None:
+        self._shelf.update(trait)
+        bank.put(row, trait, overruled_from)
 
     def _overrules(self, newer: str, older: str, similarity: float) -> bool:
         one_topic = similarity >= self._settings.topic_similarity or same_slot(newer, older)
@@ -109,45 +130,31 @@ class PersonaBank:
     def _is(self, newer: str, older: str, similarity: float) -> bool:
         return newer == older or (similarity >= self._settings.merge_similarity and not differ(newer, older))
 
-    def _put(self, index: int, trait: Trait) -> None:
-        vector = self._traits[index][1]
-        self._store.put_trait(self._key, trait, vector)
-        self._traits[index] = trait, vector
-
     def select(self, speakers: Sequence[str], query: Vectors, at: datetime) -> Mapping[str, tuple[str, ...]]:
-        """Choose the traits of each speaker for a prompt.
+        """The traits to put into a prompt, by speaker: those that matter to the query or were said lately.
 
-        A trait's worth is (1 - w) cos(query, trait) + w exp(-age / 30 days), with w = ``personas.recency``.
+        What became known after ``at`` does not count, nor what it superseded as superseded.
 
         Args:
-            query: (dimension,) vector of the utterance to answer.
-            at: time of the query; traits younger than it are not known yet, nor what they supersede is superseded.
+            query: (dimension,) unit vector.
+            at: the query's time.
 
         Returns:
             at most ``personas.cap`` trait texts by speaker, in the order in which they became known; speakers of whom
             nothing is known are absent.
         """
-        made = {t.id: t.at for t, _ in self._traits}
-
-        def overruled(trait: Trait) -> bool:
-            return trait.superseded_by is not None and made.get(trait.superseded_by, trait.at) <= at
-
         chosen: dict[str, tuple[str, ...]] = {}
-        weight, cap = self._settings.recency, self._settings.cap
+        now, cap, recency = microseconds(at), self._settings.cap, self._settings.recency
         for speaker in dict.fromkeys(speakers):
-            known = [(t, v) for t, v in self._traits if t.speaker == speaker and t.at <= at and not overruled(t)]
-            if not known or cap == 0:
-                continue
-            relevance = np.stack([v for _, v in known]) @ query
-            recency = [math.exp(-max((at - t.last_at).total_seconds(), 0.0) / RECENCY_SECONDS) for t, _ in known]
-            worth = [(1 - weight) * float(r) + weight * f for r, f in zip(relevance, recency, strict=True)]
-            best = sorted(range(len(known)), key=lambda i: (-worth[i], -i))[:cap]
-            chosen[speaker] = tuple(known[i][0].text for i in sorted(best))
+            bank = self._banks.get(speaker)
+            best = bank.best(query, now, cap, recency, RECENCY_SECONDS) if bank and cap else []
+            if best:
+                chosen[speaker] = tuple(trait.text for trait in best)
         return chosen
 
     def known_speakers(self) -> list[str]:
-        """Everyone of whom something is known or was, in the order in which it became known."""
-        return list(dict.fromkeys(t.speaker for t, _ in self._traits))
+        """Everyone of whom something is or was known, in the order in which it became known."""
+        return list(self._banks)
 
     def require(self, speaker: str, speakers: Sequence[str]) -> None:
         """Check that someone takes part.

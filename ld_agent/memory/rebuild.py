@@ -1,6 +1,6 @@
-"""Backfills views that were switched on later, or fell behind: stored sessions are taken in as if they had just ended.
+"""Backfills views that were enabled later, fell behind or failed: stored sessions are digested as if they had just ended.
 
-Each batch of sessions is stored when it is done, so that a rebuild that is broken off goes on where it stopped.
+Each batch of sessions is stored when it is done, so that an interrupted rebuild resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -12,37 +12,41 @@ from ld_agent.agent import Agent
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views import build_views
 from ld_agent.steps import run
-from ld_agent.storage.rows import StoredConversation
+from ld_agent.storage.base import StoredConversation
 
-BATCH = 8  # sessions taken in at once: enough to batch the model's work, few enough to lose little
+BATCH = 8  # sessions digested at once: enough to batch the model's work, few enough to lose little
 
 
 def missing(agent: Agent, conversation: StoredConversation) -> dict[str, int]:
-    """How many finished sessions each enabled view has not taken in, by its name."""
+    """How many finished sessions each enabled view has not digested, by its name."""
     views = agent.config.memory.views
-    return {name: len(agent.store.undigested(conversation.key, name)) for name in views}
+    return {name: len(agent.store.shelf(conversation.key, name).undigested(backlog=True)) for name in views}
 
 
 def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str, int], None]) -> list[str]:
-    """Let every enabled view take in the finished sessions of a conversation that it lacks, oldest first.
+    """Let every enabled view digest the finished sessions of a conversation that it lacks, oldest first.
+
+    What was set aside after failures is tried again.
 
     Args:
-        taken: called after each batch with the view's name and how many sessions it took in.
+        taken: called after each batch with the view's name and how many sessions it digested.
 
     Returns:
-        what could not be done, in words; the sessions behind it wait.
+        what could not be done, in words; the sessions after it stay pending.
     """
     problems: list[str] = []
-    parts = replace(agent.parts(conversation.key, conversation.agent), waits=False)
-    for view in build_views(agent.config.memory.views, parts):
-        waiting = agent.store.undigested(conversation.key, view.name)
+    agent.store.retry(conversation.key)
+    context = replace(agent.view_context(conversation.key, conversation.agent), waits=False)
+    for view in build_views(agent.config.memory.views, context):
+        shelf = agent.store.shelf(conversation.key, view.name)
+        waiting = shelf.undigested(backlog=True)
         left = len(waiting)
         for start in range(0, len(waiting), BATCH):
             try:
                 run(view.digest(waiting[start : start + BATCH]), agent.models.complete)
             except BackboneError as exc:
                 problems.append(f"conversation {conversation.id!r}, view {view.name!r}: {exc}")
-            before, left = left, len(agent.store.undigested(conversation.key, view.name))
+            before, left = left, len(shelf.undigested(backlog=True))
             taken(view.name, before - left)
             if left > max(len(waiting) - start - BATCH, 0):
                 break  # what comes later may build on it

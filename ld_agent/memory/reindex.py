@@ -1,11 +1,11 @@
-"""Makes every vector of a store anew, after a change of encoder; broken off, it is finished by calling it again."""
+"""Re-encodes every text of a store after a change of encoder; if interrupted, calling it again finishes the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.base import Store
 
 BATCH = 256
 
@@ -17,13 +17,11 @@ def reindex(store: Store, encoder: SentenceEncoder, progress: Callable[[int, int
         progress: called with (done, total).
     """
     store.change_encoder(encoder.name, encoder.dimension)
-    waiting = [(table, key, text) for table in ("record", "trait") for key, text in store.without_vector(table)]
+    waiting = store.without_vector()
     for start in range(0, len(waiting), BATCH):
         batch = waiting[start : start + BATCH]
         vectors = encoder.encode([text for _, _, text in batch])
-        with store.db.transaction():
-            for (table, key, _), vector in zip(batch, vectors, strict=True):
-                store.set_vector(table, key, vector)
+        store.set_any_vectors([(table, key, vector) for (table, key, _), vector in zip(batch, vectors, strict=True)])
         if progress is not None:
             progress(start + len(batch), len(waiting))
     return len(waiting)

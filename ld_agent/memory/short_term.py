@@ -1,27 +1,28 @@
-"""The short-term cache M_S: the utterances of the running session, and equation (4), which ends it."""
+"""The short-term cache M_S: the utterances of a thread's running session, and equation (4), which ends it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
 
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.base import Store
 from ld_agent.types import Utterance
 
 
 class ShortTermCache:
-    """M_S of one conversation, kept in the store and mirrored here.
+    """M_S of one thread of a conversation, kept in the store and mirrored here.
 
     Args:
         store: where utterances are kept.
         key: the conversation's key in the store.
         beta: β in seconds.
         clock: the time now, for utterances that come without one.
+        thread: its name.
     """
 
-    def __init__(self, store: Store, key: int, beta: float, clock: Callable[[], datetime]) -> None:
-        self._store, self._key, self._beta, self._clock = store, key, beta, clock
-        self._utterances = store.open_utterances(key)
+    def __init__(self, store: Store, key: int, beta: float, clock: Callable[[], datetime], thread: str = "") -> None:
+        self._store, self._key, self._beta, self._clock, self.thread = store, key, beta, clock, thread
+        self._utterances = store.open_utterances(key, thread)
 
     @property
     def utterances(self) -> tuple[Utterance, ...]:
@@ -36,7 +37,7 @@ class ShortTermCache:
         Raises:
             InputError: ``at`` lies before the last utterance.
         """
-        utterance = self._store.append(self._key, speaker, text, at, self._beta, self._clock)
+        utterance = self._store.append(self._key, speaker, text, at, self._beta, self._clock, self.thread)
         if self._utterances and self._utterances[-1].session != utterance.session:
             self._utterances = []
         self._utterances.append(utterance)
@@ -48,9 +49,9 @@ class ShortTermCache:
 
     def end(self) -> None:
         """Close the running session without waiting for a gap."""
-        self._store.close_session(self._key)
+        self._store.close_session(self._key, self.thread)
         self._utterances = []
 
     def reload(self) -> None:
         """Read the running session again, after another process wrote to the store."""
-        self._utterances = self._store.open_utterances(self._key)
+        self._utterances = self._store.open_utterances(self._key, self.thread)

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import DataFileError, InputError, StoreError
+from ld_agent.storage.base import Store as AnyStore
+from ld_agent.storage.base import StoredConversation
 from ld_agent.storage.columns import json_text, microseconds, moment
-from ld_agent.storage.rows import StoredConversation
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import iso, utc
 
@@ -166,7 +167,7 @@ def _take(store: Store, taken: _Taken, row: Mapping[str, Any]) -> None:
     )
 
 
-def found_conversation(store: Store, conversation_id: str) -> StoredConversation:
+def found_conversation(store: AnyStore, conversation_id: str) -> StoredConversation:
     """Find a conversation.
 
     Raises:

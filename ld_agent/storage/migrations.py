@@ -92,4 +92,70 @@ MIGRATIONS: tuple[str, ...] = (
         vectors BLOB NOT NULL                   -- a float32 scale each, then a signed byte a dimension
     );
     """,
+    # 4: threads, who speaks, when a view was enabled, work that keeps failing, changes by hand, kept indexes
+    """
+    ALTER TABLE session ADD COLUMN thread TEXT NOT NULL DEFAULT '';
+    CREATE INDEX session_thread ON session (conversation, thread, number);
+    CREATE INDEX session_open ON session (conversation, thread) WHERE closed = 0;
+
+    ALTER TABLE conversation ADD COLUMN edits INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE record ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE trait ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX record_session ON record (conversation, session, pk);
+    CREATE INDEX record_pinned ON record (conversation) WHERE pinned = 1;
+    CREATE INDEX record_bare ON record (pk) WHERE vector IS NULL;
+
+    CREATE TABLE speaker (                      -- everyone who has spoken, by the first utterance
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        first INTEGER NOT NULL,
+        PRIMARY KEY (conversation, name)
+    ) WITHOUT ROWID;
+    INSERT INTO speaker SELECT conversation, speaker, min(pk) FROM utterance GROUP BY conversation, speaker;
+    CREATE TRIGGER speaker_known AFTER INSERT ON utterance
+        BEGIN INSERT OR IGNORE INTO speaker VALUES (new.conversation, new.speaker, new.pk); END;
+
+    CREATE TABLE enabled (                      -- since when a view takes sessions in, and how far it has come
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        view TEXT NOT NULL,
+        since INTEGER NOT NULL,                 -- sessions up to this one ended before
+        through INTEGER NOT NULL,               -- every session after since and up to this one is digested
+        PRIMARY KEY (conversation, view)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE verdict (                      -- the reply's call has decided about an utterance that is not observed yet
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        view TEXT NOT NULL,
+        utterance TEXT NOT NULL,
+        worth INTEGER NOT NULL,
+        PRIMARY KEY (conversation, view, utterance)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE failure (                      -- pending work that failed
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        work TEXT NOT NULL,                     -- 'traits' or the view's name
+        item TEXT NOT NULL,                     -- utterance id or session number
+        attempts INTEGER NOT NULL,
+        error TEXT NOT NULL,
+        PRIMARY KEY (conversation, work, item)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE change (                       -- what a person edited, pinned or had forgotten
+        pk INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        target TEXT NOT NULL,                   -- id of a record or trait
+        kind TEXT NOT NULL,                     -- edit, forget, pin, unpin
+        at INTEGER NOT NULL,
+        before TEXT NOT NULL
+    );
+    CREATE INDEX change_conversation ON change (conversation, pk);
+
+    CREATE TABLE snapshot (                     -- an index as it was last kept; derived
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        view TEXT NOT NULL,
+        last_key INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (conversation, view)
+    );
+    """,
 )

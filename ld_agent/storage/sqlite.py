@@ -1,4 +1,5 @@
-"""The store: plain SQL over one SQLite file. Knows rows and ids; nothing of models, prompts or scores.
+"""The store in one SQLite file: conversations, what was said, and what a person changed by hand. Plain SQL; knows nothing of
+models, prompts or scores.
 
 Every write that belongs together is one transaction, and every write can be repeated: a session is closed once, a view
 digests a session once and an utterance's traits are merged once, whoever comes first.
@@ -6,27 +7,32 @@ digests a session once and an utterance's traits are merged once, whoever comes 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ld_agent.errors import EncoderMismatchError, InputError, StoreError
-from ld_agent.storage.columns import Vector, json_text, microseconds, moment, vector_bytes, vector_from
+from ld_agent.errors import InputError, StoreError
+from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
+from ld_agent.storage.columns import Vector, microseconds, moment
 from ld_agent.storage.connection import BUSY_SECONDS, Connection
-from ld_agent.storage.rows import IndexRow, StoredConversation
-from ld_agent.types import Record, Session, Trait, Utterance, iso, utc
+from ld_agent.storage.sqlite_encoder import NotedEncoder
+from ld_agent.storage.sqlite_personas import SQLitePersonas
+from ld_agent.storage.sqlite_rows import RECORD, record, utterances
+from ld_agent.storage.sqlite_shelf import SQLiteShelf
+from ld_agent.types import Record, Utterance, iso, utc
 
-PAGE = 1000
+DELETED = "the conversation was deleted while in use; reopen it"
+TABLES = {"m": "record", "t": "trait"}
+"""The table of a record or trait by its id's first letter."""
 
 
-class Store:
-    """Many conversations in one file, strictly apart: every method but `conversations` takes a conversation's key.
+class Store(NotedEncoder):
+    """See `ld_agent.storage.base.Store`.
 
     Args:
-        path: of the SQLite file; made where missing. ":memory:" keeps nothing.
+        path: of the SQLite file; created if missing. ":memory:" keeps nothing.
         busy_seconds: how long to wait for another process's write.
 
     Raises:
@@ -35,7 +41,7 @@ class Store:
 
     def __init__(self, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self.db = Connection(path, busy_seconds)
-        self._encoder: str | None = None
+        super().__init__(self.db)
         if self.db.row("SELECT 1 FROM meta WHERE key = 'erase'"):
             with suppress(StoreError):  # still read by another process, or read-only: the next opening tries again
                 self._erase()
@@ -48,8 +54,11 @@ class Store:
         return self.db.path
 
     @property
-    def data_version(self) -> int:
+    def version(self) -> int:
         return self.db.data_version
+
+    def writing(self, key: int) -> AbstractContextManager[None]:
+        return self.db.transaction()
 
     # ---- conversations
 
@@ -61,11 +70,6 @@ class Store:
         return StoredConversation(*row) if row else None
 
     def open_conversation(self, conversation_id: str, agent: str) -> StoredConversation:
-        """Find a conversation or make it.
-
-        Raises:
-            InputError: it exists with an agent of another name.
-        """
         with self.db.transaction():
             self.db.execute("INSERT OR IGNORE INTO conversation (id, agent) VALUES (?, ?)", (conversation_id, agent))
             found = self.find_conversation(conversation_id)
@@ -80,7 +84,7 @@ class Store:
     def delete_conversation(self, key: int) -> None:
         """Remove every trace of a conversation and rewrite the file so that no byte of it is left.
 
-        Broken off between the two, the rewriting is done when the store is next opened.
+        If interrupted between the two, the next opening of the store rewrites the file.
 
         Raises:
             StoreError: see `Connection.scrub`.
@@ -95,294 +99,238 @@ class Store:
         self.db.execute("DELETE FROM meta WHERE key = 'erase'")
 
     def is_stored(self, key: int) -> bool:
-        """Whether a conversation is there; False: it was deleted, by whomever."""
         return bool(self.db.row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))
 
+    def require(self, key: int) -> None:
+        """Check that a conversation is still there.
+
+        Raises:
+            StoreError: it was deleted.
+        """
+        if not self.is_stored(key):
+            raise StoreError(f"{self.path}: {DELETED}")
+
     def counts(self, key: int) -> dict[str, int]:
-        """How many sessions, utterances, records and active traits a conversation has."""
         row = self.db.row(
-            """SELECT (SELECT count(*) FROM session WHERE conversation = :c),
-                      (SELECT count(*) FROM utterance WHERE conversation = :c),
-                      (SELECT count(*) FROM record WHERE conversation = :c),
-                      (SELECT count(*) FROM trait WHERE conversation = :c AND superseded_by IS NULL)""".replace(
-                ":c", "?1"
-            ),
+            """SELECT (SELECT count(*) FROM session WHERE conversation = ?1),
+                      (SELECT count(*) FROM utterance WHERE conversation = ?1),
+                      (SELECT count(*) FROM record WHERE conversation = ?1),
+                      (SELECT count(*) FROM trait WHERE conversation = ?1 AND superseded_by IS NULL)""",
             (key,),
         )
         return dict(zip(("sessions", "utterances", "records", "traits"), row, strict=True))
 
-    def _next_id(self, key: int, what: str, prefix: str) -> str:
+    def edits(self, key: int) -> int:
+        row = self.db.row("SELECT edits FROM conversation WHERE pk = ?", (key,))
+        return int(row[0]) if row else 0
+
+    def next_id(self, key: int, what: str, prefix: str) -> str:
+        """Give out an id; none is ever given twice."""
         if not self.db.execute(f"UPDATE conversation SET {what} = {what} + 1 WHERE pk = ?", (key,)):
-            raise StoreError(f"{self.path}: the conversation was deleted meanwhile; open it anew")
+            raise StoreError(f"{self.path}: {DELETED}")
         return prefix + str(self.db.row(f"SELECT {what} FROM conversation WHERE pk = ?", (key,))[0])
 
     # ---- utterances and sessions
 
     def append(
-        self, key: int, speaker: str, text: str, at: datetime | None, beta: float, now: Callable[[], datetime]
+        self,
+        key: int,
+        speaker: str,
+        text: str,
+        at: datetime | None,
+        beta: float,
+        now: Callable[[], datetime],
+        thread: str = "",
     ) -> Utterance:
-        """Store one utterance; where the gap before it exceeds β, close the open session first (equation 4).
-
-        Args:
-            at: when it was said; None: now, and never before what was said last.
-            beta: β in seconds.
-
-        Raises:
-            InputError: ``at`` lies before the conversation's last utterance.
-        """
         with self.db.transaction():
-            last = self.last_utterance(key)
+            last = self.last_utterance(key, thread)
             if at is None:
                 at = utc(now(), "the clock")
                 at = max(at, last.at) if last else at
             if last and at < last.at:
                 raise InputError(
-                    f"at={iso(at)} lies before the last utterance of this conversation ({iso(last.at)}); "
-                    "a conversation goes forward: give a later time, or use another conversation id"
+                    f"at={iso(at)} is before the last utterance of this conversation ({iso(last.at)}); "
+                    "give a later time, or use another conversation id"
                 )
             if last and (at - last.at).total_seconds() > beta:
-                self.close_session(key)
-            number = self._open_session(key)
-            utterance = Utterance(self._next_id(key, "utterances", "u"), speaker, text, at, number)
+                self.close_session(key, thread)
+            number = self._open_session(key, thread)
+            utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number)
             self.db.execute(
                 "INSERT INTO utterance (conversation, id, session, speaker, text, at) VALUES (?, ?, ?, ?, ?, ?)",
                 (key, utterance.id, number, speaker, text, microseconds(at)),
             )
         return utterance
 
-    def _open_session(self, key: int) -> int:
+    def _open_session(self, key: int, thread: str) -> int:
         row = self.db.row(
-            "SELECT number, closed FROM session WHERE conversation = ? ORDER BY number DESC LIMIT 1", (key,)
+            "SELECT number FROM session WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
         )
-        if row and not row[1]:
+        if row:
             return int(row[0])
-        number = row[0] + 1 if row else 1
-        self.db.execute("INSERT INTO session (conversation, number) VALUES (?, ?)", (key, number))
+        row = self.db.row("SELECT max(number) FROM session WHERE conversation = ?", (key,))
+        number = (row[0] or 0) + 1
+        self.db.execute("INSERT INTO session (conversation, number, thread) VALUES (?, ?, ?)", (key, number, thread))
         return int(number)
 
-    def close_session(self, key: int) -> int | None:
-        """Close the open session; returns its number, or None where none is open."""
+    def close_session(self, key: int, thread: str = "") -> int | None:
         with self.db.transaction():
-            row = self.db.row("SELECT number FROM session WHERE conversation = ? AND closed = 0", (key,))
-            self.db.execute("UPDATE session SET closed = 1 WHERE conversation = ? AND closed = 0", (key,))
+            where = "WHERE conversation = ? AND thread = ? AND closed = 0"
+            row = self.db.row(f"SELECT number FROM session {where}", (key, thread))
+            self.db.execute(f"UPDATE session SET closed = 1 {where}", (key, thread))
         return int(row[0]) if row else None
 
-    def last_utterance(self, key: int) -> Utterance | None:
-        return next(iter(self._utterances("conversation = ? ORDER BY pk DESC LIMIT 1", (key,))), None)
+    def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
+        number = "SELECT max(number) FROM session WHERE conversation = ?1"
+        values: tuple[object, ...] = (key,) if thread is None else (key, thread)
+        if thread is None:
+            sessions = f"SELECT number FROM session WHERE conversation = ?1 AND closed = 0 UNION {number}"
+        else:
+            sessions = f"{number} AND thread = ?2"
+        where = f"conversation = ?1 AND session IN ({sessions}) ORDER BY pk DESC LIMIT 1"
+        return next(iter(utterances(self.db, where, values)), None)
 
-    def open_utterances(self, key: int) -> list[Utterance]:
-        """What the short-term cache M_S holds: the utterances of the open session."""
-        return self._utterances(
-            "conversation = ?1 AND session = (SELECT number FROM session WHERE conversation = ?1 AND closed = 0) ORDER BY pk",
-            (key,),
+    def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
+        return utterances(
+            self.db,
+            """conversation = ?1 AND session IN
+               (SELECT number FROM session WHERE conversation = ?1 AND closed = 0 AND (?2 IS NULL OR thread = ?2)) ORDER BY pk""",
+            (key, thread),
         )
 
-    def utterances(self, key: int) -> list[Utterance]:
-        return self._utterances("conversation = ? ORDER BY pk", (key,))
-
-    def speakers(self, key: int) -> list[str]:
-        """Everyone who has spoken, in order."""
-        rows = self.db.rows(
-            "SELECT speaker FROM utterance WHERE conversation = ? GROUP BY speaker ORDER BY min(pk)", (key,)
-        )
+    def open_threads(self, key: int) -> list[str]:
+        rows = self.db.rows("SELECT thread FROM session WHERE conversation = ? AND closed = 0 ORDER BY number", (key,))
         return [row[0] for row in rows]
 
-    def unextracted(self, key: int) -> list[Utterance]:
-        """Utterances whose traits have not been extracted yet."""
-        return self._utterances("conversation = ? AND extracted = 0 ORDER BY pk", (key,))
+    def utterances(self, key: int) -> list[Utterance]:
+        return utterances(self.db, "conversation = ? ORDER BY pk", (key,))
+
+    def session_utterances(self, key: int, session: int) -> list[Utterance]:
+        return utterances(self.db, "conversation = ? AND session = ? ORDER BY pk", (key, session))
+
+    def speakers(self, key: int) -> list[str]:
+        return [
+            row[0] for row in self.db.rows("SELECT name FROM speaker WHERE conversation = ? ORDER BY first", (key,))
+        ]
+
+    def unextracted(self, key: int, *, set_aside: bool = False) -> list[Utterance]:
+        waiting = "" if set_aside else (
+            f"AND NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' "
+            f"AND item = utterance.id AND attempts >= {PATIENCE})"
+        )  # fmt: skip
+        return utterances(self.db, f"conversation = ?1 AND extracted = 0 {waiting} ORDER BY pk", (key,))
 
     def answered(self, key: int, utterance: Utterance) -> str:
-        """What another speaker said right before an utterance in its session; "" for nothing."""
-        last = self._utterances(
+        last = utterances(
+            self.db,
             "conversation = ?1 AND session = ?2 AND pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3) "
             "ORDER BY pk DESC LIMIT 1",
             (key, utterance.session, utterance.id),
         )
         return last[0].text if last and last[0].speaker != utterance.speaker else ""
 
-    def undigested(self, key: int, view: str) -> list[Session]:
-        """Closed sessions that a view has not taken in yet, oldest first."""
-        rows = self.db.rows(
-            """SELECT number FROM session WHERE conversation = ?1 AND closed = 1 AND number NOT IN
-               (SELECT session FROM digested WHERE conversation = ?1 AND view = ?2) ORDER BY number""",
-            (key, view),
+    # ---- records and traits
+
+    def shelf(self, key: int, view: str) -> SQLiteShelf:
+        return SQLiteShelf(self, key, view)
+
+    def personas(self, key: int) -> SQLitePersonas:
+        return SQLitePersonas(self, key)
+
+    def records(self, key: int, *, after: str | None = None, session: int | None = None) -> list[Record]:
+        where, values = "conversation = ?1", list[Any]([key])
+        if session is not None:
+            where, values = f"{where} AND session = ?2", [key, session]
+        if after is not None:  # the plus keeps SQLite on the rows' own order: what is new lies at the end
+            pk = self.db.row("SELECT pk FROM record WHERE conversation = ? AND id = ?", (key, after))
+            where, values = f"+{where} AND pk > ?{len(values) + 1}", [*values, pk[0] if pk else 0]
+        rows = self.db.rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", tuple(values))
+        return [record(row) for row in rows]
+
+    def pinned(self, key: int) -> list[Record]:
+        rows = self.db.rows(f"SELECT {RECORD} FROM record WHERE conversation = ? AND pinned = 1 ORDER BY pk", (key,))
+        return [record(row) for row in rows]
+
+    def record_bytes(self) -> int:
+        columns = ("text", "topics", "sources", "details", "vector")
+        lengths = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
+        return int(self.db.row(f"SELECT coalesce(sum({lengths}), 0) FROM record")[0])
+
+    def record_counts(self, key: int) -> dict[str, int]:
+        return dict(
+            self.db.rows("SELECT view, count(*) FROM record WHERE conversation = ? GROUP BY view ORDER BY view", (key,))
         )
-        return [
-            Session(n, tuple(self._utterances("conversation = ? AND session = ? ORDER BY pk", (key, n))))
-            for (n,) in rows
-        ]
 
-    def _utterances(self, where: str, values: tuple[Any, ...]) -> list[Utterance]:
-        rows = self.db.rows(f"SELECT id, speaker, text, at, session FROM utterance WHERE {where}", values)
-        return [Utterance(i, speaker, text, moment(at), session) for i, speaker, text, at, session in rows]
+    # ---- work that failed
 
-    # ---- records
-
-    def digest(
-        self, key: int, view: str, session: int, records: Iterable[tuple[Callable[[str], Record], Vector]]
-    ) -> list[Record]:
-        """Store what a view remembers of a session and mark the session as digested, in one transaction.
-
-        Args:
-            records: for each record a function from its new id to the record, and its (dimension,) vector.
-
-        Returns:
-            the stored records; none if another process digested the session first.
-        """
-        stored = []
+    def failed(self, key: int, work: str, items: Iterable[str], error: str) -> list[Failure]:
+        line = " ".join(error.encode("utf-8", "replace").decode("utf-8").split())[:500]
         with self.db.transaction():
-            if not self.db.execute("INSERT OR IGNORE INTO digested VALUES (?, ?, ?)", (key, view, session)):
-                return []
-            for make, vector in records:
-                record = make(self.new_record_id(key))
-                self.insert_record(key, record, vector)
-                stored.append(record)
-        return stored
+            self.require(key)
+            for item in items:
+                self.db.execute(
+                    """INSERT INTO failure VALUES (?1, ?2, ?3, 1, ?4)
+                       ON CONFLICT DO UPDATE SET attempts = attempts + 1, error = ?4""",
+                    (key, work, item, line),
+                )
+            wanted = set(items)
+            return [f for f in self.failures(key) if f.work == work and f.item in wanted and f.attempts == PATIENCE]
 
-    def insert_record(self, key: int, record: Record, vector: Vector | None) -> None:
-        self.db.execute(
-            """INSERT INTO record (conversation, id, view, session, text, at, topics, sources, fallback, details, vector)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-            (
-                key, record.id, record.view, record.session, record.text, microseconds(record.at), json_text(record.topics),
-                json_text(record.sources), record.fallback, json_text(dict(record.details)), self._blob(vector),
-            ),
-        )  # fmt: skip
-
-    def new_record_id(self, key: int) -> str:
-        return self._next_id(key, "records", "m")
-
-    def index_rows(self, key: int, view: str, after: int) -> Iterator[IndexRow]:
-        """Rows for the long-term index with primary keys above ``after``, in growing order."""
-        rows: list[Any] = [()] * PAGE
-        while len(rows) == PAGE:  # by pages, and no query stays open in between: the caller may write
-            rows = self.db.rows(
-                "SELECT pk, at, topics, vector, CASE WHEN vector IS NULL THEN text ELSE '' END FROM record "
-                "WHERE conversation = ? AND view = ? AND pk > ? ORDER BY pk LIMIT ?",
-                (key, view, after, PAGE),
-            )
-            for pk, at, topics, vector, text in rows:
-                yield IndexRow(pk, at / 1e6, tuple(json.loads(topics)), vector_from(vector), text)
-                after = pk
-
-    def count_records(self, key: int, view: str) -> int:
-        return int(self.db.row("SELECT count(*) FROM record WHERE conversation = ? AND view = ?", (key, view))[0])
-
-    def records(self, key: int, keys: Sequence[int] | None = None) -> list[Record]:
-        """Records of a conversation: those with the given primary keys, in that order, or all of them."""
-        columns = "SELECT pk, id, view, text, at, session, topics, sources, fallback, details FROM record WHERE conversation = ?"
-        if keys is None:
-            rows = self.db.rows(columns + " ORDER BY pk", (key,))
-        else:
-            found = self.db.rows(columns + " AND pk IN (SELECT value FROM json_each(?))", (key, json_text(keys)))
-            by_key = {row[0]: row for row in found}
-            rows = [by_key[k] for k in keys if k in by_key]
-        return [
-            Record(
-                i,
-                view,
-                text,
-                moment(at),
-                session,
-                tuple(json.loads(topics)),
-                tuple(json.loads(sources)),
-                bool(fallback),
-                json.loads(details),
-            )
-            for _, i, view, text, at, session, topics, sources, fallback, details in rows
-        ]
-
-    # ---- traits
-
-    def traits(self, key: int) -> list[tuple[Trait, Vector | None]]:
-        """Every trait of a conversation with its vector, superseded ones included, in the order of their making."""
+    def failures(self, key: int) -> list[Failure]:
         rows = self.db.rows(
-            "SELECT id, speaker, text, at, source, last_at, mentions, superseded_by, vector FROM trait "
-            "WHERE conversation = ? ORDER BY pk",
-            (key,),
+            "SELECT work, item, attempts, error FROM failure WHERE conversation = ? ORDER BY work, item", (key,)
         )
-        return [
-            (Trait(i, speaker, text, moment(at), source, moment(last_at), mentions, superseded_by), vector_from(vector))
-            for i, speaker, text, at, source, last_at, mentions, superseded_by, vector in rows
-        ]
+        return [Failure(*row) for row in rows]
 
-    def new_trait_id(self, key: int) -> str:
-        return self._next_id(key, "traits", "t")
+    def retry(self, key: int) -> None:
+        self.db.execute("DELETE FROM failure WHERE conversation = ?", (key,))
 
-    def put_trait(self, key: int, trait: Trait, vector: Vector | None) -> None:
-        """Insert a trait, or replace the one with its id."""
-        self.db.execute(
-            """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, mentions, superseded_by, vector)
-               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-               ON CONFLICT (conversation, id) DO UPDATE SET
-               last_at = excluded.last_at, mentions = excluded.mentions, superseded_by = excluded.superseded_by,
-               vector = excluded.vector""",
-            (
-                key, trait.id, trait.speaker, trait.text, microseconds(trait.at), trait.source,
-                microseconds(trait.last_at), trait.mentions, trait.superseded_by, self._blob(vector),
-            ),
-        )  # fmt: skip
+    # ---- changes by hand
 
-    def mark_extracted(self, key: int, utterance_id: str) -> bool:
-        """Mark an utterance's traits as merged; False if another process was first."""
-        return bool(self.db.execute(
-            "UPDATE utterance SET extracted = 1 WHERE conversation = ? AND id = ? AND extracted = 0", (key, utterance_id)
-        ))  # fmt: skip
-
-    # ---- vectors
-
-    def set_vector(self, table: str, key: int, vector: Vector) -> None:
-        """Store the vector of a record (by primary key) or trait, made after the row was."""
+    def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
         with self.db.transaction():
-            self.db.execute(f"UPDATE {table} SET vector = ? WHERE pk = ?", (self._blob(vector), key))
+            table, pk, before = self._target(key, target)
+            self.db.execute(f"UPDATE {table} SET text = ?, vector = ? WHERE pk = ?", (text, self.blob(vector), pk))
+            self.db.execute("DELETE FROM passage WHERE record = ? AND ? = 'record'", (pk, table))
+            self._changed(key, target, "edit", at, before)
 
-    def without_vector(self, table: str) -> list[tuple[int, str]]:
-        """(primary key, text) of every record or trait not encoded yet, of all conversations."""
-        return self.db.rows(f"SELECT pk, text FROM {table} WHERE vector IS NULL ORDER BY pk")
-
-    def check_encoder(self, name: str, dimension: int) -> None:
-        """Note the encoder in a new store; in any other check that it is the same. From then on no other's vectors are taken.
-
-        Raises:
-            EncoderMismatchError: the vectors were made by another encoder.
-        """
-        wanted = json_text({"dimension": dimension, "name": name})
-        if self._noted_encoder() is None:
-            self.db.execute("INSERT OR IGNORE INTO meta VALUES ('encoder', ?)", (wanted,))
-        self._require_encoder(wanted)
-        self._encoder = wanted
-
-    def change_encoder(self, name: str, dimension: int) -> None:
-        """Drop every vector and note the encoder that makes them anew; whoever still uses the old one is told so."""
+    def forget(self, key: int, target: str, at: datetime) -> None:
         with self.db.transaction():
-            self.db.execute("DELETE FROM meta WHERE key = 'encoder'")
-            self.db.execute("UPDATE record SET vector = NULL")
-            self.db.execute("DELETE FROM passage")
-            self.db.execute("UPDATE trait SET vector = NULL")
-            self.check_encoder(name, dimension)
-
-    def _noted_encoder(self) -> str | None:
-        row = self.db.row("SELECT value FROM meta WHERE key = 'encoder'")
-        return row[0] if row else None
-
-    def _require_encoder(self, wanted: str) -> None:
-        stored = self._noted_encoder()
-        if stored is not None and stored != wanted:
-            known, given = json.loads(stored), json.loads(wanted)
-            raise EncoderMismatchError(
-                f"{self.path} was encoded by {known['name']} ({known['dimension']} dimensions), the config names "
-                f"{given['name']} ({given['dimension']}); run `ld-agent memory reindex --store {self.path}` with this "
-                f"config, or set encoder.model={known['name']}"
+            table, pk, _ = self._target(key, target)
+            self.db.execute(f"DELETE FROM {table} WHERE pk = ?", (pk,))
+            self.db.execute(
+                "UPDATE trait SET superseded_by = NULL WHERE conversation = ? AND superseded_by = ?", (key, target)
             )
+            self.db.execute("UPDATE change SET before = '' WHERE conversation = ? AND target = ?", (key, target))
+            self._changed(key, target, "forget", at, "")
 
-    def require_same_encoder(self) -> None:
-        """Refuse to go on where another process has changed the store's encoder meanwhile (`EncoderMismatchError`)."""
-        if self._encoder is not None:
-            self._require_encoder(self._encoder)
+    def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
+        with self.db.transaction():
+            table, pk, before = self._target(key, target)
+            self.db.execute(f"UPDATE {table} SET pinned = ? WHERE pk = ?", (pinned, pk))
+            self._changed(key, target, "pin" if pinned else "unpin", at, before)
 
-    def _blob(self, vector: Vector | None) -> bytes | None:
-        """A vector as bytes, of the store's encoder."""
-        if vector is None:
-            return None
-        self.require_same_encoder()
-        return vector_bytes(vector)
+    def changes(self, key: int) -> list[Change]:
+        rows = self.db.rows("SELECT target, kind, at, before FROM change WHERE conversation = ? ORDER BY pk", (key,))
+        return [Change(target, kind, moment(at), before) for target, kind, at, before in rows]
+
+    def _target(self, key: int, target: str) -> tuple[str, int, str]:
+        """Table, primary key and text of a record or trait."""
+        table = TABLES.get(target[:1])
+        row = table and self.db.row(f"SELECT pk, text FROM {table} WHERE conversation = ? AND id = ?", (key, target))
+        if not table or not row:
+            raise InputError(f"{target!r} is not a record or trait of this conversation; `memory list` shows their ids")
+        return table, row[0], row[1]
+
+    def _changed(self, key: int, target: str, kind: str, at: datetime, before: str) -> None:
+        self.db.execute(
+            "INSERT INTO change (conversation, target, kind, at, before) VALUES (?, ?, ?, ?, ?)",
+            (key, target, kind, microseconds(at), before),
+        )
+        self.db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
+        self.db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))
+
+    def set_any_vectors(self, vectors: Sequence[tuple[str, int, Vector]]) -> None:
+        with self.db.transaction():
+            for table, key, vector in vectors:
+                self.db.execute(f"UPDATE {table} SET vector = ? WHERE pk = ?", (self.blob(vector), key))

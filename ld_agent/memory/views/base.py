@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
@@ -16,7 +16,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import Steps
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.base import Shelf, Store
 from ld_agent.types import Recalled, Session
 
 
@@ -37,11 +37,11 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a view may be made from: the parts it shares with the rest of one conversation.
+class ViewContext:
+    """What a view is made from: the parts that it shares with the rest of one conversation.
 
     ``models`` makes the requests of views that ask a model of their own (module ``memory``); ``agent`` is the agent's name.
-    ``waits``: more sessions will end and give another occasion for what failed; not so in a rebuild.
+    ``waits``: there will be another occasion for what failed; false in a rebuild.
     """
 
     store: Store
@@ -54,76 +54,78 @@ class Parts:
     agent: str
     waits: bool = True
 
+    def shelf(self, view: str) -> Shelf:
+        """The records of a view of this conversation."""
+        return self.store.shelf(self.key, view)
 
-class View(Protocol):
-    """One memory mechanism of one conversation."""
 
-    @property
-    def name(self) -> str: ...
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What the reply's prompt says besides the memories: steps to follow, and examples where there is room for them."""
+
+    steps: str = ""
+    examples: tuple[str, ...] = ()
+
+
+class View:
+    """One memory mechanism of one conversation. A subclass says what it is and overrides what it does.
+
+    Attributes:
+        name: how configs name it.
+        asks_model: taking a session in costs model calls; if not, any number of sessions is taken in at once.
+        rewrites: each record replaces the one before, so that records are versions of one text.
+        observes: takes the running session in too, utterance by utterance.
+        alone: why it makes no sense beside other views; "": it does.
+    """
+
+    name: ClassVar[str]
+    asks_model: ClassVar[bool] = True
+    rewrites: ClassVar[bool] = False
+    observes: ClassVar[bool] = False
+    alone: ClassVar[str] = ""
+
+    def __init__(self, context: ViewContext) -> None:
+        self._context = context
+        self._shelf = context.shelf(self.name)
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        """What the numbers of a recall are and what decides, in a line."""
+        return f"overall is what {cls.name} ranks by"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Take in closed sessions, oldest first, and keep what is to be remembered of them.
 
         Each session is stored as digested together with its records, so that it is taken in once whatever happens.
+
+        Raises:
+            BackboneError: the model failed; what was not taken in stays pending.
         """
-        ...
+        raise NotImplementedError
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The records that matter to a query, best first; none: no relevant memory."""
-        ...
-
-
-@runtime_checkable
-class Observing(Protocol):
-    """A view that takes the running session in too, utterance by utterance, after each turn."""
+        raise NotImplementedError
 
     @property
     def decides(self) -> bool:
         """Whether the reply's call shall also decide if the answered utterance is worth remembering."""
-        ...
+        return False
 
-    def observe(self, session: Session, verdicts: Mapping[str, bool]) -> Steps[None]:
-        """Take in what was said in the running session and not taken in yet.
-
-        Args:
-            session: the running session so far.
-            verdicts: by utterance id, whether it is worth remembering, where the reply's call has said so.
-        """
-        ...
-
-
-@runtime_checkable
-class Guiding(Protocol):
-    """A view that tells the generator how to use what it recalled."""
+    def observe(self, session: Session) -> Steps[None]:
+        """Take in utterances of a running session that are not taken in yet; for views that observe."""
+        yield from ()
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """What to say in a prompt that has these memories."""
-        ...
-
-
-@runtime_checkable
-class Explaining(Protocol):
-    """A view whose recall has more to tell than the numbers of what it found."""
+        """How the generator is to use these memories."""
+        return Guidance()
 
     @property
     def explanation(self) -> Mapping[str, Any]:
-        """How the last recall came about, as plain values that JSON can hold; empty: nothing to tell."""
-        ...
-
-
-@runtime_checkable
-class Noting(Protocol):
-    """A view whose recall may have had to leave something out."""
+        """How the last recall came about beyond its numbers, as plain values that JSON can hold."""
+        return {}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the last recall left out, in words; empty: nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Guidance:
-    """What stands in the reply's prompt beside the memories: steps to follow, and examples where there is room for them."""
-
-    steps: str = ""
-    examples: tuple[str, ...] = ()
+        """What the last recall left out, in words."""
+        return ()

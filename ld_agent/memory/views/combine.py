@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
-from ld_agent.backbones.base import Completion, Request
 from ld_agent.modules.wording import words_of
-from ld_agent.steps import Steps
 from ld_agent.types import Recalled
 
 T = TypeVar("T")
@@ -28,47 +25,6 @@ class Merged:
 
     recalled: tuple[Recalled, ...]
     over_budget: int = 0
-
-
-def side_by_side(works: Sequence[Steps[T]]) -> Steps[list[T]]:
-    """Carry independent pieces of work through together: what all of them ask at one time is one list of requests.
-
-    Returns:
-        the results, in the order of the works. An exception of the model is raised in each that asked; one that leaves a
-        piece of work leaves all of them.
-    """
-    results: dict[int, T] = {}
-    asking: list[tuple[int, Sequence[Request]]] = []
-
-    def advance(number: int, step: Callable[[], Sequence[Request]]) -> None:
-        try:
-            asking.append((number, step()))
-        except StopIteration as stop:
-            results[number] = stop.value
-
-    try:
-        for number, work in enumerate(works):
-            advance(number, partial(next, work))
-        while asking:
-            asked = asking.copy()
-            asking.clear()
-            requests = [request for _, own in asked for request in own]
-            completions: Sequence[Completion] = []
-            try:
-                completions = (yield requests) if requests else []
-            except BaseException as exc:
-                for number, _ in asked:
-                    advance(number, partial(works[number].throw, exc))
-                continue
-            start = 0
-            for number, own in asked:
-                answers = completions[start : start + len(own)]
-                start += len(own)
-                advance(number, partial(works[number].send, answers))
-    finally:
-        for work in works:
-            work.close()
-    return [results[number] for number in range(len(works))]
 
 
 def merged(found: Mapping[str, Sequence[Recalled]], budget: int | None, count: Callable[[str], int]) -> Merged:

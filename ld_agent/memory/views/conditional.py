@@ -7,19 +7,21 @@ in the record's call, so that an utterance costs two calls at most. Recall is de
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.memory.views.base import Guidance, Parts, Query
+from ld_agent.config import MemorySection
+from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
 from ld_agent.prompts import prompt
 from ld_agent.steps import Steps
-from ld_agent.storage.observed import observe, session_utterances, unobserved
-from ld_agent.types import Recalled, Record, Session, Utterance
+from ld_agent.storage.base import Draft
+from ld_agent.types import Recalled, Session, Utterance
 
 LABELS = {"remember": "remember", "decision": "remember", "related": "related", "situation": "situation",
           "context": "situation", "summary": "situation", "note": "note", "knowledge": "note"}  # fmt: skip
@@ -43,17 +45,23 @@ class Kept:
         return " ".join(part for part in (self.situation, self.note) if part)
 
 
-class ConditionalView:
+class ConditionalView(View):
     """The conditional records of one conversation. What the agent itself says is never a record."""
 
     name = "conditional"
+    observes = True
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._settings = parts.settings.conditional
-        self._records = StoredRecords(parts, self.name)
-        self._verdicts: dict[str, bool] = {}
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._settings = context.settings.conditional
+        self._records = StoredRecords(context, self.name)
         self._explanation: dict[str, Any] = {}
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        rounds = settings.conditional.rounds
+        reflected = f"reflected on at most {rounds} times" if rounds != 1 else "reflected on once"
+        return f"overall = s_sem, k = {settings.conditional.k}, {reflected}"
 
     @property
     def decides(self) -> bool:
@@ -67,66 +75,57 @@ class ConditionalView:
     def explanation(self) -> Mapping[str, Any]:
         return self._explanation
 
-    def observe(self, session: Session, verdicts: Mapping[str, bool]) -> Steps[None]:
+    def observe(self, session: Session) -> Steps[None]:
         """Make the records of what was said in the running session; all of them in one batch.
 
         Raises:
-            BackboneError: the model failed to answer; what was not taken in waits for the next turn.
+            BackboneError: the model failed to answer; what was not taken in stays pending.
         """
-        self._verdicts.update(verdicts)
-        yield from self._take_in(self._waiting(session))
+        yield from self._take_in([u for u in session.utterances if u.speaker != self._context.agent])
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        """Take in what is left of closed sessions: after a crash, or where the view was switched on later."""
-        yield from self._take_in([utterance for session in sessions for utterance in self._waiting(session)])
+        """Take in what is left of closed sessions: after a crash, or where the view was enabled later."""
+        waiting = [u for session in sessions for u in self._shelf.unobserved(session.number, self._context.agent)]
+        yield from self._take_in(waiting)
         for session in sessions:
-            self._parts.store.digest(self._parts.key, self.name, session.number, [])
+            self._shelf.digest(session.number, [])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The k nearest records, reflected on at most ``rounds`` times; score is the cosine."""
-        parts = self._parts
-        running = parts.store.open_utterances(parts.key)  # stands in the prompt as it was said
+        context = self._context
+        running = context.store.open_utterances(context.key, None)  # stands in the prompt as it was said
         at = min(query.at, running[0].at - INSTANT) if running else query.at
 
         def search(text: str) -> list[Recalled]:
-            vector = query.vector if text == query.text else parts.encoder.encode([text])[0]
+            vector = query.vector if text == query.text else context.encoder.encode([text])[0]
             return self._records.nearest(replace(query, text=text, vector=vector, at=at), self._settings.k, gamma=-1.0)
 
-        reflected = yield from reflect(parts.models, query.text, search, self._settings.rounds)
+        reflected = yield from reflect(context.models, query.text, search, self._settings.rounds)
         self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
         return reflected.recalled
 
-    def _waiting(self, session: Session) -> list[Utterance]:
-        return unobserved(self._parts.store, self._parts.key, self.name, session.number, self._parts.agent)
-
     def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
         """One request an utterance, all at once; an utterance already found not worth it costs none."""
-        parts = self._parts
+        verdicts = self._shelf.verdicts() if self._settings.selection else {u.id: True for u in waiting}
         asked = []
         for utterance in waiting:
-            verdict = self._verdict(utterance)
-            if verdict is False:
-                observe(parts.store, parts.key, self.name, utterance)
-                self._verdicts.pop(utterance.id, None)
+            if verdicts.get(utterance.id) is False:
+                self._shelf.observe(utterance)
             else:
-                asked.append((utterance, verdict is None))
+                asked.append((utterance, utterance.id not in verdicts))
         if not asked:
             return
-        said = {n: session_utterances(parts.store, parts.key, n) for n in {u.session for u, _ in asked}}
+        store, key = self._context.store, self._context.key
+        said = {n: store.session_utterances(key, n) for n in {u.session for u, _ in asked}}
         answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
         made = [self._kept(u, decide, answer) for (u, decide), answer in zip(asked, answers, strict=True)]
         texts = [kept.text for kept in made if kept is not None]
-        vectors = iter(parts.encoder.encode(texts) if texts else ())
+        vectors = iter(self._context.encoder.encode(texts) if texts else ())
         for (utterance, _), kept in zip(asked, made, strict=True):
-            record = None if kept is None else (_record(utterance, kept), next(vectors))
-            observe(parts.store, parts.key, self.name, utterance, record)
-            self._verdicts.pop(utterance.id, None)
-
-    def _verdict(self, utterance: Utterance) -> bool | None:
-        return self._verdicts.get(utterance.id) if self._settings.selection else True
+            self._shelf.observe(utterance, None if kept is None else _draft(utterance, kept, next(vectors)))
 
     def _request(self, said: Sequence[Utterance], utterance: Utterance, decide: bool) -> Request:
-        models = self._parts.models
+        models = self._context.models
         position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
         before = list(said[:position])
         budget = models.prompt_budget("memory")
@@ -136,7 +135,7 @@ class ConditionalView:
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
         return prompt("conditional_record").render(
-            agent=self._parts.agent,
+            agent=self._context.agent,
             decide=decide,
             context=self._settings.context,
             knowledge=self._settings.knowledge,
@@ -179,17 +178,13 @@ def _part(parts: Mapping[str, str], name: str) -> str:
     return "" if _EMPTY.fullmatch(text) else text
 
 
-def _record(utterance: Utterance, kept: Kept) -> Callable[[str], Record]:
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=ConditionalView.name,
-            text=kept.text,
-            at=utterance.at,
-            session=utterance.session,
-            sources=(utterance.id,),
-            fallback=kept.fallback,
-            details={"situation": kept.situation, "note": kept.note},
-        )
-
-    return make
+def _draft(utterance: Utterance, kept: Kept, vector: Vectors) -> Draft:
+    return Draft(
+        text=kept.text,
+        at=utterance.at,
+        session=utterance.session,
+        vector=vector,
+        sources=(utterance.id,),
+        fallback=kept.fallback,
+        details={"situation": kept.situation, "note": kept.note},
+    )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ld_agent.backbones.base import Message
+from ld_agent.config import MemorySection
 from ld_agent.memory.scoring import best
-from ld_agent.memory.views.base import Parts, Query
-from ld_agent.memory.views.stored import UNENCODED, StoredRecords, dialogue, recalled, verbatim
+from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled, verbatim
 from ld_agent.prompts import as_line
 from ld_agent.steps import Steps
+from ld_agent.storage.base import UNENCODED
 from ld_agent.types import Recalled, Record, Session
 
 PIECE = 8  # utterances of one record; the fewer, the closer the window is filled
@@ -18,28 +20,31 @@ PAGE = 16  # records read at once
 LABEL = 12  # tokens around a record in the prompt: how long ago it was, its view
 
 
-class FullView:
-    """Every session, word for word, newest first; what does not fit beside the running session is left out, oldest first.
-
-    Attributes:
-        notes: what the last recall had to leave out, in words.
-    """
+class FullView(View):
+    """Every session, word for word, newest first; what does not fit beside the running session is left out, oldest first."""
 
     name = "full"
+    asks_model = False
+    alone = "recalls everything that was said"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._records = StoredRecords(parts, self.name, encoded=False)
-        self.notes: tuple[str, ...] = ()
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name, encoded=False)
+        self._notes: tuple[str, ...] = ()
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return "everything that was said, as far as it fits"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._notes
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
-        parts = self._parts
         for session in sessions:
             pieces = [session.utterances[i : i + PIECE] for i in range(0, len(session.utterances), PIECE)]
-            parts.store.digest(
-                parts.key, self.name, session.number, [(verbatim(self.name, p), UNENCODED) for p in pieces]
-            )
+            self._shelf.digest(session.number, [verbatim(p, UNENCODED) for p in pieces])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
@@ -54,7 +59,7 @@ class FullView:
             kept.append(record)
         missing = len(rows) - len(kept)
         note = f"the oldest {missing} of {len(rows)} pieces of earlier sessions did not fit the model's window"
-        self.notes = (note,) if missing else ()
+        self._notes = (note,) if missing else ()
         return [recalled(record, 0.0, score=1 / place) for place, record in enumerate(kept, 1)]
 
     def _read(self, rows: Sequence[int]) -> Iterator[Record]:
@@ -64,10 +69,10 @@ class FullView:
 
     def _room(self) -> int:
         """Tokens that the prompt of a reply has for the past."""
-        parts = self._parts
-        running = parts.store.open_utterances(parts.key)
-        budget = parts.models.prompt_budget("generator")
+        context = self._context
+        running = context.store.open_utterances(context.key, None)
+        budget = context.models.prompt_budget("generator")
         return int(budget * (1 - INSTRUCTIONS)) - self._tokens(dialogue(running))
 
     def _tokens(self, text: str) -> int:
-        return self._parts.models.count_tokens("generator", [Message("user", as_line(text))]) if text else 0
+        return self._context.models.count_tokens("generator", [Message("user", as_line(text))]) if text else 0

@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords, dialogue, verbatim
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Session, Utterance
 
 
-class HistoryView:
+class HistoryView(View):
     """Two utterances that follow each other, with their speakers, are a record (section 3.1); the k nearest to the query
     by cosine are recalled, if above γ (K = 3 in the paper). A session's last utterance may stand alone.
     """
 
     name = "history"
+    asks_model = False
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._records = StoredRecords(parts, self.name)
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
-        parts = self._parts
+        context = self._context
         for session in sessions:
             pieces = list(exchanges(session))
-            vectors = parts.encoder.encode([dialogue(piece) for piece in pieces])
-            drafts = [(verbatim(self.name, piece), vector) for piece, vector in zip(pieces, vectors, strict=True)]
-            parts.store.digest(parts.key, self.name, session.number, drafts)
+            vectors = context.encoder.encode([dialogue(piece) for piece in pieces])
+            drafts = [verbatim(piece, vector) for piece, vector in zip(pieces, vectors, strict=True)]
+            self._shelf.digest(session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        return self._records.nearest(query, self._parts.settings.k, self._parts.settings.gamma)
+        return self._records.nearest(query, self._context.settings.k, self._context.settings.gamma)
 
 
 def exchanges(session: Session) -> Iterator[tuple[Utterance, ...]]:

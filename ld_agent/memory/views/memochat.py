@@ -7,7 +7,7 @@ is kept as two of its lines; where it does not say which topics it picks, the ne
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -16,12 +16,14 @@ import numpy as np
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
-from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled
 from ld_agent.modules.summarizer import is_summary, pack
 from ld_agent.prompts import prompt
 from ld_agent.steps import Steps
-from ld_agent.types import Recalled, Record, Session, Utterance
+from ld_agent.storage.base import Draft
+from ld_agent.types import Recalled, Session, Utterance
 
 MEMO = re.compile(r"^\W*(\d{1,4})(?:\s*(?:-|–|to)\s*(\d{1,4}))?\s*\|([^|\n]+)\|([^|\n]+)", re.MULTILINE)
 NUMBERS = re.compile(
@@ -52,33 +54,34 @@ class Memo:
         return head if self.fallback else f"{head}\n{dialogue(self.utterances[:LINES_OF_A_MEMO])}"
 
 
-class MemoChatView:
-    """One record a memo; at most k of the picked ones are recalled, the nearest to the query first.
-
-    Attributes:
-        explanation: how the last recall came about: the topics that were to choose from, and who chose.
-    """
+class MemoChatView(View):
+    """One record a memo; at most k of the picked ones are recalled, the nearest to the query first."""
 
     name = "memochat"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._records = StoredRecords(parts, self.name)
-        self.explanation: Mapping[str, Any] = {}
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name)
+        self._explanation: Mapping[str, Any] = {}
+
+    @property
+    def explanation(self) -> Mapping[str, Any]:
+        """The topics that were to choose from at the last recall, and who chose."""
+        return self._explanation
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        parts = self._parts
+        context = self._context
         runs = [pack(session.utterances, self._fits) for session in sessions]
         answers = iter((yield [self._request(_memo_prompt(run)) for own in runs for run in own]))
         for session, own in zip(sessions, runs, strict=True):
             memos = [memo for run in own for memo in memos_of(next(answers), run)]
-            vectors = parts.encoder.encode([memo.text for memo in memos])
-            drafts = [(_draft(memo), vector) for memo, vector in zip(memos, vectors, strict=True)]
-            parts.store.digest(parts.key, self.name, session.number, drafts)
+            vectors = context.encoder.encode([memo.text for memo in memos])
+            drafts = [_draft(memo, vector) for memo, vector in zip(memos, vectors, strict=True)]
+            self._shelf.digest(session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         self._records.catch_up()
-        k, self.explanation = self._parts.settings.k, {}
+        k, self._explanation = self._context.settings.k, {}
         s_sem = self._records.cosines(query)
         nearest = [int(row) for row in np.argsort(-s_sem, kind="stable") if self._records.known(query)[row]]
         if k == 0 or not nearest:
@@ -89,9 +92,9 @@ class MemoChatView:
             picked = picked_numbers(answer.text, len(options))
         except BackboneError:  # the reply may still succeed, with what is nearest
             picked = None
-        self.explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
+        self._explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
         if picked is None:
-            return self._records.nearest(query, k, self._parts.settings.gamma)
+            return self._records.nearest(query, k, self._context.settings.gamma)
         chosen = list(islice((row for row in nearest if row in {options[n - 1] for n in picked}), k))
         return [recalled(r, float(s_sem[row])) for r, row in zip(self._records.fetch(chosen), chosen, strict=True)]
 
@@ -110,11 +113,11 @@ class MemoChatView:
         return self._in_window(_memo_prompt(run))
 
     def _in_window(self, messages: tuple[Message, ...]) -> bool:
-        models = self._parts.models
+        models = self._context.models
         return models.count_tokens("memory", messages) <= models.prompt_budget("memory")
 
     def _request(self, messages: tuple[Message, ...], most: int | None = None) -> Request:
-        return self._parts.models.request("memory", messages, most=most)
+        return self._context.models.request("memory", messages, most=most)
 
 
 def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
@@ -152,17 +155,13 @@ def _longest_lines(run: Sequence[Utterance]) -> str:
     return " ".join(f"{run[i].speaker}: {' '.join(run[i].text.split()[:WORDS_OF_A_LINE])}" for i in longest)
 
 
-def _draft(memo: Memo) -> Callable[[str], Record]:
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=MemoChatView.name,
-            text=memo.text,
-            at=memo.utterances[-1].at,
-            session=memo.utterances[-1].session,
-            sources=tuple(u.id for u in memo.utterances),
-            fallback=memo.fallback,
-            details={"topic": memo.topic, "summary": memo.summary},
-        )
-
-    return make
+def _draft(memo: Memo, vector: Vectors) -> Draft:
+    return Draft(
+        text=memo.text,
+        at=memo.utterances[-1].at,
+        session=memo.utterances[-1].session,
+        vector=vector,
+        sources=tuple(u.id for u in memo.utterances),
+        fallback=memo.fallback,
+        details={"topic": memo.topic, "summary": memo.summary},
+    )

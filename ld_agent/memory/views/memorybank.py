@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.memory.views.base import Parts, Query
-from ld_agent.memory.views.combine import side_by_side
+from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords, recalled
 from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
 from ld_agent.modules.wording import stems_of, words_of
 from ld_agent.prompts import prompt
-from ld_agent.steps import Steps
-from ld_agent.storage.recollection import note_recall, recalls_before
+from ld_agent.steps import Steps, side_by_side
+from ld_agent.storage.base import Draft
+from ld_agent.storage.recollection import recalls_before
 from ld_agent.types import Recalled, Record, Session
 
 SESSION, DAY, WHOLE, PORTRAIT = "session", "day", "whole", "portrait"
@@ -35,7 +36,7 @@ PROMPT_PART = re.compile(r"</?(?:conversation|summaries|traits)>|^\W*\d{4}-\d\d-
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Note:
     """A record to be made after a session: what kind it is, of whom or of which day, and its text."""
 
     kind: str
@@ -75,35 +76,37 @@ class Bank:
         return [(day, self.daily.get(day, own[-1][0])) for day, own in sorted(self.days.items())]
 
 
-class MemoryBankView:
+class MemoryBankView(View):
     """The summary of everything and the portraits of those present are in every prompt; of the summaries of sessions and
     days, the k nearest to the query that are not forgotten.
-
-    Attributes:
-        explanation: of the last recall, the records that were passed over as forgotten, with their retention.
     """
 
     name = "memorybank"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._records = StoredRecords(parts, self.name)
-        self.explanation: Mapping[str, Any] = {}
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name)
+        self._explanation: Mapping[str, Any] = {}
+
+    @property
+    def explanation(self) -> Mapping[str, Any]:
+        """The records that the last recall passed over as forgotten, with their retention."""
+        return self._explanation
 
     # ---- taking sessions in
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        parts, bank = self._parts, self._bank()
+        context, bank = self._context, self._bank()
         summaries: list[Summary]
-        portraits: list[list[Draft]]
-        works: list[Steps[Any]] = [parts.summarizer.steps(sessions), self._portraits(sessions, bank.portraits)]
+        portraits: list[list[Note]]
+        works: list[Steps[Any]] = [context.summarizer.steps(sessions), self._portraits(sessions, bank.portraits)]
         summaries, portraits = yield from side_by_side(works)
-        drafts: dict[int, list[Draft]] = {}
+        drafts: dict[int, list[Note]] = {}
         last_of_day: dict[str, int] = {}
         for session, summary, own in zip(sessions, summaries, portraits, strict=True):
             day, sources = date_of(session.utterances[-1].at), tuple(u.id for u in session.utterances)
             bank.take(SESSION, day, summary.text, sources)
-            drafts[session.number] = [Draft(SESSION, day, summary.text, summary.fallback, sources), *own]
+            drafts[session.number] = [Note(SESSION, day, summary.text, summary.fallback, sources), *own]
             last_of_day[day] = session.number
         full_days = [day for day in last_of_day if len(bank.days[day]) > 1]
         for draft in (yield from self._daily(full_days, bank)):
@@ -113,9 +116,9 @@ class MemoryBankView:
         drafts[last.number].append((yield from self._whole(last, bank)))
         for session in sessions:
             own_drafts = drafts[session.number]
-            vectors = parts.encoder.encode([draft.text for draft in own_drafts])
-            made = [(_record(session, draft), vector) for draft, vector in zip(own_drafts, vectors, strict=True)]
-            parts.store.digest(parts.key, self.name, session.number, made)
+            vectors = context.encoder.encode([draft.text for draft in own_drafts])
+            made = [_stored(session, draft, vector) for draft, vector in zip(own_drafts, vectors, strict=True)]
+            self._shelf.digest(session.number, made)
 
     def _bank(self) -> Bank:
         bank = Bank()
@@ -124,11 +127,11 @@ class MemoryBankView:
             bank.take(record.details["kind"], record.details["of"], record.text, record.sources)
         return bank
 
-    def _portraits(self, sessions: Sequence[Session], known: Mapping[str, str]) -> Steps[list[list[Draft]]]:
+    def _portraits(self, sessions: Sequence[Session], known: Mapping[str, str]) -> Steps[list[list[Note]]]:
         """The portraits that each session changes; an answer of no use leaves the one that was known."""
-        portraits, changed = dict(known), list[list[Draft]]()
+        portraits, changed = dict(known), list[list[Note]]()
         for session in sessions:
-            people = [name for name in session.speakers if name != self._parts.agent]
+            people = [name for name in session.speakers if name != self._context.agent]
             answers = yield [self._portrait_request(session, name, portraits.get(name, "")) for name in people]
             said = " ".join([*people, *(u.text for u in session.utterances)])
             own = []
@@ -137,7 +140,7 @@ class MemoryBankView:
                 if text:
                     portraits[name] = text
                     sources = tuple(u.id for u in session.utterances if u.speaker == name)
-                    own.append(Draft(PORTRAIT, name, text, sources=sources))
+                    own.append(Note(PORTRAIT, name, text, sources=sources))
             changed.append(own)
         return changed
 
@@ -147,7 +150,7 @@ class MemoryBankView:
 
         return self._request(self._fitted([(u.speaker, u.text) for u in session.utterances], messages))
 
-    def _daily(self, days: Sequence[str], bank: Bank) -> Steps[list[Draft]]:
+    def _daily(self, days: Sequence[str], bank: Bank) -> Steps[list[Note]]:
         """The summaries of days with several sessions."""
         notes = [[(day, text) for text, _ in bank.days[day]] for day in days]
         answers = (yield [self._summary_request(own) for own in notes]) if days else []
@@ -156,14 +159,14 @@ class MemoryBankView:
             for day, own, answer in zip(days, notes, answers, strict=True)
         ]
 
-    def _whole(self, last: Session, bank: Bank) -> Steps[Draft]:
+    def _whole(self, last: Session, bank: Bank) -> Steps[Note]:
         """The summary of everything; of a single day it is the day's, and asks no model.
 
         Its sources are the utterances of the session that changed it: the rest came with the summaries before.
         """
         notes, sources = bank.dated(), tuple(u.id for u in last.utterances)
         if len(notes) == 1:
-            return Draft(WHOLE, "", notes[0][1], sources=sources)
+            return Note(WHOLE, "", notes[0][1], sources=sources)
         [answer] = yield [self._summary_request(notes, bank.whole)]
         return self._summarized(WHOLE, "", notes, answer, sources)
 
@@ -178,30 +181,30 @@ class MemoryBankView:
 
     def _summarized(
         self, kind: str, of: str, notes: Sequence[tuple[str, str]], answer: Completion, sources: tuple[str, ...]
-    ) -> Draft:
+    ) -> Note:
         text = usable_text(answer, " ".join(note for _, note in notes))
         if text:
-            return Draft(kind, of, text, sources=sources)
-        return Draft(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources)
+            return Note(kind, of, text, sources=sources)
+        return Note(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources)
 
     def _fitted(
         self, items: Sequence[tuple[str, str]], messages: Callable[[Sequence[tuple[str, str]]], tuple[Message, ...]]
     ) -> tuple[Message, ...]:
         """The messages of the newest items that fit the window, one of them at least."""
-        models, start = self._parts.models, 0
+        models, start = self._context.models, 0
         budget = models.prompt_budget("memory")
         while len(items) - start > 1 and models.count_tokens("memory", messages(items[start:])) > budget:
             start += max((len(items) - start) // 4, 1)
         return messages(items[start:])
 
     def _request(self, messages: tuple[Message, ...]) -> Request:
-        return self._parts.models.request("memory", messages)
+        return self._context.models.request("memory", messages)
 
     # ---- recalling
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        settings, self.explanation = self._parts.settings, {}
+        settings, self._explanation = self._context.settings, {}
         self._records.catch_up()
         rows = [int(row) for row in np.flatnonzero(self._records.known(query))]
         if settings.k == 0 or not rows:
@@ -209,7 +212,7 @@ class MemoryBankView:
         s_sem = self._records.cosines(query)
         records = dict(zip(rows, self._records.fetch(rows), strict=True))
         newest = {(r.details["kind"], r.details["of"]): row for row, r in records.items()}
-        running = {u.speaker for u in self._parts.store.open_utterances(self._parts.key)}
+        running = {u.speaker for u in self._context.store.open_utterances(self._context.key, None)}
         standing = [
             recalled(records[row], float(s_sem[row]), score=ALWAYS)
             for (kind, of), row in sorted(newest.items(), key=lambda item: item[0][0] != WHOLE)
@@ -223,7 +226,7 @@ class MemoryBankView:
         strength, bound = settings.memorybank.strength, settings.memorybank.forgotten_below
         retained = {row: retention(records[row], query.at, strength) for row in pieces}
         forgotten = [row for row, kept in retained.items() if kept < bound or kept == 0.0]
-        self.explanation = {"forgotten": {records[row].id: round(retained[row], 6) for row in forgotten}}
+        self._explanation = {"forgotten": {records[row].id: round(retained[row], 6) for row in forgotten}}
         found: list[Recalled] = []
         chosen: list[int] = []
         told: set[str] = set()
@@ -236,7 +239,7 @@ class MemoryBankView:
                 found.append(recalled(records[row], float(s_sem[row]), decay=retained[row]))
         if chosen:
             keys = [self._records.keys[row] for row in chosen]
-            note_recall(self._parts.store, self._parts.key, keys, query.at)
+            self._shelf.note_recall(keys, query.at)
         return [*standing, *found]
 
 
@@ -272,17 +275,13 @@ def date_of(at: datetime) -> str:
     return at.date().isoformat()
 
 
-def _record(session: Session, draft: Draft) -> Callable[[str], Record]:
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=MemoryBankView.name,
-            text=draft.text,
-            at=session.utterances[-1].at,
-            session=session.number,
-            sources=draft.sources,
-            fallback=draft.fallback,
-            details={"kind": draft.kind, "of": draft.of},
-        )
-
-    return make
+def _stored(session: Session, note: Note, vector: Vectors) -> Draft:
+    return Draft(
+        text=note.text,
+        at=session.utterances[-1].at,
+        session=session.number,
+        vector=vector,
+        sources=note.sources,
+        fallback=note.fallback,
+        details={"kind": note.kind, "of": note.of},
+    )

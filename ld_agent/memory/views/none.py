@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ld_agent.memory.views.base import Parts, Query
+from ld_agent.config import MemorySection
+from ld_agent.memory.views.base import Query, View
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Session
 
 
-class NoneView:
+class NoneView(View):
     """Keeps no records and recalls nothing."""
 
     name = "none"
+    asks_model = False
+    alone = "recalls nothing"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return "no long-term memory"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
         for session in sessions:
-            self._parts.store.digest(self._parts.key, self.name, session.number, [])
+            self._shelf.digest(session.number, [])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()

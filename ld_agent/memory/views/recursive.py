@@ -7,22 +7,21 @@ Every version stays in the store, as one record a session. Knows no retrieval: t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.config import MemorySection
 from ld_agent.errors import BackboneError
-from ld_agent.memory.views.base import Guidance, Parts, Query
+from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounded, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.modules.summarizer import named, pack
 from ld_agent.prompts import prompt
 from ld_agent.steps import Steps
-from ld_agent.storage.observed import newest_record, session_utterances
+from ld_agent.storage.base import PATIENCE, Draft
 from ld_agent.types import Recalled, Record, Session, Utterance
 
-PATIENCE = 3
-"""How many sessions a refused rewrite waits for another try, before the old memory is carried over with what was said."""
 WARMER = 0.7
 """Temperature of a second try: the same prompt would get the same answer."""
 CARRIED = 2
@@ -30,7 +29,7 @@ CARRIED = 2
 SHORTEST = 64
 
 
-class RecursiveView:
+class RecursiveView(View):
     """The memory M_N of one conversation and all its earlier versions.
 
     Raises:
@@ -39,57 +38,56 @@ class RecursiveView:
 
     name = "recursive"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        settings = parts.settings.recursive
+    rewrites = True
+
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        settings = context.settings.recursive
         self._settings = settings
         self._examples = reply_examples(settings.examples) if settings.examples else ()
-        self._refused: dict[int, int] = {}  # by session: the newest closed session when its rewrite was refused
-        self._tries: dict[int, int] = {}
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return "the newest version, always"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Rewrite the memory once for each session, in order, since each version is made from the one before.
 
-        A refused rewrite keeps the old memory; its session, and those after it, wait for the next session's end or the
-        next opening. After `PATIENCE` further sessions the old memory is carried over with what was said, marked as a
-        fallback; so is it at once where there is no old memory to stay, and in a rebuild after `PATIENCE` tries.
+        A refused rewrite keeps the old memory, and its session stays pending. A second try is warmer, as the same prompt
+        would get the same answer. After `PATIENCE` tries the old memory is carried over with what was said, marked as a
+        fallback; so is it at once where there is no old memory to keep.
 
         Raises:
             BackboneError: a rewrite was refused, or the model failed to answer.
         """
-        parts = self._parts
-        behind = parts.store.undigested(parts.key, self.name)
-        if not sessions or not behind or behind[0].number != sessions[0].number:
-            return  # an earlier session comes first
-        newest = behind[-1].number
+        tries = {f.item: f.attempts for f in self._context.store.failures(self._context.key) if f.work == self.name}
         for session in sessions:
-            if self._refused.get(session.number) == newest:
-                return
-            old = newest_record(parts.store, parts.key, self.name)
-            known = facts_of(old[0]) if old else {}
-            facts, problem = yield from self._rewritten(session, known)
-            while problem and not parts.waits and self._tries[session.number] < PATIENCE:
-                facts, problem = yield from self._rewritten(session, known)
+            stored = self._shelf.newest()
+            old = stored[0] if stored else None
+            known = facts_of(old) if old else {}
+            tried = tries.get(str(session.number), 0)
+            facts, problem = yield from self._rewritten(session, known, tried)
+            while problem and not self._context.waits and tried + 1 < PATIENCE:
+                tried += 1
+                facts, problem = yield from self._rewritten(session, known, tried)
+            if problem and known and tried + 1 < PATIENCE:
+                raise BackboneError(
+                    f"the memory rewritten after session {session.number} was refused ({problem}); the old one stays "
+                    "and the session will be tried again"
+                )
             if problem:
-                self._refused[session.number] = newest
-                if known and parts.waits and newest - session.number < PATIENCE:
-                    raise BackboneError(
-                        f"the memory rewritten after session {session.number} was refused ({problem}); the old one stays "
-                        "and the session waits for another try"
-                    )
                 facts = self._carried(known, session)
-            self._keep(session, facts, old[0] if old else None, fallback=bool(problem))
+            self._keep(session, facts, old, fallback=bool(problem))
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information."""
         yield from ()
-        parts = self._parts
-        found = newest_record(parts.store, parts.key, self.name, query.at)
-        if found is None:
+        newest = self._shelf.newest(query.at)
+        if newest is None:
             return []
-        record, vector = found
+        record, vector = newest
         if vector is None:
-            vector = parts.encoder.encode([record.text])[0]
+            vector = self._context.encoder.encode([record.text])[0]
         return [Recalled(record, float(vector @ query.vector), 0.0, 1.0, 1.0)]
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
@@ -98,14 +96,17 @@ class RecursiveView:
             return Guidance()
         return Guidance(prompt("recursive_reply").render()[0].content, self._examples)
 
-    def _rewritten(self, session: Session, known: Facts) -> Steps[tuple[Facts, str]]:
-        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece."""
+    def _rewritten(self, session: Session, known: Facts, tried: int) -> Steps[tuple[Facts, str]]:
+        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece.
+
+        Args:
+            tried: how often this rewrite was refused or failed before.
+        """
         facts = known
         for part in self._pieces(session, known):
-            [answer] = yield [self._request(session, part, facts)]
+            [answer] = yield [self._request(session, part, facts, tried)]
             facts, problem = self._judged(answer, part, session, facts)
             if problem:
-                self._tries[session.number] = self._tries.get(session.number, 0) + 1
                 return known, problem
         return facts, ""
 
@@ -127,12 +128,11 @@ class RecursiveView:
             )
         return capped(facts, self._settings.sentences), ""
 
-    def _request(self, session: Session, part: Sequence[Utterance], known: Facts) -> Request:
-        request = self._parts.models.request("memory", self._messages(session, part, known), constant_messages=0)
-        tries = self._tries.get(session.number, 0)
-        if tries == 0:
+    def _request(self, session: Session, part: Sequence[Utterance], known: Facts, tried: int) -> Request:
+        request = self._context.models.request("memory", self._messages(session, part, known), constant_messages=0)
+        if tried == 0:
             return request
-        return replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tries)
+        return replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tried)
 
     def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
         return prompt("recursive_rewrite").render(
@@ -144,7 +144,7 @@ class RecursiveView:
 
     def _pieces(self, session: Session, known: Facts) -> list[list[Utterance]]:
         """The fewest runs of a session's utterances whose prompts fit the window."""
-        models = self._parts.models
+        models = self._context.models
         budget = models.prompt_budget("memory")
 
         def fits(part: Sequence[Utterance]) -> bool:
@@ -158,7 +158,7 @@ class RecursiveView:
     def _carried(self, known: Facts, session: Session) -> Facts:
         """The old memory and the most typical utterances of a session that the model would not take in."""
         said = [u for u in session.utterances if u.text.strip()]
-        vectors = self._parts.encoder.encode([u.text for u in said])
+        vectors = self._context.encoder.encode([u.text for u in said])
         nearness = vectors @ vectors.mean(axis=0)
         typical = sorted(sorted(range(len(said)), key=lambda n: (-float(nearness[n]), n))[:CARRIED])
         facts = {speaker: list(own) for speaker, own in known.items()}
@@ -168,26 +168,17 @@ class RecursiveView:
         return capped(facts, self._settings.sentences)
 
     def _keep(self, session: Session, facts: Facts, old: Record | None, *, fallback: bool) -> None:
-        parts = self._parts
         text = memory_text(facts)
-        vector = parts.encoder.encode([text])[0]
-        details: Mapping[str, object] = {"facts": {k: list(v) for k, v in facts.items()}} | (
-            {"previous": old.id} if old else {}
+        draft = Draft(
+            text=text,
+            at=session.utterances[-1].at,
+            session=session.number,
+            vector=self._context.encoder.encode([text])[0],
+            sources=tuple(u.id for u in session.utterances),
+            fallback=fallback,
+            details={"facts": {k: list(v) for k, v in facts.items()}} | ({"previous": old.id} if old else {}),
         )
-
-        def make(record_id: str) -> Record:
-            return Record(
-                id=record_id,
-                view=self.name,
-                text=text,
-                at=session.utterances[-1].at,
-                session=session.number,
-                sources=tuple(u.id for u in session_utterances(parts.store, parts.key, session.number)),
-                fallback=fallback,
-                details=details,
-            )
-
-        parts.store.digest(parts.key, self.name, session.number, [(make, vector)])
+        self._shelf.digest(session.number, [draft])
 
 
 def facts_of(record: Record) -> Facts:

@@ -5,52 +5,48 @@ Knows times, vectors and primary keys; what the records say, and what makes one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.errors import StoreError
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.scoring import best
-from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.views.base import Query, ViewContext
+from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Record, Utterance
 
 BATCH = 1000  # as many as the store streams at once
-UNENCODED: Vectors = np.empty(0, np.float32)
-"""The vector of a record that nobody looks for by meaning."""
 
 
 class StoredRecords:
     """The records of one view of one conversation, in the order of their making.
 
     Args:
-        parts: the conversation's parts.
+        context: what the view is made from.
         view: the view's name.
         encoded: keep a vector of each record; one that has none yet is encoded and stored.
     """
 
-    def __init__(self, parts: Parts, view: str, *, encoded: bool = True) -> None:
-        self._parts, self._view, self._encoded = parts, view, encoded
+    def __init__(self, context: ViewContext, view: str, *, encoded: bool = True) -> None:
+        self._context, self._shelf, self._encoded = context, context.shelf(view), encoded
         self.keys: list[int] = []
         self.at: NDArray[np.float64] = np.empty(0)
-        self.vectors: Vectors = np.empty((0, parts.encoder.dimension if encoded else 0), np.float32)
+        self.vectors: Vectors = np.empty((0, context.encoder.dimension if encoded else 0), np.float32)
 
     def catch_up(self) -> bool:
         """Take in what was stored since the last look, by this process or another; returns whether there was any."""
-        store, before = self._parts.store, len(self.keys)
+        before = len(self.keys)
         last = self.keys[-1] if self.keys else 0
-        while batch := list(islice(store.index_rows(self._parts.key, self._view, last), BATCH)):
+        while batch := list(islice(self._shelf.rows_after(last), BATCH)):
             if self._encoded:
                 bare = [row for row in batch if row.vector is None]
                 fresh = dict(
-                    zip((r.key for r in bare), self._parts.encoder.encode([r.text for r in bare]), strict=True)
+                    zip((r.key for r in bare), self._context.encoder.encode([r.text for r in bare]), strict=True)
                 )
                 if fresh:
-                    with store.db.transaction():
-                        for key, vector in fresh.items():
-                            store.set_vector("record", key, vector)
+                    self._shelf.set_vectors(fresh)
                 rows = [fresh[row.key] if row.vector is None else row.vector for row in batch]
                 self.vectors = np.concatenate([self.vectors, np.stack(rows)])
             self.at = np.concatenate([self.at, [row.at for row in batch]])
@@ -62,13 +58,9 @@ class StoredRecords:
         """The records of these rows, in their order, as they stand in the store now.
 
         Raises:
-            StoreError: the conversation was deleted meanwhile.
+            StoreError: one of them was removed, or the whole conversation.
         """
-        store = self._parts.store
-        records = store.records(self._parts.key, [self.keys[row] for row in rows]) if len(rows) else []
-        if len(records) < len(rows):
-            raise StoreError(f"{store.path}: the conversation was deleted meanwhile; open it anew")
-        return records
+        return self._shelf.records([self.keys[row] for row in rows]) if len(rows) else []
 
     def known(self, query: Query) -> NDArray[np.bool_]:
         """(n,) whether each record is not younger than the query."""
@@ -99,20 +91,9 @@ def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float |
     return Recalled(record, s_sem, 0.0, decay, s_sem if score is None else score)
 
 
-def verbatim(view: str, said: Sequence[Utterance]) -> Callable[[str], Record]:
-    """A record of some utterances of one session, word for word: a function from its new id to it."""
-
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=view,
-            text=dialogue(said),
-            at=said[-1].at,
-            session=said[-1].session,
-            sources=tuple(u.id for u in said),
-        )
-
-    return make
+def verbatim(said: Sequence[Utterance], vector: Vectors) -> Draft:
+    """A record of some utterances of one session, word for word."""
+    return Draft(dialogue(said), said[-1].at, said[-1].session, vector, sources=tuple(u.id for u in said))
 
 
 def dialogue(utterances: Sequence[Utterance]) -> str:

@@ -2,48 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from ld_agent.memory.views.base import Parts, Query
+from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import Steps
-from ld_agent.types import Recalled, Record, Session
+from ld_agent.storage.base import Draft
+from ld_agent.types import Recalled, Session
 
 
-class SummaryView:
+class SummaryView(View):
     """One record a session (section 3.1), made in one call; the ``summary.k`` nearest to the query by cosine are recalled,
     if above γ (K = 1 in the paper).
     """
 
     name = "summary"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._records = StoredRecords(parts, self.name)
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        parts = self._parts
-        summaries = yield from parts.summarizer.steps(sessions)
-        vectors = parts.encoder.encode([summary.text for summary in summaries])
+        context = self._context
+        summaries = yield from context.summarizer.steps(sessions)
+        vectors = context.encoder.encode([summary.text for summary in summaries])
         for session, summary, vector in zip(sessions, summaries, vectors, strict=True):
-            parts.store.digest(parts.key, self.name, session.number, [(_draft(session, summary), vector)])
+            self._shelf.digest(session.number, [_draft(session, summary, vector)])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        return self._records.nearest(query, self._parts.settings.summary.k, self._parts.settings.gamma)
+        return self._records.nearest(query, self._context.settings.summary.k, self._context.settings.gamma)
 
 
-def _draft(session: Session, summary: Summary) -> Callable[[str], Record]:
-    def make(record_id: str) -> Record:
-        return Record(
-            id=record_id,
-            view=SummaryView.name,
-            text=summary.text,
-            at=session.utterances[-1].at,
-            session=session.number,
-            sources=tuple(u.id for u in session.utterances),
-            fallback=summary.fallback,
-        )
-
-    return make
+def _draft(session: Session, summary: Summary, vector: Vectors) -> Draft:
+    return Draft(
+        text=summary.text,
+        at=session.utterances[-1].at,
+        session=session.number,
+        vector=vector,
+        sources=tuple(u.id for u in session.utterances),
+        fallback=summary.fallback,
+    )

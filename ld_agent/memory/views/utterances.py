@@ -10,39 +10,41 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ld_agent.memory.scoring import best
-from ld_agent.memory.views.base import Parts, Query
-from ld_agent.memory.views.stored import UNENCODED, StoredRecords, dialogue, recalled, verbatim
+from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled, verbatim
 from ld_agent.modules.wording import FUNCTION_WORDS, words_of
 from ld_agent.steps import Steps
+from ld_agent.storage.base import UNENCODED
 from ld_agent.types import Recalled, Session
 
 if TYPE_CHECKING:
     from bm25s import BM25
 
 
-class DenseView:
+class DenseView(View):
     """Every utterance is a record; the k nearest to the query by cosine are recalled, if above γ."""
 
     name = "dense"
+    asks_model = False
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._records = StoredRecords(parts, self.name)
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
-        parts = self._parts
+        context = self._context
         for session in sessions:
-            vectors = parts.encoder.encode([dialogue([u]) for u in session.utterances])
-            drafts = [(verbatim(self.name, [u]), vector) for u, vector in zip(session.utterances, vectors, strict=True)]
-            parts.store.digest(parts.key, self.name, session.number, drafts)
+            vectors = context.encoder.encode([dialogue([u]) for u in session.utterances])
+            drafts = [verbatim([u], vector) for u, vector in zip(session.utterances, vectors, strict=True)]
+            self._shelf.digest(session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        return self._records.nearest(query, self._parts.settings.k, self._parts.settings.gamma)
+        return self._records.nearest(query, self._context.settings.k, self._context.settings.gamma)
 
 
-class Bm25View:
+class Bm25View(View):
     """Every utterance is a record; the k best by BM25 among those that share a word with the query are recalled.
 
     Words are compared in lower case, those without meaning of their own left out; Chinese, Japanese and Korean are
@@ -50,18 +52,18 @@ class Bm25View:
     """
 
     name = "bm25"
+    asks_model = False
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._records = StoredRecords(parts, self.name, encoded=False)
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name, encoded=False)
         self._index: BM25 | None = None
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
-        parts = self._parts
         for session in sessions:
-            drafts = [(verbatim(self.name, [u]), UNENCODED) for u in session.utterances]
-            parts.store.digest(parts.key, self.name, session.number, drafts)
+            drafts = [verbatim([u], UNENCODED) for u in session.utterances]
+            self._shelf.digest(session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
@@ -73,7 +75,7 @@ class Bm25View:
             return []
         score = np.asarray(index.get_scores(wanted), np.float64)
         eligible = (score > 0) & self._records.known(query)
-        rows = [int(row) for row in best(score, eligible, self._records.at, self._parts.settings.k)]
+        rows = [int(row) for row in best(score, eligible, self._records.at, self._context.settings.k)]
         found = zip(self._records.fetch(rows), rows, strict=True)
         return [recalled(record, 0.0, score=float(score[row])) for record, row in found]
 

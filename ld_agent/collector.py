@@ -1,0 +1,144 @@
+"""Model calls of many callers in shared batches: who asks while the model is busy is answered together with the others.
+
+One caller at a time asks the model; what came in meanwhile is its next batch. A lone caller asks directly, without another
+thread. Knows requests and completions, and nothing of conversations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from ld_agent.backbones.base import Completion, Request
+from ld_agent.errors import BackboneError
+from ld_agent.steps import Complete
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """What one caller asks, and where its answers arrive."""
+
+    asked: list[Request]
+    answers: Future[list[Completion]] = field(default_factory=Future)
+    stopped: BaseException | None = None
+
+    def listening(self, request: Request, alone: bool) -> Request:
+        """The request with a listener that cannot stop the others in its batch: what it raises is kept for its own caller."""
+        listener = request.on_text
+        if listener is None or alone:
+            return request
+
+        def heard(piece: str, listener: Callable[[str], None] = listener) -> None:
+            if self.stopped is None:
+                try:
+                    listener(piece)
+                except BaseException as exc:
+                    self.stopped = exc
+
+        return replace(request, on_text=heard)
+
+
+class Collector:
+    """Asks a model for many callers.
+
+    Args:
+        complete: answers a batch, one call at a time.
+        most: requests of one batch, unless one caller asks more.
+    """
+
+    def __init__(self, complete: Complete, most: int = 16) -> None:
+        self._complete, self._most = complete, most
+        self._changed = threading.Condition()
+        self._waiting: list[Job] = []
+        self._asking = False
+        self._driver: ThreadPoolExecutor | None = None
+
+    def complete(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer requests, in order.
+
+        Raises:
+            BackboneError: the model failed.
+        """
+        job = self._queued(requests)
+        self._drive(job)
+        return job.answers.result()
+
+    async def acomplete(self, requests: Sequence[Request]) -> list[Completion]:
+        """`complete` for coroutines."""
+        job = self._queued(requests)
+        with self._changed:
+            if self._driver is None:
+                self._driver = ThreadPoolExecutor(1, "ld-agent-model")
+        self._driver.submit(self._drive, job)
+        return await asyncio.wrap_future(job.answers)
+
+    def close(self) -> None:
+        with self._changed:
+            driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.shutdown(wait=True)
+
+    def _queued(self, requests: Sequence[Request]) -> Job:
+        job = Job(list(requests))
+        with self._changed:
+            self._waiting.append(job)
+        return job
+
+    def _drive(self, job: Job) -> None:
+        """Ask the model, for this job and those that wait, until this job is answered."""
+        with self._changed:
+            while self._asking and not job.answers.done():
+                self._changed.wait()
+            if job.answers.done():
+                return
+            self._asking = True
+        try:
+            while not job.answers.done():
+                self._answer(self._batch())
+        finally:
+            with self._changed:
+                self._asking = False
+                self._changed.notify_all()
+
+    def _batch(self) -> list[Job]:
+        """Jobs that ask the module that most ask, oldest first, as many as fit; a job whose caller left is dropped."""
+        with self._changed:
+            self._waiting = [job for job in self._waiting if not job.answers.cancelled()]
+            modules = [job.asked[0].module for job in self._waiting]
+            most = max(dict.fromkeys(modules), key=modules.count, default=None)
+            batch, size = list[Job](), 0
+            for job in self._waiting:
+                if job.asked[0].module == most and (not batch or size + len(job.asked) <= self._most):
+                    batch.append(job)
+                    size += len(job.asked)
+            self._waiting = [job for job in self._waiting if job not in batch]
+        return [job for job in batch if job.answers.set_running_or_notify_cancel()]
+
+    def _answer(self, batch: Sequence[Job]) -> None:
+        requests = [job.listening(request, len(batch) == 1) for job in batch for request in job.asked]
+        try:
+            completions = list(self._complete(requests)) if requests else []
+        except BaseException as exc:
+            for job in batch:
+                job.answers.set_exception(self._as_own(exc, len(batch)))
+        else:
+            start = 0
+            for job in batch:
+                stop = start + len(job.asked)
+                if job.stopped is not None:
+                    job.answers.set_exception(job.stopped)
+                else:
+                    job.answers.set_result(completions[start:stop])
+                start = stop
+        with self._changed:
+            self._changed.notify_all()
+
+    @staticmethod
+    def _as_own(exc: BaseException, callers: int) -> BaseException:
+        """What a caller is told: an interruption of one caller's thread is for the others a failed call."""
+        if isinstance(exc, Exception) or callers == 1:
+            return exc
+        return BackboneError("the model call was interrupted by another caller; try again")

@@ -1,0 +1,101 @@
+"""The traits of one speaker as columns, so that a bank of thousands is compared and ranked in one go. Knows no store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ld_agent.memory.contradiction import slot
+from ld_agent.memory.encoder import Vectors
+from ld_agent.storage.columns import microseconds
+from ld_agent.types import Trait
+
+NEVER = np.iinfo(np.int64).max
+GROWTH = 1.5
+
+
+class SpeakerTraits:
+    """n traits in the order in which they became known.
+
+    Attributes:
+        traits: (n,) the traits themselves.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self.traits: list[Trait] = []
+        self._vectors = np.empty((0, dimension), np.float32)
+        self._times = np.empty((3, 0), np.int64)  # known from, last said, overruled from; microseconds
+        self._pinned = np.empty(0, np.bool_)
+        self._by_text: dict[str, list[int]] = {}
+        self._by_slot: dict[str, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.traits)
+
+    def add(self, trait: Trait, vector: Vectors) -> None:
+        """Append a trait; what overrules it is told by `put`."""
+        n = len(self.traits)
+        if n == len(self._vectors):
+            self._reserve(int(n * GROWTH) + 16)
+        self._vectors[n] = vector
+        self._by_text.setdefault(trait.text, []).append(n)
+        if found := slot(trait.text):
+            self._by_slot.setdefault(found[0], []).append(n)
+        self.traits.append(trait)
+        self.put(n, trait, NEVER)
+
+    def put(self, row: int, trait: Trait, overruled_from: int) -> None:
+        """Replace the trait of a row by a later state of itself; `NEVER`: nothing overrules it."""
+        self.traits[row] = trait
+        self._times[:, row] = microseconds(trait.at), microseconds(trait.last_at), overruled_from
+        self._pinned[row] = trait.pinned
+
+    def _reserve(self, capacity: int) -> None:
+        n = len(self.traits)
+        vectors, times = np.empty((capacity, self._vectors.shape[1]), np.float32), np.empty((3, capacity), np.int64)
+        pinned = np.zeros(capacity, np.bool_)
+        vectors[:n], times[:, :n], pinned[:n] = self._vectors[:n], self._times[:, :n], self._pinned[:n]
+        self._vectors, self._times, self._pinned = vectors, times, pinned
+
+    def cosines(self, vector: Vectors) -> Vectors:
+        """(n,) cosine of each trait, superseded ones included, with a unit vector."""
+        cosines: Vectors = self._vectors[: len(self.traits)] @ vector
+        return cosines
+
+    def rivals(self, text: str, vector: Vectors, least: float) -> Iterator[tuple[int, Trait, float]]:
+        """Active traits that may say the same as a text or the opposite: (row, trait, cosine), in the order of rows.
+
+        Args:
+            least: the cosine from which on a trait counts; the same text, or a value for the same thing, always does.
+        """
+        n, cosines = len(self.traits), self.cosines(vector)
+        rows = set(np.flatnonzero((cosines >= least) & (self._times[2, :n] == NEVER)).tolist())
+        rows.update(self._by_text.get(text, ()))
+        if found := slot(text):
+            rows.update(self._by_slot.get(found[0], ()))
+        for row in sorted(rows):
+            if self.traits[row].active:
+                yield row, self.traits[row], float(cosines[row])
+
+    def best(self, query: Vectors, at: int, most: int, recency: float, scale: float) -> list[Trait]:
+        """The traits known at a time that matter most to a query, in the order in which they became known.
+
+        Pinned ones come first; worth is (1 - recency) · cosine + recency · e^(-age / scale).
+
+        Args:
+            query: (dimension,) unit vector.
+            at: microseconds since the epoch.
+            scale: seconds.
+        """
+        n = len(self.traits)
+        known_from, last_said, overruled_from = self._times[:, :n]
+        rows = np.flatnonzero((known_from <= at) & (overruled_from > at))
+        if not len(rows):
+            return []
+        ages = np.maximum(at - last_said[rows], 0) / 1e6
+        worth = (1 - recency) * self.cosines(query)[rows].astype(np.float64) + recency * np.exp(-ages / scale)
+        worth[self._pinned[rows]] = np.inf
+        chosen: NDArray[np.intp] = np.sort(rows[np.lexsort((-rows, -worth))[:most]])
+        return [self.traits[row] for row in chosen.tolist()]

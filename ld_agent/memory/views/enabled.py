@@ -1,0 +1,145 @@
+"""The enabled views of one conversation as one memory: sessions and utterances go to all of them, their recalls become one.
+
+Views work side by side, so that what they ask a model at one time is one batch. Knows no single mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ld_agent.backbones.base import Message
+from ld_agent.errors import BackboneError
+from ld_agent.memory.views import VIEWS, build_views
+from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
+from ld_agent.memory.views.combine import merged
+from ld_agent.pending import attempted
+from ld_agent.steps import Steps, side_by_side
+from ld_agent.storage.base import CATCH_UP
+from ld_agent.types import Recalled, Session, Utterance
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the enabled views recalled.
+
+    Attributes:
+        recalled: best first.
+        notes: what was left out or failed, in words.
+        explanations: by view, how its recall came about beyond the numbers.
+    """
+
+    recalled: tuple[Recalled, ...] = ()
+    notes: tuple[str, ...] = ()
+    explanations: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EnabledViews:
+    """The enabled views of one conversation.
+
+    Raises:
+        ConfigError: an unknown view, or views that make no sense together.
+    """
+
+    def __init__(self, names: Sequence[str], context: ViewContext) -> None:
+        self._context = context
+        self.views: list[View] = build_views(names, context)
+
+    @property
+    def decides(self) -> bool:
+        """Whether the reply's call shall also decide if the utterance is worth remembering."""
+        return any(view.decides for view in self.views)
+
+    @property
+    def combined(self) -> bool:
+        return len(self.views) > 1
+
+    def enable(self) -> list[str]:
+        """Note that these views are enabled; returns notes on what they lack and on records that are not used."""
+        store, key = self._context.store, self._context.key
+        notes = []
+        for view in self.views:
+            shelf = self._context.shelf(view.name)
+            shelf.enable()
+            if missing := shelf.backlog():
+                notes.append(
+                    f"view {view.name!r} lacks {missing} sessions from before it was enabled; "
+                    "`ld-agent memory rebuild` takes them in"
+                )
+        enabled = {view.name for view in self.views}
+        unused = {n: c for n, c in store.record_counts(key).items() if n in VIEWS and n not in enabled}
+        if unused:
+            listed = ", ".join(f"{count} of {name}" for name, count in unused.items())
+            notes.append(f"records of views that memory.views does not name are kept and not used: {listed}")
+        return notes
+
+    def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
+        """What the views want said in the reply's prompt besides what was recalled."""
+        each = [view.guidance(recalled) for view in self.views]
+        steps = "\n".join(guidance.steps for guidance in each if guidance.steps)
+        return Guidance(steps, tuple(example for guidance in each for example in guidance.examples))
+
+    def note_verdict(self, utterance: Utterance, worth: bool) -> None:
+        """Keep what the reply's call decided about an utterance for the views that wanted to know."""
+        for view in self.views:
+            if view.decides:
+                self._context.shelf(view.name).note_verdict(utterance.id, worth)
+
+    def pending(self, running: Sequence[int], unanswered: frozenset[str]) -> list[Steps[list[str]]]:
+        """The views' pending work, as pieces that may run side by side; each returns notes on what failed.
+
+        Closed sessions are digested a few at a time, oldest first.
+
+        Args:
+            running: numbers of the running sessions, for views that observe.
+            unanswered: ids of utterances that are not to be observed yet.
+        """
+        return [self._digested(view) for view in self.views] + [
+            self._observed(view, session, unanswered) for view in self.views if view.observes for session in running
+        ]
+
+    def recall(self, query: Query, *, within_budget: bool = True) -> Steps[Remembered]:
+        """What all views recall, as one list; a view whose model fails recalls nothing, and that is noted."""
+        context = self._context
+        answers = yield from side_by_side([_recalled(view, query) for view in self.views])
+        by_view = {view.name: recalled for view, (recalled, _) in zip(self.views, answers, strict=True)}
+        notes = [problem for _, problem in answers if problem]
+        notes += [note for view in self.views for note in view.notes]
+        budget = context.settings.budget if within_budget else None
+        all_views = merged(
+            by_view, budget, lambda text: context.models.count_tokens("generator", [Message("user", text)])
+        )
+        if all_views.over_budget:
+            notes.append(f"{all_views.over_budget} memories did not fit memory.budget={budget}")
+        explanations = {view.name: dict(view.explanation) for view in self.views if view.explanation}
+        return Remembered(all_views.recalled, tuple(notes), explanations)
+
+    def _digested(self, view: View) -> Steps[list[str]]:
+        context = self._context
+        sessions = context.shelf(view.name).undigested(CATCH_UP if view.asks_model else None)
+        items = [str(session.number) for session in sessions]
+
+        def digest(count: int) -> Steps[None]:
+            return view.digest(sessions[:count])
+
+        return (yield from attempted(context.store, context.key, view.name, items, digest, "to be summarized"))
+
+    def _observed(self, view: View, session: int, unanswered: frozenset[str]) -> Steps[list[str]]:
+        context = self._context
+        waiting = context.shelf(view.name).unobserved(session, context.agent)
+        said = tuple(u for u in waiting if u.id not in unanswered)
+        items = [u.id for u in said]
+
+        def observe(count: int) -> Steps[None]:
+            return view.observe(Session(session, said[:count]))
+
+        return (yield from attempted(context.store, context.key, view.name, items, observe, "to be remembered"))
+
+
+def _recalled(view: View, query: Query) -> Steps[tuple[list[Recalled], str]]:
+    try:
+        recalled = yield from view.recall(query)
+    except BackboneError as exc:
+        return [], f"view {view.name!r} could not recall: {exc}"
+    return recalled, ""

@@ -1,0 +1,128 @@
+"""What all threads of one conversation share: the persona bank, the memory, and the work that is still pending on both.
+
+Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ld_agent.errors import StoreError
+from ld_agent.memory.persona_bank import PersonaBank
+from ld_agent.memory.views.enabled import EnabledViews
+from ld_agent.modules.extractor import Extractor
+from ld_agent.pending import attempted
+from ld_agent.steps import Steps, side_by_side
+from ld_agent.storage.base import TRAITS
+from ld_agent.storage.columns import EPOCH
+from ld_agent.turnstile import Turnstile
+from ld_agent.types import Utterance
+
+if TYPE_CHECKING:
+    from ld_agent.resources import Resources
+
+
+class Relation:
+    """The agent and the people of one conversation.
+
+    What it keeps in memory (the persona bank, the indexes) mirrors the store, and is read again after another process, or a
+    person by hand, has changed something there.
+
+    Attributes:
+        key: the conversation's key in the store.
+        turnstile: lets one caller in at a time.
+        revision: grows whenever what the threads mirror may be out of date.
+    """
+
+    def __init__(self, resources: Resources, conversation_id: str, agent_name: str) -> None:
+        self.resources, self.id, self.agent_name = resources, conversation_id, agent_name
+        config, self._store = resources.config, resources.store
+        self.key = self._store.open_conversation(conversation_id, agent_name).key
+        self._version: int | None = self._store.version  # before anything is read, so that later writes are noticed
+        self._edits = self._store.edits(self.key)
+        self.revision = 0
+        self.turnstile = Turnstile(f"conversation {conversation_id!r}", waits=config.agent.busy == "wait")
+        self._extractor = Extractor(
+            resources.models, config.modules.extractor.prompting, config.modules.extractor.grounded
+        )
+        self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas)
+        self.bank.seed(agent_name, config.agent.persona, EPOCH)
+        self.views = self._views()
+        self._notes = self.views.enable()
+
+    def _views(self) -> EnabledViews:
+        return EnabledViews(self.resources.config.memory.views, self.resources.view_context(self.key, self.agent_name))
+
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """See what other processes have stored; to be used inside the turnstile.
+
+        Raises:
+            StoreError: the conversation was deleted.
+        """
+        if not self._store.is_stored(self.key):
+            raise StoreError(f"conversation {self.id!r} was deleted; reopen it with Agent.conversation")
+        self.refresh()
+        try:
+            yield
+        except BaseException:
+            self._version = None  # an interrupted write may have left the mirrors behind the store
+            raise
+
+    def refresh(self) -> None:
+        """Drop what another process has made out of date."""
+        version = self._store.version
+        if version == self._version:
+            return
+        self._store.check_encoder(self.resources.encoder.name, self.resources.encoder.dimension)
+        self.bank.drop_mirror()
+        if self._store.edits(self.key) != self._edits:
+            self.changed_by_hand()
+        self.revision += 1
+        self._version = version
+
+    def changed_by_hand(self) -> None:
+        """Drop every mirror after a record or trait was edited, pinned or forgotten."""
+        self._edits = self._store.edits(self.key)
+        self.bank.drop_mirror()
+        self.views = self._views()
+
+    def take_notes(self) -> list[str]:
+        """What there is to say about pending work since the last reply."""
+        notes, self._notes = self._notes, []
+        return list(dict.fromkeys(notes))
+
+    # ---- pending work
+
+    def pending(self, *, answered: bool = False) -> Steps[None]:
+        """Do what is pending, side by side: extract traits, digest closed sessions, observe running ones.
+
+        What waits for a reply is left alone: a prompt knows what was learned before its utterance, and no more, whether or
+        not the work was interrupted.
+
+        Args:
+            answered: nothing waits for a reply: take in everything that was said.
+        """
+        store, key = self._store, self.key
+        last = [store.last_utterance(key, thread) for thread in store.open_threads(key)]
+        unanswered = frozenset(() if answered else (u.id for u in last if u and u.speaker != self.agent_name))
+        waiting = [u for u in store.unextracted(key) if u.id not in unanswered]
+        running = [u.session for u in last if u]
+        failures = yield from side_by_side([self._learned(waiting), *self.views.pending(running, unanswered)])
+        self._notes += [note for notes in failures for note in notes]
+
+    def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
+        """Extract the traits of utterances and merge them into the banks."""
+
+        def learn(count: int) -> Steps[None]:
+            utterances = waiting[:count]
+            answered = [self._store.answered(self.key, u) for u in utterances]
+            extracted = yield from self._extractor.steps([u.text for u in utterances], answered)
+            with self._store.writing(self.key):
+                self.refresh()  # what another process has learned is counted, not overwritten
+                self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])
+
+        items = [u.id for u in waiting]
+        return (yield from attempted(self._store, self.key, TRAITS, items, learn, "for their traits"))

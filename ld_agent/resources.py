@@ -1,0 +1,114 @@
+"""What is heavy and shared by all conversations of one agent: models, encoder, topics and store, loaded when first needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import cached_property
+
+from ld_agent.backbones.base import Backbone
+from ld_agent.collector import Collector
+from ld_agent.config import Config
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.scoring import scorer
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views import Query, ViewContext, check_views
+from ld_agent.modules.base import MODULES, Models
+from ld_agent.modules.summarizer import Summarizer
+from ld_agent.storage.sqlite import Store
+
+Progress = Callable[[str, int, int], None]
+"""Told (what, done, total) of work that takes long."""
+
+
+class Resources:
+    """Models, encoder, topics and store of one agent.
+
+    Args:
+        config: see `ld_agent.config.Config`.
+        backbone: a ready backbone for all modules instead of the configured ones.
+        clock: gives the time of utterances that come without one.
+        encoder, topics: loaded ones, shared with another agent; None: the configured ones.
+
+    Raises:
+        ConfigError: an unknown view or scorer.
+        StoreError: the memory file cannot be opened.
+        EncoderMismatchError: its vectors were not made by the encoder given.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        backbone: Backbone | None = None,
+        clock: Callable[[], datetime] | None = None,
+        encoder: SentenceEncoder | None = None,
+        topics: TopicExtractor | None = None,
+    ) -> None:
+        check_views(config.memory.views)
+        scorer(config.memory.scorer)
+        self.config = config
+        self.clock = clock or (lambda: datetime.now(UTC))
+        self.models = Models(config, backbone)
+        self.asking = Collector(self.models.complete)
+        self.store = Store(config.store.path)
+        self.loading = threading.RLock()
+        if encoder is not None:
+            try:
+                self.store.check_encoder(encoder.name, encoder.dimension)
+            except BaseException:
+                self.store.close()
+                raise
+            self.__dict__["encoder"] = encoder
+        if topics is not None:
+            self.__dict__["topics"] = topics
+
+    @cached_property
+    def encoder(self) -> SentenceEncoder:
+        """The text encoder, checked against the store."""
+        with self.loading:
+            if "encoder" not in self.__dict__:
+                settings = self.config.encoder
+                encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
+                self.store.check_encoder(encoder.name, encoder.dimension)
+                self.__dict__["encoder"] = encoder
+            loaded: SentenceEncoder = self.__dict__["encoder"]
+            return loaded
+
+    @cached_property
+    def topics(self) -> TopicExtractor:
+        """The topic extractor."""
+        with self.loading:
+            if "topics" not in self.__dict__:
+                self.__dict__["topics"] = TopicExtractor(self.config.topics.model, self.config.topics.pos)
+            loaded: TopicExtractor = self.__dict__["topics"]
+            return loaded
+
+    def warm_up(self) -> None:
+        """Load everything now rather than in the first turn, the spaCy pipeline in parallel with the rest."""
+        import torch  # noqa: F401 - both sides import it; whole before they part
+
+        with ThreadPoolExecutor(1) as beside:
+            topics = beside.submit(lambda: self.topics.extract(["warm"]))
+            for module in MODULES:
+                self.models.backbone(module)
+            self.encoder.encode(["warm"])
+            topics.result()
+
+    def view_context(self, key: int, agent_name: str) -> ViewContext:
+        """What the views of one conversation are made from."""
+        summarizer = Summarizer(self.models, self.encoder)
+        return ViewContext(
+            self.store, key, self.encoder, self.topics, summarizer, self.config.memory, self.models, agent_name
+        )
+
+    def query(self, text: str, at: datetime) -> Query:
+        """A text as something to recall by: its vector and topics."""
+        [topics] = self.topics.extract([text])
+        return Query(text, self.encoder.encode([text])[0], topics, at)
+
+    def close(self) -> None:
+        self.asking.close()
+        self.models.close()
+        self.store.close()

@@ -1,0 +1,67 @@
+"""The traits of one conversation in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ld_agent.storage.base import TRAITS
+from ld_agent.storage.columns import Vector, microseconds, moment, vector_from
+from ld_agent.types import Trait
+
+if TYPE_CHECKING:
+    from ld_agent.storage.sqlite import Store
+
+
+class SQLitePersonas:
+    """See `ld_agent.storage.base.PersonaShelf`."""
+
+    def __init__(self, store: Store, key: int) -> None:
+        self._store, self._db, self._key = store, store.db, key
+
+    def traits(self) -> list[tuple[Trait, Vector | None]]:
+        rows = self._db.rows(
+            """SELECT id, speaker, text, at, source, last_at, mentions, superseded_by, pinned, vector FROM trait
+               WHERE conversation = ? ORDER BY pk""",
+            (self._key,),
+        )
+        return [
+            (Trait(i, who, text, moment(at), source, moment(last), mentions, by, bool(pinned)), vector_from(vector))
+            for i, who, text, at, source, last, mentions, by, pinned, vector in rows
+        ]
+
+    def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait:
+        with self._db.transaction():
+            trait = Trait(self._store.next_id(self._key, "traits", "t"), speaker, text, at, source, at)
+            self._db.execute(
+                """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, vector)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+                (self._key, trait.id, speaker, text, microseconds(at), source, microseconds(at), self._store.blob(vector)),
+            )  # fmt: skip
+        return trait
+
+    def update(self, trait: Trait) -> None:
+        self._db.execute(
+            "UPDATE trait SET last_at = ?, mentions = ?, superseded_by = ? WHERE conversation = ? AND id = ?",
+            (microseconds(trait.last_at), trait.mentions, trait.superseded_by, self._key, trait.id),
+        )
+
+    def set_vectors(self, vectors: Mapping[str, Vector]) -> None:
+        with self._db.transaction():
+            for trait, vector in vectors.items():
+                self._db.execute(
+                    "UPDATE trait SET vector = ? WHERE conversation = ? AND id = ?",
+                    (self._store.blob(vector), self._key, trait),
+                )
+
+    def mark_extracted(self, utterance_id: str) -> bool:
+        with self._db.transaction():
+            self._db.execute(
+                "DELETE FROM failure WHERE conversation = ? AND work = ? AND item = ?",
+                (self._key, TRAITS, utterance_id),
+            )
+            return bool(self._db.execute(
+                "UPDATE utterance SET extracted = 1 WHERE conversation = ? AND id = ? AND extracted = 0",
+                (self._key, utterance_id),
+            ))  # fmt: skip

@@ -1,0 +1,44 @@
+"""Rows of the SQLite tables as the package's types. Knows columns, and runs no statement."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ld_agent.storage.columns import json_text, microseconds, moment
+from ld_agent.storage.connection import Connection
+from ld_agent.types import Record, Utterance
+
+UTTERANCE = "id, speaker, text, at, session"
+RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinned"
+
+
+def utterances(db: Connection, where: str, values: tuple[Any, ...]) -> list[Utterance]:
+    """The utterances that a WHERE clause selects, in its order."""
+    rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE {where}", values)
+    return [Utterance(i, speaker, text, moment(at), session) for i, speaker, text, at, session in rows]
+
+
+def record(row: tuple[Any, ...]) -> Record:
+    """A record from the columns `RECORD`."""
+    i, view, text, at, session, topics, sources, fallback, details, pinned = row
+    return Record(
+        id=i,
+        view=view,
+        text=text,
+        at=moment(at),
+        session=session,
+        topics=tuple(json.loads(topics)),
+        sources=tuple(json.loads(sources)),
+        fallback=bool(fallback),
+        details=json.loads(details),
+        pinned=bool(pinned),
+    )
+
+
+def record_values(record: Record) -> tuple[Any, ...]:
+    """The values of the columns `RECORD`."""
+    return (
+        record.id, record.view, record.text, microseconds(record.at), record.session, json_text(record.topics),
+        json_text(record.sources), record.fallback, json_text(dict(record.details)), record.pinned,
+    )  # fmt: skip

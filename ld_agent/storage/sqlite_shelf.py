@@ -1,0 +1,243 @@
+"""The shelf of one view of one conversation in SQLite: records, what was taken in, and what is derived from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ld_agent.errors import StoreError
+from ld_agent.storage.base import CATCH_UP, PATIENCE, Draft, IndexRow
+from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
+from ld_agent.storage.recollection import with_recall
+from ld_agent.storage.sqlite_rows import RECORD, record, record_values, utterances
+from ld_agent.types import Record, Session, Utterance
+
+if TYPE_CHECKING:
+    from ld_agent.storage.sqlite import Store
+
+PAGE = 1000
+"""Rows read at once, so that no query stays open while the caller writes."""
+NOT_SET_ASIDE = f"""NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = ?2
+                   AND item = {{item}} AND attempts >= {PATIENCE})"""
+
+
+class SQLiteShelf:
+    """See `ld_agent.storage.base.Shelf`."""
+
+    def __init__(self, store: Store, key: int, view: str) -> None:
+        self._store, self._db, self._key, self._view = store, store.db, key, view
+
+    # ---- sessions and utterances taken in
+
+    def enable(self) -> None:
+        with self._db.transaction():
+            if self._db.row("SELECT 1 FROM enabled WHERE conversation = ? AND view = ?", (self._key, self._view)):
+                return
+            first, closed = self._db.row(
+                """SELECT (SELECT min(session) FROM digested WHERE conversation = ?1 AND view = ?2),
+                          (SELECT max(number) FROM session WHERE conversation = ?1 AND closed = 1)""",
+                (self._key, self._view),
+            )
+            since = first - 1 if first is not None else closed or 0
+            since = since if since > CATCH_UP else 0
+            self._db.execute("INSERT INTO enabled VALUES (?, ?, ?, ?)", (self._key, self._view, since, since))
+            self._advance()
+
+    def _advance(self) -> None:
+        """Move the mark below which every session is digested."""
+        self._db.execute(
+            """UPDATE enabled SET through = coalesce(
+                 (SELECT number - 1 FROM session WHERE conversation = ?1 AND number > through AND NOT EXISTS
+                   (SELECT 1 FROM digested WHERE conversation = ?1 AND view = ?2 AND session = number)
+                  ORDER BY number LIMIT 1),
+                 (SELECT max(number) FROM session WHERE conversation = ?1), through)
+               WHERE conversation = ?1 AND view = ?2""",
+            (self._key, self._view),
+        )
+
+    def undigested(self, most: int | None = None, *, backlog: bool = False) -> list[Session]:
+        aside = "" if backlog else f"AND {NOT_SET_ASIDE.format(item='CAST(number AS TEXT)')}"
+        mark = "0" if backlog else self._mark("through")
+        rows = self._db.rows(
+            f"""SELECT number FROM session WHERE conversation = ?1 AND number > {mark} AND closed = 1 AND NOT EXISTS
+                (SELECT 1 FROM digested WHERE conversation = ?1 AND view = ?2 AND session = number) {aside}
+                ORDER BY number LIMIT ?3""",
+            (self._key, self._view, -1 if most is None else most),
+        )
+        return [Session(number, tuple(self._store.session_utterances(self._key, number))) for (number,) in rows]
+
+    def _mark(self, column: str) -> str:
+        return f"coalesce((SELECT {column} FROM enabled WHERE conversation = ?1 AND view = ?2), 0)"
+
+    def backlog(self) -> int:
+        row = self._db.row(
+            f"""SELECT count(*) FROM session WHERE conversation = ?1 AND number <= {self._mark("since")} AND closed = 1
+                AND NOT EXISTS (SELECT 1 FROM digested WHERE conversation = ?1 AND view = ?2 AND session = number)""",
+            (self._key, self._view),
+        )
+        return int(row[0])
+
+    def digest(self, session: int, drafts: Sequence[Draft]) -> list[Record]:
+        with self._db.transaction():
+            self._store.require(self._key)
+            if not self._db.execute(
+                "INSERT OR IGNORE INTO digested VALUES (?, ?, ?)", (self._key, self._view, session)
+            ):
+                return []
+            self._advance()
+            self._clear_failure(str(session))
+            return [self._insert(draft) for draft in drafts]
+
+    def unobserved(self, session: int, but_speaker: str) -> list[Utterance]:
+        return utterances(
+            self._db,
+            f"""conversation = ?1 AND session = ?3 AND speaker != ?4 AND NOT EXISTS
+                (SELECT 1 FROM observed WHERE conversation = ?1 AND view = ?2 AND utterance = utterance.id)
+                AND {NOT_SET_ASIDE.format(item="utterance.id")} ORDER BY pk""",
+            (self._key, self._view, session, but_speaker),
+        )
+
+    def observe(self, utterance: Utterance, draft: Draft | None = None) -> Record | None:
+        with self._db.transaction():
+            self._store.require(self._key)
+            if not self._db.execute(
+                "INSERT OR IGNORE INTO observed VALUES (?, ?, ?)", (self._key, self._view, utterance.id)
+            ):
+                return None
+            self._clear_failure(utterance.id)
+            self._db.execute(
+                "DELETE FROM verdict WHERE conversation = ? AND view = ? AND utterance = ?",
+                (self._key, self._view, utterance.id),
+            )
+            return None if draft is None else self._insert(draft)
+
+    def note_verdict(self, utterance_id: str, worth: bool) -> None:
+        self._db.execute(
+            "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?)", (self._key, self._view, utterance_id, worth)
+        )
+
+    def verdicts(self) -> dict[str, bool]:
+        rows = self._db.rows(
+            "SELECT utterance, worth FROM verdict WHERE conversation = ? AND view = ?", (self._key, self._view)
+        )
+        return {utterance: bool(worth) for utterance, worth in rows}
+
+    def _clear_failure(self, item: str) -> None:
+        self._db.execute(
+            "DELETE FROM failure WHERE conversation = ? AND work = ? AND item = ?", (self._key, self._view, item)
+        )
+
+    # ---- records
+
+    def _insert(self, draft: Draft) -> Record:
+        number = self._store.next_id(self._key, "records", "m")
+        stored = Record(
+            number, self._view, draft.text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback,
+            draft.details,
+        )  # fmt: skip
+        self._db.execute(
+            f"INSERT INTO record (conversation, vector, {RECORD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (self._key, self._store.blob(draft.vector), *record_values(stored)),
+        )
+        return stored
+
+    def rows_after(self, key: int) -> Iterator[IndexRow]:
+        rows: list[Any] = [()] * PAGE
+        while len(rows) == PAGE:
+            rows = self._db.rows(
+                "SELECT pk, at, topics, vector, CASE WHEN vector IS NULL THEN text ELSE '' END FROM record "
+                "WHERE conversation = ? AND view = ? AND pk > ? ORDER BY pk LIMIT ?",
+                (self._key, self._view, key, PAGE),
+            )
+            for pk, at, topics, vector, text in rows:
+                yield IndexRow(pk, at / 1e6, tuple(json.loads(topics)), vector_from(vector), text)
+                key = pk
+
+    def count(self) -> int:
+        row = self._db.row("SELECT count(*) FROM record WHERE conversation = ? AND view = ?", (self._key, self._view))
+        return int(row[0])
+
+    def newest(self, at: datetime | None = None) -> tuple[Record, Vector | None] | None:
+        row = self._db.row(
+            f"""SELECT vector, {RECORD} FROM record WHERE conversation = ?1 AND view = ?2 AND (?3 IS NULL OR at <= ?3)
+                ORDER BY pk DESC LIMIT 1""",
+            (self._key, self._view, None if at is None else microseconds(at)),
+        )
+        return None if row is None else (record(row[1:]), vector_from(row[0]))
+
+    def records(self, keys: Sequence[int]) -> list[Record]:
+        rows = self._db.rows(
+            f"SELECT pk, {RECORD} FROM record WHERE conversation = ? AND pk IN (SELECT value FROM json_each(?))",
+            (self._key, json_text([int(key) for key in keys])),
+        )
+        by_key = {row[0]: row[1:] for row in rows}
+        if missing := [key for key in keys if key not in by_key]:
+            self._store.require(self._key)
+            raise StoreError(f"{self._store.path}: record {missing[0]} was removed while in use; try again")
+        return [record(by_key[key]) for key in keys]
+
+    def set_vectors(self, vectors: Mapping[int, Vector]) -> None:
+        self._store.set_any_vectors([("record", key, vector) for key, vector in vectors.items()])
+
+    def note_recall(self, keys: Sequence[int], at: datetime) -> None:
+        with self._db.transaction():
+            for key, found in zip(keys, self.records(keys), strict=True):
+                details = json_text(with_recall(found.details, at))
+                self._db.execute("UPDATE record SET details = ? WHERE pk = ?", (details, int(key)))
+
+    # ---- what is derived
+
+    def passage_words(self, keys: Sequence[int]) -> dict[int, str]:
+        return dict(self._passages("words", keys))
+
+    def passage_vectors(self, keys: Sequence[int]) -> dict[int, bytes]:
+        return dict(self._passages("vectors", keys))
+
+    def _passages(self, column: str, keys: Sequence[int]) -> list[tuple[int, Any]]:
+        return self._db.rows(
+            f"SELECT record, {column} FROM passage WHERE record IN (SELECT value FROM json_each(?))",
+            (json_text([int(key) for key in keys]),),
+        )
+
+    def set_passages(self, passages: Mapping[int, tuple[str, bytes]]) -> None:
+        with self._db.transaction():
+            self._store.require_same_encoder()
+            for key, (words, vectors) in passages.items():
+                self._db.execute(
+                    "INSERT OR REPLACE INTO passage SELECT pk, ?, ? FROM record WHERE pk = ?",
+                    (words, vectors, int(key)),
+                )
+
+    def with_sources(self, keys: Sequence[int]) -> list[tuple[int, str, list[Utterance]]]:
+        rows = self._db.rows(
+            """SELECT pk, text, sources FROM record WHERE conversation = ? AND pk IN (SELECT value FROM json_each(?))
+               ORDER BY pk""",
+            (self._key, json_text([int(key) for key in keys])),
+        )
+        listed = [(pk, text, json.loads(sources)) for pk, text, sources in rows]
+        wanted = sorted({source for _, _, sources in listed for source in sources})
+        said = {
+            u.id: u
+            for u in utterances(
+                self._db,
+                "conversation = ? AND id IN (SELECT value FROM json_each(?))",
+                (self._key, json_text(wanted)),
+            )
+        }
+        return [(pk, text, [said[source] for source in sources if source in said]) for pk, text, sources in listed]
+
+    def snapshot(self) -> tuple[int, bytes] | None:
+        row: tuple[int, bytes] | None = self._db.row(
+            "SELECT last_key, data FROM snapshot WHERE conversation = ? AND view = ?", (self._key, self._view)
+        )
+        return row
+
+    def keep_snapshot(self, last_key: int, index: bytes) -> None:
+        with self._db.transaction():
+            self._store.require_same_encoder()
+            self._db.execute(
+                "INSERT OR REPLACE INTO snapshot SELECT pk, ?, ?, ? FROM conversation WHERE pk = ?",
+                (self._view, last_key, index, self._key),
+            )

@@ -1,0 +1,162 @@
+"""One turn, LD-Agent's section 2 read top-down: finish what is pending, recall, choose traits, prompt, reply, keep.
+
+What was said is in the store before a turn begins. What the turn's utterances teach is pending work of the next one, so
+that nobody waits for it. Knows no SQL, no model and no thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ld_agent.backbones.base import Completion
+from ld_agent.memory.short_term import ShortTermCache
+from ld_agent.memory.views.base import Query
+from ld_agent.memory.views.enabled import Remembered
+from ld_agent.modules.generator import Generator, Prompted, ReplyStream, Situation, decision, reply_text
+from ld_agent.modules.summarizer import whole_sentences
+from ld_agent.relation import Relation
+from ld_agent.steps import Steps, metered
+from ld_agent.stopwatch import Stopwatch
+from ld_agent.types import Reply, Tokens, Utterance, checked_text
+
+SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
+INTERRUPTED = "the reply was interrupted"
+
+
+@dataclass(slots=True)
+class Turn:
+    """The agent's turn to answer one utterance.
+
+    Attributes:
+        heard: u', the utterance to answer; the last one of its session.
+        on_text: called with each piece of the reply as it is generated.
+        interruptible: a KeyboardInterrupt ends the reply, and what was generated so far is kept as the reply.
+    """
+
+    relation: Relation
+    cache: ShortTermCache
+    heard: Utterance
+    on_text: Callable[[str], None] | None = None
+    interruptible: bool = False
+    watch: Stopwatch = field(default_factory=Stopwatch)
+    remembered: Remembered = field(default_factory=Remembered)
+    traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    _seen: list[Completion] = field(default_factory=list)
+    _pieces: list[str] = field(default_factory=list)
+
+    def reply(self, at: datetime | None, recorded: str | None = None) -> Steps[Reply]:
+        """Answer, as steps.
+
+        Args:
+            at: when the reply is said; None: now.
+            recorded: enters the memory in place of the generated reply (teacher forcing).
+        """
+        interrupted = False
+        try:
+            prompted = yield from self.prompted()
+            answer = yield from self._generated(prompted)
+        except KeyboardInterrupt:
+            if not self.interruptible:
+                raise
+            answer, interrupted = "".join(self._pieces), True
+        said = self._said(answer, interrupted)
+        self.watch.lap("generate")
+        kept = self._keep(said if recorded is None else recorded, at) if said or recorded else None
+        self.watch.lap("store")
+        tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
+        return Reply(
+            said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
+            tokens, self.remembered.explanations,
+        )  # fmt: skip
+
+    def prompted(self) -> Steps[Prompted]:
+        """The prompt of the reply, after everything pending is done."""
+        yield from metered(self.relation.pending(), self._seen)
+        self.notes += self.relation.take_notes()
+        self.watch.lap("pending")
+        query = self._query()
+        self.watch.lap("encode")
+        self.remembered = yield from metered(self.relation.views.recall(query), self._seen)
+        self.notes += self.remembered.notes
+        self.watch.lap("recall")
+        self.traits = dict(self.relation.bank.select(self._everyone(), query.vector, self.heard.at))
+        prompted = Generator(self.relation.resources.models).prompt_for(self._situation())
+        self.notes += prompted.notes
+        self.watch.lap("prompt")
+        return prompted
+
+    def _everyone(self) -> tuple[str, ...]:
+        """The agent and everyone who has spoken in the running session."""
+        return tuple(dict.fromkeys([self.relation.agent_name, *(u.speaker for u in self.cache.utterances)]))
+
+    def _query(self) -> Query:
+        """What is asked of the memory: the last utterances of the running session."""
+        resources = self.relation.resources
+        recent = self.cache.utterances[-resources.config.memory.query_turns :]
+        return resources.query("\n".join(u.text for u in recent), self.heard.at)
+
+    def _situation(self) -> Situation:
+        """Everything the reply is made from, equation (5)."""
+        views, recalled = self.relation.views, self.remembered.recalled
+        guidance = views.guidance(recalled)
+        return Situation(
+            agent=self.relation.agent_name,
+            heard=self.heard,
+            context=tuple(u for u in self.cache.utterances if u.id != self.heard.id),
+            recalled=recalled,
+            traits=self.traits,
+            people=self._everyone()[1:],
+            steps=guidance.steps,
+            examples=guidance.examples,
+            labelled=views.combined,
+            decides=views.decides,
+        )
+
+    def _generated(self, prompted: Prompted) -> Steps[str]:
+        """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
+        views = self.relation.views
+        request = Generator(self.relation.resources.models).request(
+            prompted.messages, self._listener(), decides=views.decides
+        )
+        [completion] = yield [request]
+        self._seen.append(completion)
+        if views.decides and (verdict := decision(completion.text)) is not None:
+            views.note_verdict(self.heard, verdict)
+        return completion.text if completion.finish == "stop" else whole_sentences(completion.text)
+
+    def _listener(self) -> Callable[[str], None] | None:
+        """What hears the pieces of the answer: they are kept for an interruption, and shown as far as they are the reply."""
+        if self.on_text is None and not self.interruptible:
+            return None
+        people, decides = self._everyone()[1:], self.relation.views.decides
+        shown = ReplyStream(self.relation.agent_name, people, self.on_text, decides=decides) if self.on_text else None
+
+        def hear(piece: str) -> None:
+            self._pieces.append(piece)
+            if shown is not None:
+                shown(piece)
+
+        return hear
+
+    def _said(self, answer: str, interrupted: bool) -> str:
+        """The reply in an answer; "" only where it was interrupted before the first word."""
+        people, decides = self._everyone()[1:], self.relation.views.decides
+        said = reply_text(answer, self.relation.agent_name, people, decides=decides)
+        if interrupted:
+            self.notes.append(INTERRUPTED)
+        elif not said:
+            said = SPEECHLESS
+            self.notes.append("the model gave an empty reply; a stock phrase is used instead")
+        return said
+
+    def _keep(self, text: str, at: datetime | None) -> Utterance:
+        """Store what the agent says, after all that was said while it thought."""
+        store, key = self.relation.resources.store, self.relation.key
+        with store.writing(key):
+            last = store.last_utterance(key, self.cache.thread)
+            if at is not None and last is not None:
+                at = max(at, last.at)
+            return self.cache.append(self.relation.agent_name, checked_text(text), at)

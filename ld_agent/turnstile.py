@@ -1,0 +1,97 @@
+"""One caller at a time, in the order of arrival, whether they block a thread or await. Knows nothing of what they do inside."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+
+from ld_agent.errors import ConversationBusyError
+
+
+class Turnstile:
+    """Lets one caller in; the others queue.
+
+    Args:
+        name: what is behind it, for messages.
+        waits: a caller queues while another is inside; otherwise it is refused.
+    """
+
+    def __init__(self, name: str, waits: bool) -> None:
+        self._name, self._waits = name, waits
+        self._lock = threading.Lock()
+        self._busy = False
+        self._thread: int | None = None  # of the caller inside, where it blocks one
+        self._queue: deque[Future[None]] = deque()
+
+    @contextmanager
+    def entered(self, waits: bool | None = None) -> Iterator[None]:
+        """Be inside, from a thread.
+
+        Args:
+            waits: otherwise than the turnstile does.
+
+        Raises:
+            ConversationBusyError: another caller is inside and this one does not wait, or it is itself that caller.
+        """
+        self._enter(self._waits if waits is None else waits)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    @asynccontextmanager
+    async def aentered(self) -> AsyncIterator[None]:
+        """Be inside, from a coroutine; see `entered`."""
+        if (ticket := self._ticket(self._waits)) is not None:
+            try:
+                await asyncio.wrap_future(ticket)
+            except asyncio.CancelledError:
+                if not ticket.cancelled():  # let in and cancelled at one time
+                    self._leave()
+                raise
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self, waits: bool) -> None:
+        caller = threading.get_ident()
+        with self._lock:
+            if self._busy and self._thread == caller:
+                waits = False  # it would wait for itself
+        if (ticket := self._ticket(waits)) is not None:
+            try:
+                ticket.result()
+            except BaseException:
+                if not ticket.cancel():
+                    self._leave()
+                raise
+        self._thread = caller
+
+    def _ticket(self, waits: bool) -> Future[None] | None:
+        """None: the caller is inside; otherwise what it waits for."""
+        with self._lock:
+            if not self._busy:
+                self._busy = True
+                return None
+            if not waits:
+                raise ConversationBusyError(
+                    f"{self._name} is in use by another caller; wait for its turn to end, or use another conversation"
+                )
+            ticket: Future[None] = Future()
+            self._queue.append(ticket)
+            return ticket
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._thread = None
+            while self._queue:
+                ticket = self._queue.popleft()
+                if ticket.set_running_or_notify_cancel():
+                    ticket.set_result(None)
+                    return
+            self._busy = False

@@ -18,8 +18,10 @@ from documentation import PAGES, README, ROOT, Shown, anchors, blocks, links, pa
 
 from ld_agent.cli.app import app
 from ld_agent.config import load_config
+from ld_agent.conversation import Conversation
 
 CLI = ROOT / "docs" / "cli.md"
+PYTHON = ROOT / "docs" / "python.md"
 MOST_WORDS = 1000
 
 
@@ -195,6 +197,12 @@ def test_every_file_that_is_named_exists(page: Path):
 def test_python_that_is_shown_compiles(page: Path):
     for block in blocks(page, "python"):
         compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_python_guide_names_what_there_is():
+    named = re.findall(r"\b(?:alice|bob|flat|conversation)\.([a-z_]+)\b", text_of(README) + text_of(PYTHON))
+    assert len(set(named)) > 15
+    assert [name for name in named if not hasattr(Conversation, name)] == []
 
 
 # ---- the front page

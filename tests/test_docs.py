@@ -16,6 +16,8 @@ import typer
 from cli_commands import CommandLine, environment
 from documentation import PAGES, README, ROOT, Shown, anchors, blocks, links, paths, section, shown_commands, text_of
 
+from ld_agent.agent import Agent
+from ld_agent.backbones import ScriptedBackbone
 from ld_agent.cli.app import app
 from ld_agent.config import load_config
 from ld_agent.conversation import Conversation
@@ -203,6 +205,25 @@ def test_the_python_guide_names_what_there_is():
     named = re.findall(r"\b(?:alice|bob|flat|conversation)\.([a-z_]+)\b", text_of(README) + text_of(PYTHON))
     assert len(set(named)) > 15
     assert [name for name in named if not hasattr(Conversation, name)] == []
+
+
+def test_the_python_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its blocks one after the other, as far as they need no other model than the agent at hand."""
+    shown = [block for block in blocks(PYTHON, "python") if "Agent.from_config" not in block and "OpenAI" not in block]
+    assert len(shown) > 5
+    monkeypatch.chdir(tmp_path)
+    script = {"generator": "Good.", "extractor": "I keep bees.", "summarizer": "They talked about bees."}
+    config = load_config("default", ["store.path=guide.db"])
+    with Agent.from_config(config, backbone=ScriptedBackbone(script)) as agent:
+        names: dict[str, Any] = {"agent": agent, "alice": agent.conversation("alice")}
+        for block in shown:
+            exec(block, names)
+        for call in re.findall(r"^\| `(alice\.\S.*?)` \|", text_of(PYTHON), flags=re.MULTILINE):
+            if '"t3"' in call:
+                call = call.replace("t3", names["alice"].traits()[0].id)
+            if '"m2"' in call:
+                call = call.replace("m2", names["alice"].records[0].id)
+            eval(call, names)
 
 
 # ---- the front page

@@ -185,6 +185,9 @@ class MemorySection(Section):
     ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
 
     ``budget``: most tokens of memories in a prompt where several views give some; null: as many as fit the window.
+
+    ``index_mb``: megabytes that the search indexes of all open conversations may take; those least recently used are
+    dropped first and rebuilt from the store when needed. null: no bound.
     """
 
     views: tuple[str, ...] = ("events",)
@@ -196,6 +199,7 @@ class MemorySection(Section):
     query_turns: AtLeastOne = 2
     close_on_exit: bool = True
     budget: AtLeastOne | None = 512
+    index_mb: Positive | None = 1024.0
     recursive: RecursiveSection = RecursiveSection()
     conditional: ConditionalSection = ConditionalSection()
     summary: SummarySection = SummarySection()

@@ -174,6 +174,7 @@ class Conversation:
         """Remove every trace of this conversation from the store. The object is of no further use."""
         with self._inside():
             self._store.delete_conversation(self.key)
+            self._resources.indexes.drop(self.key)
 
     # ---- what is remembered
 

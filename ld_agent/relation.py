@@ -87,6 +87,7 @@ class Relation:
         """Drop every mirror after a record or trait was edited, pinned or forgotten."""
         self._edits = self._store.edits(self.key)
         self.bank.drop_mirror()
+        self.resources.indexes.drop(self.key)
         self.views = self._views()
 
     def take_notes(self) -> list[str]:

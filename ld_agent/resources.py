@@ -11,7 +11,10 @@ from functools import cached_property
 from ld_agent.backbones.base import Backbone
 from ld_agent.collector import Collector
 from ld_agent.config import Config
+from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.index.cache import IndexCache
+from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, check_views
@@ -33,7 +36,7 @@ class Resources:
         encoder, topics: loaded ones, shared with another agent; None: the configured ones.
 
     Raises:
-        ConfigError: an unknown view or scorer.
+        ConfigError: not a config, an unknown view or an unknown scorer.
         StoreError: the memory file cannot be opened.
         EncoderMismatchError: its vectors were not made by the encoder given.
     """
@@ -46,6 +49,10 @@ class Resources:
         encoder: SentenceEncoder | None = None,
         topics: TopicExtractor | None = None,
     ) -> None:
+        if not isinstance(config, Config):
+            raise ConfigError(
+                f"the config is {type(config).__name__}, not a Config; make one with load_config() or parse_config({{…}})"
+            )
         check_views(config.memory.views)
         scorer(config.memory.scorer)
         self.config = config
@@ -53,6 +60,8 @@ class Resources:
         self.models = Models(config, backbone)
         self.asking = Collector(self.models.complete)
         self.store = Store(config.store.path)
+        bound = config.memory.index_mb
+        self.indexes: IndexCache[RecordIndex] = IndexCache(None if bound is None else int(bound * 2**20))
         self.loading = threading.RLock()
         if encoder is not None:
             try:
@@ -100,8 +109,9 @@ class Resources:
         """What the views of one conversation are made from."""
         summarizer = Summarizer(self.models, self.encoder)
         return ViewContext(
-            self.store, key, self.encoder, self.topics, summarizer, self.config.memory, self.models, agent_name
-        )
+            self.store, key, self.encoder, self.topics, summarizer, self.config.memory, self.models, agent_name,
+            indexes=self.indexes,
+        )  # fmt: skip
 
     def query(self, text: str, at: datetime) -> Query:
         """A text as something to recall by: its vector and topics."""

@@ -1,6 +1,6 @@
 """The records everything else passes around; frozen, plain, and free of behaviour that needs a model or a store.
 
-Times are aware UTC datetimes throughout. What callers hand in is let in here and nowhere else: a time by `utc`, a text by
+Times are aware UTC datetimes throughout. What callers pass in is checked here and nowhere else: a time by `utc`, a text by
 `checked_text`, a name by `checked_name`.
 """
 
@@ -22,23 +22,23 @@ def utc(at: datetime | str, what: str = "at") -> datetime:
     """Return ``at`` as an aware UTC datetime, parsing ISO 8601 text.
 
     Raises:
-        InputError: a naive datetime, text that is no ISO 8601 time, or a time outside the years 1 to 9999 in UTC.
+        InputError: a naive datetime, text that is not an ISO 8601 time, or a time outside the years 1 to 9999 in UTC.
     """
     if isinstance(at, str):
         try:
             at = datetime.fromisoformat(at)
         except ValueError as exc:
-            raise InputError(f"{what}={at!r} is no ISO 8601 time; write it like 2024-05-01T18:30:00+00:00") from exc
+            raise InputError(
+                f"{what}={at!r} is not an ISO 8601 time; expected something like 2024-05-01T18:30:00+00:00"
+            ) from exc
     if not isinstance(at, datetime):
-        raise InputError(f"{what}={at!r} is no time; give an aware datetime or text like 2024-05-01T18:30:00+00:00")
+        raise InputError(f"{what}={at!r} is not a time; give an aware datetime or text like 2024-05-01T18:30:00+00:00")
     if at.utcoffset() is None:
         raise InputError(f"{what}={at.isoformat()} has no time zone; add one, for example {at.isoformat()}+00:00")
     try:
         return at.astimezone(UTC)
     except OverflowError as exc:
-        raise InputError(
-            f"{what}={at.isoformat()} lies outside the calendar in UTC; give one of the years 1 to 9999"
-        ) from exc
+        raise InputError(f"{what}={at.isoformat()} is outside the calendar in UTC; give a year from 1 to 9999") from exc
 
 
 def iso(at: datetime) -> str:
@@ -47,10 +47,10 @@ def iso(at: datetime) -> str:
 
 
 def checked_text(text: str) -> str:
-    """Return what was said, with every lone surrogate as "?": it stands for no character and cannot be stored.
+    """Return what was said to the character, but "?" for each lone surrogate, which is not a character and cannot be stored.
 
     Raises:
-        InputError: no text, or nothing but white space.
+        InputError: not a string, or nothing but white space.
     """
     if not isinstance(text, str):
         raise InputError(f"the utterance is {type(text).__name__}, not text; give a string")
@@ -60,7 +60,9 @@ def checked_text(text: str) -> str:
 
 
 def checked_name(name: str, what: str = "speaker") -> str:
-    """Return a speaker's name as it is.
+    """Return a speaker's name unchanged.
+
+    A colon is allowed, since stored names have them; prompts show it as another character (`ld_agent.prompts.as_name`).
 
     Raises:
         InputError: empty, longer than `LONGEST_NAME` characters, or with a line break or another control character.
@@ -71,7 +73,7 @@ def checked_name(name: str, what: str = "speaker") -> str:
         or len(name) > LONGEST_NAME
         or any(unicodedata.category(character) in UNNAMABLE for character in name)
     ):
-        raise InputError(f"{what} {str(name)[:120]!r} is no name; give 1 to {LONGEST_NAME} characters on one line")
+        raise InputError(f"{what} {str(name)[:120]!r} is not a name; give 1 to {LONGEST_NAME} characters on one line")
     return name
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_commands import CommandLine, conversation_line, run_real, scripted_config, start
 
-from ld_agent.memory.hybrid import TIME, weighted
+from ld_agent.memory.index.hybrid import TIME, weighted
 from ld_agent.shipped import shipped_path
 from ld_agent.storage.sqlite import Store
 

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from ld_agent.backbones.answer_text import answer_text
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message. ``content`` is data: control tokens that stand in it reach the model as plain text."""
+    """One chat message. ``content`` is data: control tokens in it reach the model as plain text."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -29,7 +31,7 @@ class Request:
         adapter: name under which an adapter was added to the backbone; None: the bare base model.
         max_new_tokens: upper bound of the answer.
         temperature: 0 decodes greedily; above 0 samples, reproducibly for a given seed.
-        repetition_penalty: above 1 divides the scores of tokens that stand in prompt or answer already.
+        repetition_penalty: above 1 divides the scores of tokens that prompt or answer already contain.
         on_text: called with each piece of the answer as it is generated.
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
     """
@@ -47,12 +49,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer. ``finish`` is "stop" (the model ended it) or "length" (max_new_tokens or the window ended it)."""
+    """One answer, its text cleaned by `answer_text` whichever backbone made it.
+
+    ``finish`` is "stop" (the model ended it) or "length" (max_new_tokens or the window ended it).
+    """
 
     text: str
     prompt_tokens: int
     completion_tokens: int
     finish: Literal["stop", "length"] = "stop"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", answer_text(self.text))
 
 
 class Backbone(Protocol):

@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from ld_agent.backbones.address import address, key
+from ld_agent.backbones.answer_text import disarmed
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError, ModelError
 
@@ -42,10 +43,6 @@ OPTIONAL = {
     "extra_body": "repetition_penalty",
 }
 """Parameters that a call can do without, and the word by which a server that does not know one refuses it."""
-_CONTROL_TOKEN = re.compile(
-    r"<(?=\|[^<>|]{1,64}\|>|｜[^<>｜]{1,64}｜>|/?s>|(?:bos|eos|pad|unk|mask|start_of_turn|end_of_turn)>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|gMASK)\])"
-)
 _REFUSAL = re.compile(r"unsupported|not support|not permitted|unexpected|unrecognized|unknown|forbidden", re.IGNORECASE)
 _MEND = {
     401: "check the key in ${key}",
@@ -339,7 +336,7 @@ def as_plain_text(text: str) -> str:
     The server's tokenizer reads the rendered prompt as one string, so what people said must not spell such a token.
     Lone surrogates become ``?``.
     """
-    return _CONTROL_TOKEN.sub(r"\g<0> ", text).encode("utf-8", "replace").decode()
+    return disarmed(text).encode("utf-8", "replace").decode()
 
 
 def _estimated_tokens(text: str) -> int:

@@ -31,9 +31,9 @@ from ld_agent.cli.show import errors
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.long_term import LongTermIndex
-from ld_agent.memory.passages import NO_VECTORS, PackedVectors, Passages
-from ld_agent.memory.scoring import LOOKS_AT_PASSAGES
+from ld_agent.memory.index.long_term import LongTermIndex
+from ld_agent.memory.index.passages import NO_VECTORS, PackedVectors, Passages
+from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.generator import Situation, render
 from ld_agent.shipped import shipped_path
@@ -82,7 +82,7 @@ def bench_recall(config: Config) -> dict[str, Any]:
 def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     memory = config.memory
-    looked_at = _passages(rng, dimension) if memory.scorer in LOOKS_AT_PASSAGES else None
+    looked_at = _passages(rng, dimension) if SCORERS[memory.scorer].needs_passages else None
     packed = looked_at[0].vectors if looked_at else NO_VECTORS
     index = LongTermIndex(dimension, lambda keys: dict.fromkeys(keys, packed))
     for key, (vector, at, own) in enumerate(_records(rng, dimension, size), 1):
@@ -180,7 +180,7 @@ def _fill(store: Store, dimension: int, count: int, config: Config) -> None:
         for number, (vector, seconds, topics) in enumerate(_records(rng, dimension, count), 1):
             at = datetime.fromtimestamp(seconds, UTC)
             shelf.digest(number, [Draft(" ".join(topics), at, number, vector, topics)])
-    if config.memory.scorer in LOOKS_AT_PASSAGES:
+    if SCORERS[config.memory.scorer].needs_passages:
         rows = [(made.words_text, made.vectors.stored) for made in _passages(rng, dimension)]
         shelf.set_passages({row.key: rows[n % len(rows)] for n, row in enumerate(shelf.rows_after(0))})
 

@@ -23,7 +23,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.evaluation.bench import VOCABULARY, machine
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.passages import PackedVectors, Passages
+from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.base import Draft
 from ld_agent.terminal import progress
@@ -74,6 +74,9 @@ class _Grown:
         speakers = ("Ann", self._config.agent.name) * (SESSION // 2)
         return [" ".join(turn) for turn in turns], Passages(speakers, tuple(turns), tuple(turns[:SENTENCES]), vectors)
 
+    def _clock(self) -> datetime:
+        return self._at
+
     def _vectors(self, count: int) -> Vectors:
         vectors = self._rng.standard_normal((count, self._encoder.dimension)).astype(np.float32)
         unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -109,7 +112,11 @@ class _Grown:
         def trait(request: Request) -> str:
             return f"I like word{self._turns}." if self._turns % 4 == 0 else "NO_TRAIT"
 
-        script = {"generator": "That sounds good.", "extractor": trait, "summarizer": "They talk about words."}
+        script: dict[str, Any] = {
+            "generator": "That sounds good.",
+            "extractor": trait,
+            "summarizer": "They talk about words.",
+        }
         return Agent(self._config, backbone=ScriptedBackbone(script), encoder=self._encoder, topics=self._topics)
 
     def _turn(self, conversation: Any) -> dict[str, float]:
@@ -137,7 +144,7 @@ class _Grown:
         shelf, personas = store.shelf(key, "events"), store.personas(key)
         for place, text in enumerate(texts):
             at = self._at + timedelta(minutes=place)
-            said = store.append(key, passages.speakers[place], text, at, self._config.memory.beta, lambda: at)
+            said = store.append(key, passages.speakers[place], text, at, self._config.memory.beta, self._clock)
             personas.mark_extracted(said.id)
         self._at = said.at
         store.close_session(key)

@@ -12,7 +12,7 @@ from ld_agent.agent import Agent
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views import build_views
 from ld_agent.steps import run
-from ld_agent.storage.base import StoredConversation
+from ld_agent.storage.base import TRAITS, StoredConversation
 
 BATCH = 8  # sessions digested at once: enough to batch the model's work, few enough to lose little
 
@@ -50,4 +50,8 @@ def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str
             taken(view.name, before - left)
             if left > max(len(waiting) - start - BATCH, 0):
                 break  # what comes later may build on it
-    return problems
+    agent.conversation(conversation.id, agent_name=conversation.agent)  # extracts the traits that were set aside
+    failures = agent.store.failures(conversation.key)
+    return problems + [
+        f"conversation {conversation.id!r}, {f.work} of {f.item}: {f.error}" for f in failures if f.work == TRAITS
+    ]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.errors import ConfigError
-from ld_agent.memory.hybrid import TIME, formula, weighted
+from ld_agent.memory.index.hybrid import FIRST_LOOK, TIME, formula, weighted
 
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
@@ -71,7 +71,7 @@ def paper_score(terms: Terms) -> NDArray[np.float64]:
 
 
 def hybrid_score(terms: Terms) -> NDArray[np.float64]:
-    """s_sem and the further terms, weighted, and w_λ λ, (n,); see `ld_agent.memory.hybrid`."""
+    """s_sem and the further terms, weighted, and w_λ λ, (n,); see `ld_agent.memory.index.hybrid`."""
     score: NDArray[np.float64] = weighted({"s_sem": terms.s_sem, **terms.more}) + TIME * terms.decay
     return score
 
@@ -86,19 +86,69 @@ def bm25_score(terms: Terms) -> NDArray[np.float64]:
     return np.asarray(terms.more["s_word"], np.float64)
 
 
-SCORERS: dict[str, Callable[[Terms], NDArray[np.float64]]] = {
-    "paper": paper_score,
-    "hybrid": hybrid_score,
-    "dense": dense_score,
-    "bm25": bm25_score,
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """One way to rank records, and what it says about itself.
+
+    Attributes:
+        score: the sum by which records are ranked.
+        formula: the same, as shown next to the numbers.
+        decided_by: name of the number that decides whether a record is admitted at all.
+        decided_by_is: what that number is, where the name is not the paper's.
+        bound: what the number must exceed; None: γ.
+        needs_passages: looks at what was said behind each record, and not at its summary alone.
+        first_look: weights by which candidates are chosen before their passages are read; None: all records are ranked.
+    """
+
+    name: str
+    score: Callable[[Terms], NDArray[np.float64]]
+    formula: str
+    decided_by: str = "s_sem"
+    decided_by_is: str = ""
+    bound: float | None = None
+    needs_passages: bool = False
+    first_look: Mapping[str, float] | None = None
+
+    def admits(self, terms: Terms, gamma: float) -> NDArray[np.bool_]:
+        """(n,) whether each record may be recalled."""
+        deciding = terms.s_sem if self.decided_by == "s_sem" else terms.more[self.decided_by]
+        admitted: NDArray[np.bool_] = deciding > (gamma if self.bound is None else self.bound)
+        return admitted
+
+    def admission(self, gamma: float) -> str:
+        """The rule of `admits` in words: "s_sem > γ = 0.125"."""
+        meaning = f" ({self.decided_by_is})" if self.decided_by_is else ""
+        return f"{self.decided_by}{meaning} > {f'γ = {gamma:g}' if self.bound is None else f'{self.bound:g}'}"
+
+
+SCORERS: dict[str, Scorer] = {
+    one.name: one
+    for one in (
+        Scorer("paper", paper_score, "λ (s_sem + s_top)"),
+        Scorer(
+            "hybrid",
+            hybrid_score,
+            formula(),
+            decided_by="s_near",
+            decided_by_is="the cosine of the summary or its nearest passage",
+            needs_passages=True,
+            first_look=FIRST_LOOK,
+        ),
+        Scorer("dense", dense_score, "s_sem"),
+        Scorer(
+            "bm25",
+            bm25_score,
+            "s_word",
+            decided_by="s_word",
+            decided_by_is="a word in common",
+            bound=0.0,
+            needs_passages=True,
+        ),
+    )
 }
-FORMULAS = {"paper": "λ (s_sem + s_top)", "hybrid": formula(), "dense": "s_sem", "bm25": "s_word"}
-"""Each scorer's sum, as it is shown beside the numbers."""
-LOOKS_AT_PASSAGES = frozenset({"hybrid", "bm25"})
-"""The scorers that need what was said behind each record, and not its summary alone."""
 
 
-def scorer(name: str) -> Callable[[Terms], NDArray[np.float64]]:
+def scorer(name: str) -> Scorer:
     """Return a named scorer.
 
     Raises:
@@ -114,7 +164,7 @@ def best(score: Floats, eligible: NDArray[np.bool_], at: Floats, k: int) -> NDAr
 
     Args:
         score: (n,) s_overall.
-        eligible: (n,) s_sem > γ and not younger than the query.
+        eligible: (n,) admitted by the scorer (the paper's s_sem > γ) and not younger than the query.
         at: (n,) time of the record, seconds.
         k: how many at most; 0 gives none.
 

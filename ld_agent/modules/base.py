@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from ld_agent.backbones import build_backbone
+from ld_agent.backbones.answer_text import AnswerStream
 from ld_agent.backbones.base import Backbone, Completion, Message, Request
 from ld_agent.config import Config, ModuleSection
 from ld_agent.errors import BackboneError
 
 MODULES = ("summarizer", "extractor", "generator", "memory")
+MOST_CHARACTERS_A_TOKEN = 16
+"""More than any tokenizer packs into one on average; bounds the answer of a server that ignores ``max_tokens``."""
 
 
 class Models:
@@ -84,7 +88,7 @@ class Models:
             temperature=settings.temperature,
             repetition_penalty=settings.repetition_penalty,
             seed=seed,
-            on_text=on_text,
+            on_text=None if on_text is None else AnswerStream(on_text),
             cacheable_prefix=constant_messages,
         )
 
@@ -105,7 +109,7 @@ class Models:
                 raise BackboneError(
                     f"the backbone gave {len(completions)} answers to {len(batch)} requests; it must give one each"
                 )
-            answers.update(zip(positions, completions, strict=True))
+            answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
         return [answers[p] for p in range(len(requests))]
 
     def close(self) -> None:
@@ -113,3 +117,12 @@ class Models:
             for backbone in self._built.values():
                 backbone.close()
             self._built.clear()
+
+
+def _bounded(completion: Completion, request: Request) -> Completion:
+    most = MOST_CHARACTERS_A_TOKEN * request.max_new_tokens
+    return (
+        completion
+        if len(completion.text) <= most
+        else replace(completion, text=completion.text[:most], finish="length")
+    )

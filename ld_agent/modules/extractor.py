@@ -1,26 +1,32 @@
 """The persona extractor: one utterance in, its speaker's traits out, or none (LD-Agent, section 2.3).
 
-What a model says is not what a trait is: prefixes, numbers, quotes, reasoning and examples said back are taken off, and a
-sentence that shares no word with what the model was shown is not believed.
+A model's answer is not yet a trait: prefixes, numbers, quotes, reasoning and repeated examples are stripped, and a sentence
+that shares no word with what the model was shown is discarded.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.modules.base import Models
+from ld_agent.modules.listed_traits import listed_traits
 from ld_agent.modules.wording import EAST_ASIAN, first_paragraph, halves, stems_of, words_of
 from ld_agent.prompts import prompt
 from ld_agent.steps import Steps, run
 
 NO_TRAIT = re.compile(
-    r"\bno[\s_\-]+(?:\w+ ){0,3}(?:traits?|information|persona)\b|\bnotraits?\b|^\W*(?:none|nothing|n/?a|no|null)\W*$"
-    r"|没有特征|^\W*(?:没有|无|なし|없음)\W*$",
+    r"\bno[\s_\-]+(?:\w+ ){0,3}(?:traits?|facts?|information|persona)\b|\bno(?:traits?|facts?)\b|没有特征",
     re.IGNORECASE,
 )
+"""A sentence that says that there is no trait."""
+NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|no|null|没有|无|なし|없음)\W*", re.IGNORECASE)
+"""A whole answer that says so."""
+FIRST_PERSON = re.compile(r"(?:I|My|We|Our)\b|[^a-zA-Z]*\Z")
+CODE = re.compile(r"[{}]|</?[a-z]\w*[=/>]|\w\(\s*\w*\s*=|\"\s*:|\\u[0-9a-f]{4}", re.IGNORECASE)
 MARKER = re.compile(
     r"(?:^|\s)\W{0,6}(?:extracted |personal |the )?(?:traits?|facts|answer|persona)(?: about the (?:person|speaker))?"
     r"\s*(?:are|is)?[\s*_]*:",
@@ -46,13 +52,11 @@ ABOUT_THE_TASK = re.compile(
 )
 BORDER = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|[。！？；;|•\n]+")
 ABBREVIATION = re.compile(r"\b(?:[A-Z]|dr|mr|mrs|ms|st|prof|jr|sr|vs|etc|approx|e\.g|i\.e|a\.m|p\.m)\.$", re.IGNORECASE)
-UNFINISHED = re.compile(r"[^.!?。！？\n]*\Z")  # what the bound on new tokens cut off in the middle
-LONGEST_PROMPT = (
-    1024  # tokens: a persona fact is not found better by reading more at once, and time grows with the square
-)
+UNFINISHED = re.compile(r"[^.!?。！？\n]*\Z")  # a last sentence that the bound on new tokens cut off
+LONGEST_PROMPT = 1024  # tokens: reading more at once finds no more traits, and time grows with the square
 SHORTEST_PART = 64  # characters
-LONGEST_BEFORE = 240  # characters of what was answered: of a long utterance the end, where its question stands
-LONGEST_TRAIT = 25
+LONGEST_BEFORE = 240  # characters of the utterance before: its end, where a question would be
+LONGEST_TRAIT, LONGEST_TRAIT_CHARACTERS = 25, 200  # words; a word may be as long as an answer
 MOST_TRAITS = 6
 LONGEST_ANSWER = 10_000  # characters
 
@@ -79,12 +83,12 @@ class Extractor:
         return run(self.steps(texts, before), self._models.complete)
 
     def steps(self, texts: Sequence[str], before: Sequence[str] | None = None) -> Steps[list[tuple[str, ...]]]:
-        """The same as steps, for a caller who batches further. An utterance too long for the window is read in parts.
+        """`extract` as steps, for callers that batch further. An utterance too long for the window is read in parts.
 
         Args:
             texts: (n,) the utterances.
             before: (n,) what another speaker said right before each, "" for nothing; None: nothing before any. Only
-                the prompting ``brief`` shows it: "I do too" is a trait beside "I love dogs", and nothing alone.
+                the prompting ``brief`` shows it: "I do too" is a trait after "I love dogs", and nothing alone.
 
         Raises:
             BackboneError: the model failed to answer at all.
@@ -92,12 +96,12 @@ class Extractor:
         parts = [self._parts(text, answered) for text, answered in zip(texts, before or [""] * len(texts), strict=True)]
         requests = [
             self._models.request("extractor", self.prompt_for(*part), constant_messages=self._prompt.constant_messages)
-            for own in parts
-            for part in own
+            for pieces in parts
+            for part in pieces
         ]
         completions = iter((yield requests))
-        found = [[t for part in own for t in self._read(next(completions), *part)] for own in parts]
-        return [tuple(dict.fromkeys(own)) for own in found]
+        traits = [[trait for part in pieces for trait in self._read(next(completions), *part)] for pieces in parts]
+        return [tuple(dict.fromkeys(of_utterance)) for of_utterance in traits]
 
     def _read(self, completion: Completion, part: str, before: str) -> tuple[str, ...]:
         text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
@@ -105,11 +109,11 @@ class Extractor:
         return parse_traits(text, shown, self._believe, reasoned=self._reasoned)
 
     def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
-        """The prompt of an utterance that fits the window, and of what it answers: what training renders too."""
+        """Render the prompt of an utterance that fits the window, and of what it answers; training renders the same."""
         return self._prompt.render(text=text, before=_end_of(before))
 
     def _parts(self, text: str, before: str) -> list[tuple[str, str]]:
-        """The parts of an utterance that fit, each with what it answers: the first alone, and where there is room."""
+        """Split an utterance into parts that fit; the first one comes with what it answers, where there is room."""
         if not text.strip():
             return []
         if self._fits(text, before):
@@ -122,7 +126,7 @@ class Extractor:
     def _fits(self, text: str, before: str) -> bool:
         if len(text) + len(before) <= SHORTEST_PART:
             return True
-        if len(text) > 16 * self._room:  # no tokenizer packs so much; spares counting what cannot fit
+        if len(text) > 16 * self._room:  # no tokenizer packs as much: do not count what cannot fit
             return False
         used = self._models.count_tokens("extractor", self.prompt_for(text, before)) - self._overhead
         return used <= self._room
@@ -133,7 +137,7 @@ class Extractor:
 
     @cached_property
     def _room(self) -> int:
-        """Tokens that an utterance may have. Where the examples alone fill the window, they give way and not the utterance."""
+        """Tokens that an utterance may have. Where the examples alone fill the window, they are cut, not the utterance."""
         budget = min(self._models.prompt_budget("extractor"), LONGEST_PROMPT)
         return max(budget - self._overhead, budget // 2)
 
@@ -150,37 +154,46 @@ def parse_traits(
     """Read the traits out of what a model said about an utterance.
 
     Args:
-        answer: the model's text: one or several sentences, a list, a chain of thought that ends in "Traits:", or one of
-            the ways of saying that there are none.
-        utterance: what the traits are said to come from.
+        answer: the model's text: sentences, a list, JSON, a chain of thought that ends in "Traits:", or one of the ways
+            of saying that there are none.
+        utterance: the source of the traits.
         believe: (trait, utterance) → keep it; default: `grounded`.
-        reasoned: the answer is a chain of thought, so that nothing counts but what "Traits:" introduces.
+        reasoned: the answer is a chain of thought, so that only what "Traits:" introduces counts.
 
     Returns:
         traits as sentences that begin with a capital letter and end with a full stop, without repetitions; () for none.
     """
     answer = re.sub(r"[^\S\n]+", " ", answer[:LONGEST_ANSWER])
+    lines = listed_traits(answer, bare=not reasoned)
+    if lines is None:
+        lines = _introduced(answer, reasoned).splitlines()
+    sentences = [sentence for line in lines for sentence in _sentences(PREFIX.sub("", line))]
+    stated = [sentence for sentence in sentences if not NO_TRAIT.search(unicodedata.normalize("NFKC", sentence))]
+    traits: dict[str, str] = {}
+    for sentence in stated:
+        trait = _tidied(sentence)
+        if trait is None or (len(stated) < len(sentences) and not FIRST_PERSON.match(trait)):
+            continue  # after a "no trait", the rest is more likely an explanation
+        if (believe or grounded)(trait, utterance):
+            traits.setdefault(trait.casefold(), trait)
+    return tuple(traits.values())[:MOST_TRAITS]
+
+
+def _introduced(answer: str, reasoned: bool) -> str:
+    """The part of an answer in which its traits are, a line each where they are numbered; "": there are none."""
     text = next((block for block in NEXT_EXAMPLE.split(answer) if re.search(r"\w", block)), "")
     markers = list(MARKER.finditer(text))
     reasoned = reasoned or THOUGHT.search(text) is not None
     if reasoned and not markers:
-        return ()
+        return ""
     text = first_paragraph(text[markers[-1 if reasoned else 0].end() :] if markers else text)
-    if NO_TRAIT.search(text) or not re.search(r"\w", text):
-        return ()
-    if re.match(r"\W*\d{1,2}[.)]", text):
-        text = INLINE_NUMBER.sub("\n", text)
-    traits: dict[str, str] = {}
-    for line in text.splitlines():
-        for sentence in _sentences(PREFIX.sub("", line)):
-            trait = _tidied(sentence)
-            if trait and (believe or grounded)(trait, utterance):
-                traits.setdefault(trait.casefold(), trait)
-    return tuple(traits.values())[:MOST_TRAITS]
+    if NOTHING.fullmatch(unicodedata.normalize("NFKC", text)):
+        return ""
+    return INLINE_NUMBER.sub("\n", text) if re.match(r"\W*\d{1,2}[.)]", text) else text
 
 
 def _sentences(line: str) -> list[str]:
-    """A line's sentences; the full stop of "Dr. Smith" or "U.S. citizen" ends none, unless "I" begins the next one."""
+    """Split a line into sentences; the full stop of "Dr. Smith" or "U.S. citizen" ends one only before "I" or "My"."""
     sentences: list[str] = []
     for piece in (p.strip() for p in BORDER.split(line) if p.strip()):
         if sentences and ABBREVIATION.search(sentences[-1][-8:]) and not re.match(r"(?:I|My)\b", piece):
@@ -191,9 +204,9 @@ def _sentences(line: str) -> list[str]:
 
 
 def _tidied(sentence: str) -> str | None:
-    """One sentence as a trait, or None where it cannot be one."""
+    """Return a sentence as a trait, or None where it cannot be one."""
     text = INTERJECTION.sub("", PREFIX.sub("", " ".join(sentence.split()))).strip(" \"'“”‘’*`-,:")
-    if "?" in text[-3:] or ABOUT_THE_TASK.search(text):
+    if "?" in text[-3:] or len(text) > LONGEST_TRAIT_CHARACTERS or ABOUT_THE_TASK.search(text) or CODE.search(text):
         return None
     words = words_of(text)
     if len(set(words)) < 2 or len(words) > LONGEST_TRAIT:
@@ -205,7 +218,7 @@ def _tidied(sentence: str) -> str | None:
 def grounded(trait: str, utterance: str) -> bool:
     """Whether a trait shares a word that carries meaning with the utterance; word forms of one stem count as one.
 
-    A trait without any word of Latin letters is believed: where words end is not known there.
+    A trait without Latin letters is believed: its words cannot be told apart here.
     """
     said, stems = stems_of(utterance), stems_of(trait)
     return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)

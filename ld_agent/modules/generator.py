@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import named
-from ld_agent.prompts import as_line, prompt
+from ld_agent.prompts import as_line, as_name, prompt
 from ld_agent.types import Recalled, Utterance
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ def render(situation: Situation) -> tuple[Message, ...]:
     messages = [*system[:-1], Message(system[-1].role, "\n\n".join([system[-1].content, *added]))]
     for said in (*situation.context, situation.heard):
         own = said.speaker == situation.agent
-        text = as_line(said.text) if own or len(people) == 1 else f"{as_line(said.speaker)}: {as_line(said.text)}"
+        text = as_line(said.text) if own or len(people) == 1 else f"{as_name(said.speaker)}: {as_line(said.text)}"
         if own and messages[-1].role == "system":
             messages.append(Message("user", OPENING))
         role: Literal["assistant", "user"] = "assistant" if own else "user"

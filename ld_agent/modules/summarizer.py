@@ -1,7 +1,7 @@
 """The event summarizer A(·) of equation (4): a finished session in, a brief summary out.
 
 A session is summarised in one call. What does not fit the model's window is summarised in parts, and the parts' summaries
-are merged. An answer that is no summary is replaced by the session's most typical sentences, and marked so.
+are merged. An answer that is not a summary is replaced by the session's most typical sentences and marked as a fallback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
 from ld_agent.modules.wording import first_paragraph, halves, stems_of, words_of
-from ld_agent.prompts import prompt
+from ld_agent.prompts import as_name, prompt
 from ld_agent.steps import Steps, run
 from ld_agent.types import Session, Utterance
 
@@ -30,13 +30,15 @@ LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
 SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
 T = TypeVar("T")
 FEWEST_WORDS = 3
+LONGEST_SUMMARY, LONGEST_JOINED = 2_000, 10_000  # characters; of one that stands for merges that failed
+LONGEST_ANSWER = 10_000  # characters
 SHORTEST_PIECE = 64  # characters
 EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # of one utterance in an extracted summary
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A session's summary; ``fallback``: extracted from the session, because the model gave none."""
+    """A session's summary; ``fallback``: extracted from the session, since the model's answer was not one."""
 
     text: str
     fallback: bool = False
@@ -59,25 +61,25 @@ class Summarizer:
         return run(self.steps(sessions), self._models.complete)
 
     def steps(self, sessions: Sequence[Session]) -> Steps[list[Summary]]:
-        """The same as steps, for a caller who batches further.
+        """`summarize` as steps, for callers that batch further.
 
         Raises:
             BackboneError: the model failed to answer at all.
         """
         parts = [self._parts(session) for session in sessions]
         requests = [
-            self._request(people(s), p, n, len(own))
-            for s, own in zip(sessions, parts, strict=True)
-            for n, p in enumerate(own, 1)
+            self._request(people(session), part, number, len(of_session))
+            for session, of_session in zip(sessions, parts, strict=True)
+            for number, part in enumerate(of_session, 1)
         ]
         completions = iter((yield requests))
-        drafts = [self._drafts([next(completions) for _ in own], own) for own in parts]
-        while any(len(own) > 1 for own in drafts):
+        drafts = [self._drafts([next(completions) for _ in of_session], of_session) for of_session in parts]
+        while any(len(of_session) > 1 for of_session in drafts):
             drafts = yield from self._merge_round(sessions, drafts)
-        return [own[0] for own in drafts]
+        return [of_session[0] for of_session in drafts]
 
     def prompt_for(self, session: Session) -> tuple[Message, ...]:
-        """The prompt of a session that fits the window: what training renders too."""
+        """Render the prompt of a session that fits the window; training renders the same."""
         return self._render(people(session), session.utterances, 1, 1)
 
     def _render(self, names: str, part: Sequence[Utterance], number: int, parts: int) -> tuple[Message, ...]:
@@ -100,8 +102,8 @@ class Summarizer:
         return pack([piece for u in whole for piece in _pieces(u, fits)], fits)
 
     def _merge_round(self, sessions: Sequence[Session], drafts: list[list[Summary]]) -> Steps[list[list[Summary]]]:
-        """Merge each session's drafts by groups that fit the window; a session with one draft is left as it is."""
-        plans = [self._plan(people(session), own) for session, own in zip(sessions, drafts, strict=True)]
+        """Merge each session's drafts in groups that fit the window; a single draft stays as it is."""
+        plans = [self._plan(people(session), group) for session, group in zip(sessions, drafts, strict=True)]
         completions = iter((yield [request for plan in plans for _, request in plan if request is not None]))
         return [
             [_merged(group, next(completions) if request is not None else None) for group, request in plan]
@@ -109,7 +111,7 @@ class Summarizer:
         ]
 
     def _plan(self, names: str, drafts: list[Summary]) -> list[tuple[list[Summary], Request | None]]:
-        """Drafts in groups, each with the request that merges it; None: nothing to merge, or two that never fit together."""
+        """Group drafts, each group with the request that merges it; None: one draft, or two that do not fit together."""
 
         def messages(group: Sequence[Summary]) -> tuple[Message, ...]:
             return prompt("summarizer_merge").render(people=names, summaries=[s.text for s in group])
@@ -126,7 +128,7 @@ class Summarizer:
         return self._models.count_tokens("summarizer", messages) <= self._models.prompt_budget("summarizer")
 
     def _drafts(self, answers: Sequence[Completion], parts: Sequence[Sequence[Utterance]]) -> list[Summary]:
-        """The summaries of a session's parts; one that was extracted from all of them, where no answer was of use."""
+        """The summaries of a session's parts; where no answer is usable, one extracted from all of them."""
         texts = [_said(answer) for answer in answers]
         usable = [is_summary(text, part) for text, part in zip(texts, parts, strict=True)]
         if not any(usable):
@@ -137,12 +139,12 @@ class Summarizer:
         ]
 
     def _extracted(self, part: Sequence[Utterance], sentences: int = 2) -> str:
-        """The utterances nearest to the mean of the part's embeddings, in their order, with their speakers."""
+        """The utterances nearest to the mean of the part's embeddings, in order, with their speakers."""
         candidates = [u for u in part if u.text.strip()] or list(part)
         vectors = self._encoder.encode([u.text for u in candidates])
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
-        return " ".join(f"{candidates[i].speaker}: {_shortened(candidates[i].text)}" for i in chosen)
+        return " ".join(f"{as_name(candidates[i].speaker)}: {_shortened(candidates[i].text)}" for i in chosen)
 
 
 def people(session: Session) -> str:
@@ -152,21 +154,34 @@ def people(session: Session) -> str:
 
 def named(names: Sequence[str]) -> str:
     """Join names as a sentence does: "Maya, Ben and Sam"."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else "nobody"
+    *others, last = [as_name(name) for name in names] or ["nobody"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def cleaned(answer: str) -> str:
-    """A model's answer without its lead-in ("Here is a summary:"), list marks, quotes, line breaks and repeated sentences."""
-    text = LIST_MARK.sub("", first_paragraph(LEAD_IN.sub("", answer.strip())))
+    """Strip lead-in ("Here is a summary:"), list marks, quotes, line breaks and repeated sentences from an answer.
+
+    Whole sentences of `LONGEST_SUMMARY` characters at most remain.
+    """
+    text = LIST_MARK.sub("", first_paragraph(LEAD_IN.sub("", answer.strip()[:LONGEST_ANSWER])))
     sentences = SENTENCE_END.split(" ".join(text.split()).strip("\"'*` "))
     once: dict[str, str] = {}
     for sentence in sentences:
         once.setdefault(sentence.casefold(), sentence)
-    return " ".join(once.values())
+    return bounded(" ".join(once.values()))
+
+
+def bounded(text: str, longest: int = LONGEST_SUMMARY) -> str:
+    """Cut a text to its whole sentences within a number of characters; to whole words where the first is longer."""
+    if len(text) <= longest:
+        return text
+    beginning = text[: longest - 2]
+    sentences = whole_sentences(beginning)
+    return sentences if sentences != beginning else f"{beginning.rpartition(' ')[0] or beginning} …"
 
 
 def whole_sentences(text: str) -> str:
-    """A text that was cut off, without the sentence that was not finished; all of it where none was."""
+    """Return a text that was cut off without its unfinished last sentence; all of it where no sentence ends."""
     ends = list(re.finditer(r"[.!?…。！？][\"'”’)]*(?=\s|$)", text))
     return text[: ends[-1].end()] if ends else text
 
@@ -174,10 +189,11 @@ def whole_sentences(text: str) -> str:
 def is_summary(text: str, part: Sequence[Utterance]) -> bool:
     """Whether an answer can be a summary of these utterances.
 
-    It has some words, does not say one phrase over and over, is no dialogue itself and is about these utterances.
+    It has a few words and at most `LONGEST_SUMMARY` characters, does not repeat one phrase over and over, is not a
+    dialogue itself and is about these utterances.
     """
     speakers = {u.speaker for u in part}
-    if any(text.startswith(f"{speaker}:") for speaker in speakers):
+    if len(text) > LONGEST_SUMMARY or any(text.startswith(f"{as_name(speaker)}:") for speaker in speakers):
         return False
     return _plausible(text, " ".join([*speakers, *(u.text for u in part)]))
 
@@ -193,7 +209,7 @@ def _plausible(text: str, source: str) -> bool:
 
 
 def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 1) -> list[list[T]]:
-    """Group items in order, each group as long as fits; a group never has under ``fewest`` items, the last excepted."""
+    """Group items in order, each group as long as fits; each but the last has at least ``fewest`` items."""
     groups: list[list[T]] = []
     for item in items:
         if groups and (len(groups[-1]) < fewest or fits([*groups[-1], item])):
@@ -204,7 +220,7 @@ def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 
 
 
 def _pieces(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> list[Utterance]:
-    """Cut an utterance too long for any prompt into pieces that are not."""
+    """Cut an utterance that is too long for any prompt into pieces that fit."""
     if len(utterance.text) <= SHORTEST_PIECE or fits([utterance]):
         return [utterance]
     return [piece for half in halves(utterance.text) for piece in _pieces(replace(utterance, text=half), fits)]
@@ -220,6 +236,8 @@ def _merged(group: Sequence[Summary], answer: Completion | None) -> Summary:
     joined = " ".join(s.text for s in group)
     if answer is not None and _plausible(text := _said(answer), joined):
         return Summary(text, fallback=any(s.fallback for s in group))
+    if len(joined) > LONGEST_JOINED:
+        joined = " ".join(bounded(s.text, max(LONGEST_JOINED // len(group) - 1, 2)) for s in group)
     return Summary(joined, fallback=True)
 
 

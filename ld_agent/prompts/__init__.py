@@ -1,7 +1,8 @@
 """Prompt templates: YAML in, chat messages out. A missing variable raises; what is data is rendered as data.
 
-A template file holds a ``messages`` list of roles and Jinja templates. The ``line`` filter turns a foreign text into one
-line that cannot close a section of the prompt or begin a new one; every text that people or models wrote goes through it.
+A template file holds a ``messages`` list of roles and Jinja templates. Every text that people or models wrote goes through
+the ``line`` filter, which makes one line of it that can neither close a section of the prompt nor open one; names before
+a colon go through ``name``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,30 @@ from typing import Any
 from ld_agent.backbones.base import Message
 from ld_agent.errors import ConfigError
 
-SECTION_TAG = re.compile(r"<(?=\s*/?\s*(?:conversation|memory|traits|utterance|summaries)\b)", re.IGNORECASE)
-UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
+SECTION_TAG = re.compile(r"<(?=[\s/\\]*(?:conversation|memory|traits|utterance|summaries)\b)", re.IGNORECASE)
+UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
+)
+"""Characters without a shape of their own: zero width, bidi controls, soft hyphens, fillers, tags."""
+JOINERS = re.compile("(?:^|(?<=[\x00-\x7f]))[\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
+"""Joiners and variation selectors with nothing to join or vary: after letters beyond ASCII and in emoji they have meaning."""
+COLON = re.compile("[:\u02d0\u02f8\u05c3\u2236\ua789\ufe13\ufe55\uff1a]")
 
 
 def as_line(text: str) -> str:
-    """Return foreign text on one line, without control characters and with section tags disarmed."""
-    return SECTION_TAG.sub("‹", " ".join(UNPRINTABLE.sub(" ", text).split()))
+    """Return foreign text on one line, without control and invisible characters and with section tags disarmed."""
+    visible = JOINERS.sub("", INVISIBLE.sub("", text))
+    return SECTION_TAG.sub("‹", " ".join(UNPRINTABLE.sub(" ", visible).split()))
+
+
+def as_name(name: str) -> str:
+    """Return a name for the beginning of a line "Name: text".
+
+    Colons become hyphens, or one called "Ann: yes. Bob" would put words into Ann's mouth.
+    """
+    return COLON.sub("-", as_line(name))
 
 
 class Prompt:
@@ -31,7 +49,7 @@ class Prompt:
         source: the YAML text.
 
     Raises:
-        ConfigError: the file is not of the format, or a template has a syntax error.
+        ConfigError: the file does not have this format, or a template has a syntax error.
     """
 
     def __init__(self, name: str, source: str) -> None:
@@ -42,6 +60,7 @@ class Prompt:
         self.name = name
         environment = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
         environment.filters["line"] = lambda value: as_line(str(value))  # str() lets a missing variable raise
+        environment.filters["name"] = lambda value: as_name(str(value))
         try:
             entries = yaml.safe_load(source)["messages"]
             self._templates = [(entry["role"], environment.from_string(entry["content"])) for entry in entries]
@@ -53,7 +72,7 @@ class Prompt:
             raise ConfigError(f"prompt {name}: {type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
 
     def render(self, **variables: Any) -> tuple[Message, ...]:
-        """Fill the template in.
+        """Fill in the template.
 
         Raises:
             ConfigError: the template names a variable that is not given.
@@ -69,5 +88,5 @@ class Prompt:
 
 @cache
 def prompt(name: str) -> Prompt:
-    """Return a prompt of this folder by name."""
+    """Return a prompt from this folder by its name."""
     return Prompt(name, files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8"))

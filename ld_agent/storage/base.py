@@ -175,6 +175,10 @@ class Shelf(Protocol):
         """Store vectors made after the rows were, by record key."""
         ...
 
+    def vectors(self, last_key: int) -> bytes:
+        """The vectors of all records up to a key, in order, as little-endian float32; those not encoded are left out."""
+        ...
+
     def note_recall(self, keys: Sequence[int], at: datetime) -> None:
         """Note that records were recalled at a time; noting it again for the same time changes nothing."""
         ...

@@ -181,6 +181,13 @@ class SQLiteShelf:
     def set_vectors(self, vectors: Mapping[int, Vector]) -> None:
         self._store.set_any_vectors([("record", key, vector) for key, vector in vectors.items()])
 
+    def vectors(self, last_key: int) -> bytes:
+        rows = self._db.rows(
+            "SELECT vector FROM record WHERE conversation = ? AND view = ? AND pk <= ? AND vector IS NOT NULL ORDER BY pk",
+            (self._key, self._view, last_key),
+        )
+        return b"".join(row[0] for row in rows)
+
     def note_recall(self, keys: Sequence[int], at: datetime) -> None:
         with self._db.transaction():
             for key, found in zip(keys, self.records(keys), strict=True):

@@ -79,7 +79,7 @@ def test_numbers_that_the_format_cannot_hold_are_refused(tmp_path: Path, numbers
         (line(utterances=[{"speaker": "Sam", "text": " ", "at": AT}]), "text is empty"),
         (line(utterances=[{"speaker": "Sam", "text": "\ud83d", "at": AT}]), "half of a surrogate pair"),
         (line(utterances=[{"speaker": "Sam", "text": "Hi!", "at": "2024-05-01T10:00:00"}]), "has no time zone"),
-        (line(utterances=[{"speaker": "Sam", "text": "Hi!", "at": "noon"}]), "is no ISO 8601 time"),
+        (line(utterances=[{"speaker": "Sam", "text": "Hi!", "at": "noon"}]), "is not an ISO 8601 time"),
         (line(utterances=[{"speaker": "Sam", "text": "Hi!", "at": AT, "session": 1}]), "unknown key 'session'"),
         (
             line(utterances=[{"speaker": "Sam", "text": "Hi!", "at": t} for t in (AT, "2024-05-01T10:00:00+02:30")]),

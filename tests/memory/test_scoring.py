@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ld_agent.errors import ConfigError
-from ld_agent.memory.scoring import Terms, best, paper_score, scorer, time_decay, topic_overlap
+from ld_agent.memory.scoring import SCORERS, Terms, best, paper_score, scorer, time_decay, topic_overlap
 
 
 def test_topic_overlap_is_the_mean_of_both_shares():
@@ -45,7 +45,7 @@ def test_the_paper_score():
     # λ (s_sem + s_top): 0.5 (0.6 + 0.75) = 0.675; 1 (0.3 + 0) = 0.3; 0.9 (-0.2 + 0.5) = 0.27
     terms = Terms(np.array([0.6, 0.3, -0.2]), np.array([0.75, 0.0, 0.5]), np.array([0.5, 1.0, 0.9]))
     assert paper_score(terms) == pytest.approx([0.675, 0.3, 0.27])
-    assert scorer("paper") is paper_score
+    assert scorer("paper").score is paper_score
 
 
 def test_an_unknown_scorer_names_the_known_ones():
@@ -87,3 +87,22 @@ def test_the_ranking_weighs_a_week_against_a_topic():
     score = paper_score(Terms(np.array([0.5, 0.5]), np.array([1.0, 0.0]), decay))
     assert score == pytest.approx([1.5 * math.exp(-3.1536), 0.5 * math.exp(-0.06048)])
     assert best(score, np.ones(2, bool), np.zeros(2), 1).tolist() == [1]
+
+
+def test_a_scorer_says_what_admits_a_record_and_admits_by_it():
+    terms = Terms(
+        np.array([0.5, 0.1, 0.5]),
+        np.zeros(3),
+        np.ones(3),
+        {"s_near": np.array([0.5, 0.3, 0.2]), "s_word": np.eye(3)[1]},
+    )
+    admitted = {name: one.admits(terms, 0.25).tolist() for name, one in SCORERS.items()}
+    assert admitted == {
+        "paper": [True, False, True],
+        "hybrid": [True, True, False],
+        "dense": [True, False, True],
+        "bm25": [False, True, False],
+    }
+    assert scorer("paper").admission(0.25) == "s_sem > γ = 0.25"
+    assert scorer("hybrid").admission(0.25) == "s_near (the cosine of the summary or its nearest passage) > γ = 0.25"
+    assert scorer("bm25").admission(0.25) == "s_word (a word in common) > 0"

@@ -67,6 +67,32 @@ SHAPES = [
     ("The speaker is talking about a dog.", ()),
     ("This sentence is about a dog in Rome.", ()),
     ("I have a dog. The sentence says nothing else about Rome.", (DOG,)),
+    # a denial, and a trait all the same
+    ("NO_TRAIT. I have a dog.", (DOG,)),
+    ("I have a dog.\nNO_TRAIT", (DOG,)),
+    ("NO_TRAIT. Dogs are loved in Rome.", ()),
+    ("NO_TRAIT. The person only says that a dog loves Rome.", ()),
+    # JSON
+    ('{"traits": ["I have a dog.", "I live in Rome."]}', (DOG, ROME)),
+    ('```json\n{"traits": ["I have a dog.", "I live in Rome."]}\n```', (DOG, ROME)),
+    ('Here is the JSON: {"persona": "I have a dog. I live in Rome."}', (DOG, ROME)),
+    ('["I have a dog.", "I live in Rome"]', (DOG, ROME)),
+    ('[{"trait": "I have a dog."}, {"fact": "I live in Rome."}]', (DOG, ROME)),
+    ('{"traits": ["I have a dog.", "I live in Rome.', (DOG, ROME)),
+    ('{"traits": []}', ()),
+    ('{"traits": "NO_TRAIT"}', ()),
+    ("{}", ()),
+    ("[]", ()),
+    ('{"traits": [[["I have a dog."]], 5, null, true]}', (DOG,)),
+    ('{"name": "save", "arguments": {"text": "I walk. I have a dog. I live in Rome."}}', ()),
+    ('<tool_call>\n{"name": "save", "arguments": {"fact": "I have a dog."}}\n</tool_call>', ()),
+    ('save_trait(text="I have a dog in Rome")', ()),
+    ("{'dog': 'I have a dog.'}", ()),
+    ("[" * 20_000, ()),
+    ("I have a dog called [x].", ("I have a dog called [x].",)),
+    ('I have a dog. It ate ["', (DOG,)),
+    # bounds
+    ("I have a dog " + "o" * 5_000 + ".", ()),
     # nothing to read
     ("", ()),
     (" \n\n ", ()),
@@ -80,7 +106,8 @@ NOTHING = (
     "Traits: NO_TRAIT|'NO_TRAIT'|**NO_TRAIT**|1. NO_TRAIT|NO_TRAIT (the person asks about a dog)|"
     "There are no lasting traits in what is said of the dog.|No personal traits.|No personality trait|None|None.|N/A|"
     "n/a|no|Nothing.|null|No personal information about the dog is given.|No persona.|Thought: A dog.\nTraits: NO_TRAIT|"
-    "没有特征|无|なし|없음"
+    "没有特征|无|なし|없음|No fact.|No facts about the dog.|NO_FACT|ＮＯ＿ＴＲＡＩＴ|ＮＯ＿ＴＲＡＩＴ。|ｎｏｎｅ|"
+    "No personal facts."
 ).split("|")
 
 
@@ -116,6 +143,11 @@ def test_the_ways_of_saying_that_there_is_nothing(answer: str):
 )
 def test_sentences_end_where_they_end(text: str, expected: tuple[str, ...]):
     assert parse_traits(text, text) == expected
+
+
+def test_in_a_chain_of_thought_only_json_with_a_key_counts():
+    assert parse_traits('["I have a dog."]', UTTERANCE, reasoned=True) == ()
+    assert parse_traits('{"thought": "A dog.", "traits": ["I have a dog."]}', UTTERANCE, reasoned=True) == (DOG,)
 
 
 def test_no_more_traits_than_the_bound():

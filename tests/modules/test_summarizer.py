@@ -12,7 +12,18 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
-from ld_agent.modules.summarizer import Summarizer, Summary, cleaned, is_summary, named, pack, whole_sentences
+from ld_agent.modules.summarizer import (
+    LONGEST_JOINED,
+    LONGEST_SUMMARY,
+    Summarizer,
+    Summary,
+    bounded,
+    cleaned,
+    is_summary,
+    named,
+    pack,
+    whole_sentences,
+)
 from ld_agent.types import Session, Utterance
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
@@ -85,6 +96,55 @@ def test_sessions_are_summarised_in_one_batch_in_order(summarizer):
 )
 def test_what_stands_around_a_summary_is_taken_off(summarizer, answer: str):
     assert summarizer(answer)[0].summarize([ROME]) == [Summary(GOOD)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        " ".join(f"Maya told Sam about dog number {i} in Rome." for i in range(10_000)),
+        "Maya told Sam about her dogs in Rome and " + " ".join(f"street{i}" for i in range(40_000)),
+        "Maya told Sam: " + "x" * 389_000,
+        "".join(f"- Maya has dog {i}.\n" for i in range(10_000)),
+    ],
+)
+def test_a_summary_is_bounded(summarizer, answer: str):
+    [summary] = summarizer(answer)[0].summarize([ROME])
+    assert len(summary.text) <= LONGEST_SUMMARY
+    assert summary.text.startswith("Maya")
+    assert not is_summary(answer, ROME.utterances)
+
+
+def test_what_stands_for_many_unusable_merges_is_bounded_and_keeps_every_part(summarizer):
+    said = session(*(("Maya", f"My dog number {i} loves Rome. {FILLER}") for i in range(300)))
+
+    def answer(request: Request) -> str:
+        return "" if is_merge(request) else f"{said_first(request)} {FILLER}. " * 3
+
+    def said_first(request: Request) -> str:
+        return "Maya said that " + told(request).partition("\n")[0].removeprefix("Maya: ").partition(".")[0]
+
+    [summary] = summarizer(answer, window=420)[0].summarize([said])
+    assert summary.fallback
+    assert LONGEST_JOINED / 2 < len(summary.text) <= LONGEST_JOINED
+    assert "dog number 0" in summary.text
+
+
+@pytest.mark.parametrize(
+    ("text", "longest", "expected"),
+    [
+        ("One. Two.", 9, "One. Two."),
+        ("One. Two. Three.", 13, "One. Two."),
+        ("One two three", 10, "One two …"),
+        ("onetwothree", 6, "onet …"),
+    ],
+)
+def test_a_text_is_cut_to_whole_sentences(text: str, longest: int, expected: str):
+    assert bounded(text, longest) == expected
+
+
+def test_a_speaker_with_a_colon_in_an_extracted_summary_is_no_other_speaker(summarizer):
+    odd = session(("Ann: yes. Bob", "My dogs love Rome."))
+    assert summarizer("")[0].summarize([odd]) == [Summary("Ann- yes. Bob: My dogs love Rome.", fallback=True)]
 
 
 def test_a_list_becomes_one_line():

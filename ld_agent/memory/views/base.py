@@ -6,12 +6,14 @@ The methods are steps (`ld_agent.steps`): a view that needs the model yields req
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.index.cache import IndexCache
+from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
@@ -41,7 +43,7 @@ class ViewContext:
     """What a view is made from: the parts that it shares with the rest of one conversation.
 
     ``models`` makes the requests of views that ask a model of their own (module ``memory``); ``agent`` is the agent's name.
-    ``waits``: there will be another occasion for what failed; false in a rebuild.
+    ``waits``: there will be another occasion for what failed; false in a rebuild. ``indexes``: what views search in.
     """
 
     store: Store
@@ -53,6 +55,7 @@ class ViewContext:
     models: Models
     agent: str
     waits: bool = True
+    indexes: IndexCache[RecordIndex] = field(default_factory=IndexCache)
 
     def shelf(self, view: str) -> Shelf:
         """The records of a view of this conversation."""

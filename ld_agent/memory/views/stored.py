@@ -1,4 +1,4 @@
-"""The stored records of one view as columns in memory: what views that rank their records by themselves search in.
+"""The stored records of one view, for views that rank or choose among them by themselves.
 
 Knows times, vectors and primary keys; what the records say, and what makes one better than another, is the view's business.
 """
@@ -6,22 +6,21 @@ Knows times, vectors and primary keys; what the records say, and what makes one 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.scoring import best
+from ld_agent.memory.index.base import Search
+from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.views.base import Query, ViewContext
+from ld_agent.prompts import as_name
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Record, Utterance
 
-BATCH = 1000  # as many as the store streams at once
-
 
 class StoredRecords:
-    """The records of one view of one conversation, in the order of their making.
+    """The records of one view of one conversation, in the order of storing, as they were at the last `catch_up`.
 
     Args:
         context: what the view is made from.
@@ -30,37 +29,51 @@ class StoredRecords:
     """
 
     def __init__(self, context: ViewContext, view: str, *, encoded: bool = True) -> None:
-        self._context, self._shelf, self._encoded = context, context.shelf(view), encoded
-        self.keys: list[int] = []
-        self.at: NDArray[np.float64] = np.empty(0)
-        self.vectors: Vectors = np.empty((0, context.encoder.dimension if encoded else 0), np.float32)
+        self._context, self._view, self._shelf, self._encoded = context, view, context.shelf(view), encoded
+        self._count = 0
+
+    @property
+    def _index(self) -> RecordIndex:
+        context = self._context
+        index = context.indexes.get(
+            context.key, self._view, lambda: RecordIndex(self._shelf, context.encoder, encoded=self._encoded)
+        )
+        if len(index.columns) < self._count:  # it was dropped in between, and made again
+            index.catch_up()
+        return index
+
+    @property
+    def keys(self) -> list[int]:
+        keys: list[int] = self._index.columns.keys[: self._count].tolist()
+        return keys
+
+    @property
+    def at(self) -> NDArray[np.float64]:
+        """(n,) seconds since the epoch."""
+        return self._index.columns.at[: self._count]
+
+    @property
+    def vectors(self) -> Vectors:
+        """(n, dimension)."""
+        return self._index.columns.vectors[: self._count]
 
     def catch_up(self) -> bool:
         """Take in what was stored since the last look, by this process or another; returns whether there was any."""
-        before = len(self.keys)
-        last = self.keys[-1] if self.keys else 0
-        while batch := list(islice(self._shelf.rows_after(last), BATCH)):
-            if self._encoded:
-                bare = [row for row in batch if row.vector is None]
-                fresh = dict(
-                    zip((r.key for r in bare), self._context.encoder.encode([r.text for r in bare]), strict=True)
-                )
-                if fresh:
-                    self._shelf.set_vectors(fresh)
-                rows = [fresh[row.key] if row.vector is None else row.vector for row in batch]
-                self.vectors = np.concatenate([self.vectors, np.stack(rows)])
-            self.at = np.concatenate([self.at, [row.at for row in batch]])
-            self.keys += [row.key for row in batch]
-            last = self.keys[-1]
-        return len(self.keys) > before
+        index, before = self._index, self._count
+        index.catch_up()
+        self._count = len(index.columns)
+        return self._count > before
 
     def fetch(self, rows: Sequence[int]) -> list[Record]:
-        """The records of these rows, in their order, as they stand in the store now.
+        """The current records of these rows, in their order.
 
         Raises:
             StoreError: one of them was removed, or the whole conversation.
         """
-        return self._shelf.records([self.keys[row] for row in rows]) if len(rows) else []
+        if not len(rows):
+            return []
+        keys = self._index.columns.keys
+        return self._shelf.records([int(keys[row]) for row in rows])
 
     def known(self, query: Query) -> NDArray[np.bool_]:
         """(n,) whether each record is not younger than the query."""
@@ -68,16 +81,11 @@ class StoredRecords:
 
     def cosines(self, query: Query) -> NDArray[np.float32]:
         """(n,) s_sem: the cosine of query and record, in [-1, 1]."""
-        similarity: NDArray[np.float32] = np.clip(np.vecdot(self.vectors, query.vector), -1.0, 1.0)
-        return similarity
+        return self._index.columns.cosines(query.vector)[: self._count]
 
     def nearest(self, query: Query, k: int, gamma: float) -> list[Recalled]:
         """The k records of greatest cosine among those with s_sem > γ, best first: dense retrieval, nothing else counts."""
-        self.catch_up()
-        s_sem = self.cosines(query)
-        rows = [int(row) for row in best(s_sem, (s_sem > gamma) & self.known(query), self.at, k)]
-        found = zip(self.fetch(rows), rows, strict=True)
-        return [recalled(record, float(s_sem[row])) for record, row in found]
+        return self._index.search(Search(query.text, query.vector, query.at, k, gamma))
 
 
 def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float | None = None) -> Recalled:
@@ -98,4 +106,4 @@ def verbatim(said: Sequence[Utterance], vector: Vectors) -> Draft:
 
 def dialogue(utterances: Sequence[Utterance]) -> str:
     """Utterances with who said them, one a line: "Maya: I have a dog."."""
-    return "\n".join(f"{u.speaker}: {u.text}" for u in utterances)
+    return "\n".join(f"{as_name(u.speaker)}: {u.text}" for u in utterances)

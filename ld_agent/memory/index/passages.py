@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.lexical import stems
+from ld_agent.memory.index.lexical import stems
 from ld_agent.types import Utterance
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")

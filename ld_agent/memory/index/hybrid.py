@@ -12,6 +12,8 @@ Every term has its own scale and does not depend on the other records' terms. Th
 regression on conversations of LoCoMo, each kept out in turn. Time is added, not multiplied: it decides between records
 that match alike, and never erases an old one.
 
+s_near is the greatest cosine of the summary or any passage: not part of the sum, it decides whether a record is admitted.
+
 Pure functions and one question; knows no store.
 """
 
@@ -29,8 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.dates import Period, periods
-from ld_agent.memory.lexical import stems
-from ld_agent.memory.passages import PackedVectors
+from ld_agent.memory.index.lexical import stems
+from ld_agent.memory.index.passages import PackedVectors
 
 Floats = NDArray[np.floating]
 Counts = NDArray[np.integer]
@@ -152,12 +154,12 @@ def _soft_maxima(values: Floats, starts: Sequence[int]) -> NDArray[np.float64]:
 
 
 def weighted(terms: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:
-    """W · terms, (n,); a term that is not given counts as 0.
+    """W · terms, (n,); a term that is not given counts as 0, one without a weight not at all.
 
     Args:
-        terms: at least one, by name, each (n,).
+        terms: by name, each (n,); at least one that has a weight.
     """
-    (first, *others) = terms
+    first, *others = (name for name in terms if name in weights)
     score = weights[first] * np.asarray(terms[first], np.float64)
     for name in others:
         score += weights[name] * terms[name]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ld_agent.memory.lexical import Lexicon, rarity, stems
+from ld_agent.memory.index.lexical import Lexicon, rarity, stems
 
 
 def lexicon(*records: list[str]) -> Lexicon:

@@ -1,4 +1,4 @@
-"""The words of texts as stems, and BM25 over them: which records say rare words of a question, and how often.
+"""The words of texts as stems, and BM25 over them: which records contain rare words of a question, and how often.
 
 Knows words and row numbers; nothing of vectors, times or stores.
 """
@@ -15,10 +15,13 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
 from ld_agent.modules.wording import FUNCTION_WORDS, words_of
 
 SATURATION = 1.2  # k1: how soon a repeated word stops to count
 LENGTH = 0.75  # b: how much a long record is held back
+WINDOWS = ("borders", "windows_with", "words", "word_borders")
+"""What a lexicon holds of windows, as plain numbers."""
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _own = threading.local()
 _CUT_FORMS = frozenset(
@@ -65,17 +68,40 @@ class Postings:
         self.documents: array[int] = array("I")
         self._lengths: array[float] = array("f")
         self._length = 0.0
+        self._word_bytes = 0
+
+    def snapshot(self, name: str) -> Arrays:
+        """Everything as arrays, for `restored`."""
+        arrays = packed(self._rows, f"{name}.rows") | packed(self._counts, f"{name}.counts", "H")
+        arrays[f"{name}.documents"] = np.array(self.documents, np.uint32)
+        arrays[f"{name}.lengths"] = np.array(self._lengths, np.float32)
+        return arrays
+
+    @classmethod
+    def restored(cls, arrays: Arrays, name: str) -> Postings:
+        """The postings of a `snapshot`."""
+        postings = cls()
+        postings._rows, postings._counts = unpacked(arrays, f"{name}.rows"), unpacked(arrays, f"{name}.counts", "H")
+        postings.documents = array("I", arrays[f"{name}.documents"].tobytes())
+        postings._lengths = array("f", arrays[f"{name}.lengths"].tobytes())
+        postings._length = float(arrays[f"{name}.lengths"].sum(dtype=np.float64))
+        postings._word_bytes = sum(len(word) + 350 + 6 * len(rows) for word, rows in postings._rows.items())
+        return postings
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, about."""
-        return sum(len(word) + 350 + 6 * len(listed) for word, listed in self._rows.items()) + 8 * len(self.documents)
+        """Bytes held, about; in constant time."""
+        return self._word_bytes + 8 * len(self.documents)
 
     def add(self, row: int, counts: Mapping[str, int]) -> None:
         """Append a document by its number, greater than every one before."""
         for word, count in counts.items():
-            self._rows.setdefault(word, array("I")).append(row)
-            self._counts.setdefault(word, array("H")).append(min(count, 65_535))
+            if word not in self._rows:
+                self._rows[word], self._counts[word] = array("I"), array("H")
+                self._word_bytes += len(word) + 350
+            self._rows[word].append(row)
+            self._counts[word].append(min(count, 65_535))
+        self._word_bytes += 6 * len(counts)
         self.documents.append(row)
         self._lengths.append(float(sum(counts.values())))
         self._length += self._lengths[-1]
@@ -133,6 +159,24 @@ class Lexicon:
         self._windows_with: array[int] = array("I")  # by the word's number
         self._words: array[int] = array("I")  # numbers of each window's different words, window after window
         self._word_borders: array[int] = array("I", [0])
+
+    def snapshot(self) -> Arrays:
+        """Everything as arrays, for `restored`."""
+        arrays = self._all.snapshot("all") | {"by": as_array(self._by), "spoken": as_array(self._numbers)}
+        for number, postings in enumerate(self._by.values()):
+            arrays |= postings.snapshot(f"by{number}")
+        return arrays | {name: np.array(getattr(self, f"_{name}"), np.uint32) for name in WINDOWS}
+
+    @classmethod
+    def restored(cls, arrays: Arrays) -> Lexicon:
+        """The statistics of a `snapshot`."""
+        lexicon = cls()
+        lexicon._all = Postings.restored(arrays, "all")
+        lexicon._by = {name: Postings.restored(arrays, f"by{n}") for n, name in enumerate(as_texts(arrays["by"]))}
+        lexicon._numbers = {word: number for number, word in enumerate(as_texts(arrays["spoken"]))}
+        for name in WINDOWS:
+            setattr(lexicon, f"_{name}", array("I", arrays[name].tobytes()))
+        return lexicon
 
     def __len__(self) -> int:
         return len(self._all.documents)

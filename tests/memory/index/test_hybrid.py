@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from ld_agent.memory.hybrid import LIKE, OWN, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
-from ld_agent.memory.long_term import CANDIDATES, FEW, LongTermIndex
-from ld_agent.memory.passages import PackedVectors, Passages
+from ld_agent.memory.index.hybrid import LIKE, OWN, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
+from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex
+from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.scoring import Terms, hybrid_score
 
 AT = datetime(2023, 10, 18, tzinfo=UTC)
@@ -167,9 +167,9 @@ def test_every_term_is_told_and_makes_the_score():
     bank = Bank()
     bank.add(axis(0), one("violin", axis(1)))
     [hit] = bank.search("Who sold the violin?", axis(0))
-    assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_like", "s_date"]
+    assert list(hit.more) == ["s_sent", "s_word", "s_pass", "s_like", "s_date", "s_near"]
     assert hit.more["s_word"] > 0
-    total = sum(WEIGHTS[name] * value for name, value in {"s_sem": hit.s_sem, **hit.more}.items())
+    total = sum(WEIGHTS[name] * value for name, value in {"s_sem": hit.s_sem, **hit.more}.items() if name in WEIGHTS)
     assert hit.score == pytest.approx(total + TIME * hit.decay)
 
 
@@ -206,7 +206,8 @@ def test_time_decides_between_equals_and_never_erases():
 def test_gamma_is_of_whatever_is_nearest():
     bank = Bank()
     bank.add(axis(0), one("tea", axis(1)))
-    assert len(bank.search("tea", axis(1), gamma=0.5)) == 1  # the passage is near, the summary is not
+    [hit] = bank.search("tea", axis(1), gamma=0.5)  # the passage is near, the summary is not
+    assert hit.s_sem < 0.5 < hit.more["s_near"]
     assert bank.search("tea", axis(2), gamma=0.5) == []
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ld_agent.memory.long_term import LongTermIndex
-from ld_agent.memory.passages import NO_VECTORS, Passages
+from ld_agent.memory.index.long_term import LongTermIndex
+from ld_agent.memory.index.passages import NO_VECTORS, Passages
 
 DIMENSION = 8
 
@@ -74,7 +74,7 @@ def test_the_index_agrees_with_the_equations_written_out(records, seed, topics, 
 def test_an_empty_bank_recalls_nothing():
     index = LongTermIndex(DIMENSION)
     assert search(index, axis(0), ("dog",), 0.0) == []
-    assert (len(index), index.last_key) == (0, 0)
+    assert (len(index), index.columns.last_key) == (0, 0)
 
 
 def test_a_pool_of_one_is_recalled_only_above_gamma():
@@ -129,7 +129,7 @@ def test_growing_keeps_what_is_there():
     index = LongTermIndex(DIMENSION)
     for key in range(1, 1001):
         index.add(key, unit(key), float(key), (f"topic{key % 7}", f"own{key}"))
-    assert (len(index), index.last_key) == (1000, 1000)
+    assert (len(index), index.columns.last_key) == (1000, 1000)
     for key in (1, 64, 65, 500, 1000):
         [hit] = search(index, unit(key), (f"own{key}",), 1e9, k=1, tau=None)
         assert hit.key == key
@@ -138,12 +138,12 @@ def test_growing_keeps_what_is_there():
 
 def test_reserved_room_is_used_and_not_taken_twice():
     index = LongTermIndex(DIMENSION)
-    index.reserve(100)
+    index.columns.reserve(100)
     room = index.nbytes
     for key in range(1, 101):
         index.add(key, axis(0), 0.0, ())
     assert index.nbytes == room
-    index.reserve(10)
+    index.columns.reserve(10)
     assert len(index) == 100
 
 
@@ -163,7 +163,7 @@ def test_a_record_costs_under_two_kilobytes():
 def test_the_ranking_does_not_depend_on_the_hash_seed():
     program = """
 import numpy as np
-from ld_agent.memory.long_term import LongTermIndex
+from ld_agent.memory.index.long_term import LongTermIndex
 random = np.random.default_rng(0)
 vectors = random.standard_normal((300, 16)).astype(np.float32)
 vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

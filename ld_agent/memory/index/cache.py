@@ -1,0 +1,71 @@
+"""The indexes of many conversations within a bound of memory: the least recently used goes first."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+
+class Sized(Protocol):
+    """What has a size in bytes."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=Sized)
+Key = tuple[int, str]
+"""A conversation's key in the store, and a view's name."""
+
+
+class IndexCache(Generic[T]):
+    """Indexes by conversation and view. Safe to use from several threads; never makes one index twice at the same time.
+
+    The index asked for last stays, whatever its size. One that goes is made again from the store when next needed.
+
+    Args:
+        most_bytes: bound of all indexes together; None: no bound.
+    """
+
+    def __init__(self, most_bytes: int | None = None) -> None:
+        self._most = most_bytes
+        self._indexes: OrderedDict[Key, T] = OrderedDict()
+        self._sizes: dict[Key, int] = {}
+        self._last: Key = (0, "")
+        self._lock = threading.RLock()
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all indexes; what the one in use has grown by counts from the next request on."""
+        with self._lock:
+            return sum(self._sizes.values())
+
+    def get(self, conversation: int, view: str, make: Callable[[], T]) -> T:
+        """Return the index of a conversation and view, made now if there is none."""
+        key = conversation, view
+        with self._lock:
+            if key not in self._indexes:
+                self._indexes[key] = make()
+            self._indexes.move_to_end(key)
+            for recent in (self._last, key):  # the last one may have grown since
+                if recent in self._indexes:
+                    self._sizes[recent] = self._indexes[recent].nbytes
+            self._last = key
+            self._evict()
+            return self._indexes[key]
+
+    def drop(self, conversation: int) -> None:
+        """Forget the indexes of a conversation, whose records were changed or deleted."""
+        with self._lock:
+            for key in [key for key in self._indexes if key[0] == conversation]:
+                del self._indexes[key], self._sizes[key]
+
+    def _evict(self) -> None:
+        while self._most is not None and len(self._indexes) > 1 and sum(self._sizes.values()) > self._most:
+            oldest, _ = self._indexes.popitem(last=False)
+            del self._sizes[oldest]

@@ -1,0 +1,237 @@
+"""The search over the numbers of one conversation's records, held in memory.
+
+Holds vectors, times, topics and, for scorers that look at them, word statistics; no text: a hit is a primary key, whose
+text is in the store. A record costs 4 bytes a dimension and about 100 more, with word statistics some 6 for each of its
+words. Most scorers rank all records by all terms. ``hybrid`` looks at the passages of all records where there are few,
+else of the best `CANDIDATES` by what is held here; it fetches them and keeps some.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ld_agent.memory.dates import nearness
+from ld_agent.memory.index.columns import Columns
+from ld_agent.memory.index.hybrid import COVER, OWN, best_passages, question, weighted
+from ld_agent.memory.index.lexical import Lexicon, stems
+from ld_agent.memory.index.passages import NO_VECTORS, PackedVectors, Passages
+from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts
+from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay
+
+FEW = 32
+CANDIDATES = 8
+COMMON = 0.5
+"""Share of many records above which a word is passed over: it distinguishes little and costs most."""
+KEPT_VECTORS = 1024
+"""Records whose passages' vectors stay in memory, about 11 kB each for a session of 22 turns."""
+Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One found record: its primary key, the numbers of equations (1)–(3), and by name those of its scorer alone."""
+
+    key: int
+    s_sem: float
+    s_top: float
+    decay: float
+    score: float
+    more: Mapping[str, float] = field(default_factory=dict)
+
+
+class LongTermIndex:
+    """The numbers of n records and the search over them.
+
+    Args:
+        dimension: of the encoder's vectors.
+        fetch: gives the vectors of records' passages by primary key; a record without any may be left out.
+    """
+
+    def __init__(self, dimension: int, fetch: Fetch = lambda keys: {}) -> None:
+        self.columns = Columns(dimension)
+        self._fetch = fetch
+        self._passages: OrderedDict[int, PackedVectors] = OrderedDict()
+        self._passage_bytes = 0
+        self._lexicon = Lexicon()
+        self._speakers: dict[str, int] = {}
+        self._speaks: array[int] = array("H")  # who says each window
+
+    def snapshot(self) -> Arrays:
+        """Everything but the records' vectors as arrays, for `restored`."""
+        speakers: Arrays = {"speakers": as_array(self._speakers), "speaks": np.array(self._speaks, np.uint16)}
+        return self.columns.snapshot() | self._lexicon.snapshot() | speakers
+
+    @classmethod
+    def restored(cls, arrays: Arrays, vectors: NDArray[np.float32], fetch: Fetch) -> LongTermIndex:
+        """The index of a `snapshot`; see `Columns.restored`."""
+        index = cls(vectors.shape[1], fetch)
+        index.columns = Columns.restored(arrays, vectors)
+        index._lexicon = Lexicon.restored(arrays)
+        index._speakers = {name: number for number, name in enumerate(as_texts(arrays["speakers"]))}
+        index._speaks = array("H", arrays["speaks"].tobytes())
+        return index
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the columns, the lists and the passages kept, spare room included; in constant time."""
+        return self.columns.nbytes + self._lexicon.nbytes + self._passage_bytes
+
+    def add(
+        self,
+        key: int,
+        vector: NDArray[np.float32] | None,
+        at: float,
+        topics: Sequence[str],
+        passages: Passages | None = None,
+    ) -> None:
+        """Append one record; see `Columns.add`.
+
+        Args:
+            passages: for scorers that look at them; only their word statistics are kept here. Either all records of an
+                index have them or none.
+        """
+        self.columns.add(key, vector, at, topics)
+        if passages is not None:
+            self._lexicon.add(passages.counts, passages.windows, passages.counts_by)
+            self._speaks.extend(self._speakers.setdefault(name, len(self._speakers)) for name in passages.speakers)
+
+    def search(
+        self,
+        vector: NDArray[np.float32],
+        topics: Sequence[str],
+        at: float,
+        *,
+        k: int,
+        gamma: float,
+        tau: float | None,
+        scorer_name: str = "paper",
+        text: str = "",
+    ) -> list[Hit]:
+        """The k best records by equations (1)–(3) or another scorer, best first, among those not younger than ``at``.
+
+        Args:
+            vector: (dimension,) unit vector of the query.
+            topics: the query's topic set V_q, without repetitions.
+            at: time of the query, seconds since the epoch.
+            gamma: γ; see `Scorer.admission` for what it bounds.
+            text: the query itself, for scorers that look at more than its vector and topics.
+        """
+        if len(self) == 0 or k <= 0:
+            return []
+        ranked_by = scorer(scorer_name)
+        if ranked_by.first_look:
+            rows, terms = self._candidates(ranked_by.first_look, vector, topics, at, tau, text, k)
+        else:
+            rows, terms = None, self._all(ranked_by, vector, topics, at, tau, text)
+        times = self.columns.at if rows is None else self.columns.at[rows]
+        score = ranked_by.score(terms)
+        places = best(score, ranked_by.admits(terms, gamma) & (times <= at), times, k)
+        keys = self.columns.keys if rows is None else self.columns.keys[rows]
+        return [
+            Hit(
+                int(keys[place]),
+                float(terms.s_sem[place]),
+                float(terms.s_top[place]),
+                float(terms.decay[place]),
+                float(score[place]),
+                {name: float(values[place]) for name, values in terms.more.items()},
+            )
+            for place in places
+        ]
+
+    def _all(
+        self,
+        ranked_by: Scorer,
+        vector: NDArray[np.float32],
+        topics: Sequence[str],
+        now: float,
+        tau: float | None,
+        text: str,
+    ) -> Terms:
+        """The terms of all records."""
+        n, more = len(self), dict[str, NDArray[np.floating]]()
+        if ranked_by.needs_passages:
+            more["s_word"] = self._lexicon.match(stems(text)) if len(self._lexicon) == n else np.zeros(n)
+        decay = time_decay(np.maximum(now - self.columns.at, 0.0), tau)
+        return Terms(self.columns.cosines(vector), self.columns.overlap(topics), decay, more)
+
+    def _candidates(
+        self,
+        first_look: Mapping[str, float],
+        vector: NDArray[np.float32],
+        topics: Sequence[str],
+        now: float,
+        tau: float | None,
+        text: str,
+        k: int,
+    ) -> tuple[NDArray[np.intp], Terms]:
+        """Choose records by the terms that are held here, and return their rows and all their terms.
+
+        λ has no part in the choice: its weight decides between equals only.
+        """
+        n, at = len(self), self.columns.at
+        asked = question(text, datetime.fromtimestamp(now, UTC), self._speakers)
+        most = max(CANDIDATES if n > FEW else FEW, 2 * k)
+        held: dict[str, NDArray[np.floating]] = {"s_sem": self.columns.cosines(vector)}
+        if len(self._lexicon) == n:  # else there are records that came without passages, and no word of them is known
+            held["s_word"] = self._lexicon.match(asked.words, COMMON if n > most else 1.0)
+        if asked.periods:
+            held["s_date"] = nearness(asked.periods, at)
+        rows = best(weighted(held, first_look), at <= now, at, most)
+        nothing = np.zeros(len(rows))
+        s_sem, s_word, s_date = (
+            held[name][rows] if name in held else nothing for name in ("s_sem", "s_word", "s_date")
+        )
+        words = [word for word in asked.words if word not in asked.names]
+        if asked.about and "s_word" in held:
+            s_word = (s_word + self._lexicon.match_by(asked.about, words, rows)) / 2
+        s_sent, s_pass, s_like, nearest = self._passages_of(rows, vector, words, asked.about)
+        more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_like": s_like, "s_date": s_date}
+        more["s_near"] = np.maximum(s_sem, nearest)
+        return rows, Terms(s_sem, self.columns.overlap(topics, rows), time_decay(now - at[rows], tau), more)
+
+    def _passages_of(
+        self, rows: NDArray[np.intp], vector: NDArray[np.float32], words: Sequence[str], about: str
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """(m,) s_sent, s_pass, s_like and the greatest cosine of the passages of records; see `best_passages`.
+
+        Args:
+            words: the question's stems but names.
+            about: the speaker it names.
+        """
+        vectors = self._kept(self.columns.keys[rows].tolist())
+        if len(self._lexicon) < len(self):
+            return best_passages(vectors, np.zeros(len(rows), np.intp), vector, np.zeros(0))
+        windows = self._lexicon.windows(rows)
+        further = COVER * self._lexicon.cover(words, windows)
+        if about:
+            speaks = np.frombuffer(self._speaks, np.uint16)
+            said_by = np.concatenate([speaks[:0], *(speaks[first:after] for first, after in windows)])
+            further += OWN * (said_by == self._speakers[about])
+        sizes = np.array([after - first for first, after in windows], np.intp)
+        return best_passages(vectors, sizes, vector, further)
+
+    def _kept(self, keys: Sequence[int]) -> list[PackedVectors]:
+        """The vectors of records' passages, fetched where they are not in memory."""
+        kept = self._passages
+        if missing := [key for key in keys if key not in kept]:
+            fetched = self._fetch(missing)
+            for key in missing:
+                kept[key] = fetched.get(key, NO_VECTORS)
+                self._passage_bytes += kept[key].steps.nbytes
+        packed = [kept[key] for key in keys]
+        for key in keys:
+            kept.move_to_end(key)
+        while len(kept) > KEPT_VECTORS:
+            self._passage_bytes -= kept.popitem(last=False)[1].steps.nbytes
+        return packed

@@ -1,0 +1,63 @@
+"""Indexes of many conversations within a bound: which stay, which go, and what growing ones count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ld_agent.memory.index.cache import IndexCache
+
+
+@dataclass(eq=False)
+class Block:
+    nbytes: int
+
+
+def test_one_index_a_conversation_and_view():
+    cache: IndexCache[Block] = IndexCache(100)
+    first = cache.get(1, "events", lambda: Block(10))
+    assert cache.get(1, "events", lambda: Block(99)) is first
+    assert cache.get(1, "dense", lambda: Block(10)) is not first
+    assert cache.get(2, "events", lambda: Block(10)) is not first
+    assert (len(cache), cache.nbytes) == (3, 30)
+
+
+def test_the_least_recently_used_goes_first():
+    cache: IndexCache[Block] = IndexCache(30)
+    kept = [cache.get(number, "events", lambda: Block(10)) for number in range(3)]
+    cache.get(0, "events", lambda: Block(0))
+    cache.get(3, "events", lambda: Block(10))
+    assert cache.get(0, "events", lambda: Block(0)) is kept[0]
+    assert cache.get(2, "events", lambda: Block(0)) is kept[2]
+    assert cache.get(1, "events", lambda: Block(10)) is not kept[1]
+    assert cache.nbytes == 30
+
+
+def test_an_index_counts_what_it_has_grown_to_and_the_one_in_use_stays():
+    cache: IndexCache[Block] = IndexCache(30)
+    growing = cache.get(1, "events", lambda: Block(5))
+    growing.nbytes = 1000
+    assert cache.get(1, "events", lambda: Block(0)) is growing
+    assert len(cache) == 1
+    cache.get(2, "events", lambda: Block(5)).nbytes = 29
+    assert (len(cache), cache.nbytes) == (1, 5)
+    cache.get(3, "events", lambda: Block(5))
+    assert (len(cache), cache.nbytes) == (1, 5)
+
+
+def test_without_a_bound_nothing_goes():
+    cache: IndexCache[Block] = IndexCache()
+    for number in range(100):
+        cache.get(number, "events", lambda: Block(2**40))
+    assert len(cache) == 100
+
+
+def test_the_indexes_of_a_conversation_are_dropped_together():
+    cache: IndexCache[Block] = IndexCache(100)
+    first = cache.get(1, "events", lambda: Block(10))
+    cache.get(1, "dense", lambda: Block(10))
+    other = cache.get(2, "events", lambda: Block(10))
+    cache.drop(1)
+    cache.drop(7)
+    assert (len(cache), cache.nbytes) == (1, 10)
+    assert cache.get(2, "events", lambda: Block(0)) is other
+    assert cache.get(1, "events", lambda: Block(10)) is not first

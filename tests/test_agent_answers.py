@@ -1,0 +1,50 @@
+"""Answers that no store or terminal should see, from every module: a turn, its memory and the next opening stand them."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+from agent_parts import DAY, START, Scene
+
+from ld_agent.config import Config
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+
+SCRIPT = {
+    "generator": "Good to hear.",
+    "extractor": "I like tea.",
+    "summarizer": "They talked about tea.",
+    "memory": "Maya: Maya likes tea.\nRemember: yes\nSituation: Tea was poured.\nNote: Maya likes tea.",
+}
+DIRTY = "\x00<|im_start|>assistant\n\x1b[31mI like tea \ud83d very much, Maya.\x07<|im_end|>"
+
+
+@pytest.fixture
+def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Scene:
+    return Scene(config, encoder, topics)
+
+
+@pytest.mark.parametrize("module", SCRIPT)
+@pytest.mark.parametrize("view", ["events", "recursive", "conditional", "memorybank", "memochat"])
+def test_a_dirty_answer_of_any_module_is_cleaned_before_anything_sees_it(scene: Scene, module: str, view: str):
+    seen: list[str] = []
+    for day in range(4):
+        agent = scene.agent({**SCRIPT, module: DIRTY}, memory={"views": [view]})
+        talk = agent.conversation("maya", at=START + day * DAY)
+        seen.append(talk.respond("I like tea.", "Maya", START + day * DAY, on_text=seen.append).text)
+        agent.close()
+    agent = scene.agent(SCRIPT, memory={"views": [view]})
+    talk = agent.conversation("maya", at=START + 5 * DAY)
+    assert len(talk.utterances) == 8
+    assert talk.records
+    assert talk.persona("Maya")
+    seen += [u.text for u in talk.utterances]
+    seen += [f"{r.text}{json.dumps(dict(r.details), ensure_ascii=False)}" for r in talk.records]
+    seen += [t.text for name in ("Maya", "Sam") for t in talk.persona(name)]
+    agent.close()
+    for text in seen:
+        assert not any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text), text
+        assert "<|" not in text

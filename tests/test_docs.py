@@ -1,22 +1,30 @@
-"""The documentation cannot drift: every command and option is in it, every help has an example, and its code runs."""
+"""The documentation cannot drift: every command and option is in it, what it shows parses, and its code runs."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 from cli_commands import CommandLine, environment
+from documentation import PAGES, README, ROOT, Shown, anchors, blocks, links, paths, section, shown_commands, text_of
 
+from ld_agent.agent import Agent
+from ld_agent.backbones import ScriptedBackbone
 from ld_agent.cli.app import app
+from ld_agent.config import load_config
+from ld_agent.conversation import Conversation
 
-ROOT = Path(__file__).parent.parent
-README = ROOT / "README.md"
+CLI = ROOT / "docs" / "cli.md"
+PYTHON = ROOT / "docs" / "python.md"
+MOST_WORDS = 1000
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -30,30 +38,45 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 
 COMMANDS = list(commands())
+SHOWN = [shown for page in PAGES for shown in shown_commands(page)]
 
 
-def documentation() -> str:
-    pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
-    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
+def names_of(command: Any) -> Iterator[list[str]]:
+    """The spellings of each option of a command."""
+    for parameter in command.params:
+        spellings = [option for option in parameter.opts if option.startswith("-")]
+        if spellings and "--help" not in spellings:
+            yield spellings
 
 
-def test_there_are_commands():
+def test_there_is_something_to_check():
     assert {path for path, _ in COMMANDS} >= {("chat",), ("run",), ("demo",), ("memory", "list"), ("bench", "recall")}
+    assert {shown.program for shown in SHOWN} >= {
+        "ld-agent",
+        "training.build",
+        "training.extractor",
+        "training.average",
+    }
+    assert sum(shown.whole for shown in SHOWN) > 60
+
+
+# ---- commands
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
-def test_a_command_and_its_options_are_documented(path: tuple[str, ...], command: Any):
-    text = documentation()
-    *groups, name = path
-    # Commands of a group may share a line: `ld-agent memory list | search QUERY | export OUT`.
-    called = rf"ld-agent +{' '.join(groups)}.*\b{name}\b" if groups else rf"ld-agent +{name}\b"
-    assert re.search(called, text), f"README.md and docs/ do not say how to call: ld-agent {' '.join(path)}"
-    missing = []
-    for parameter in command.params:
-        spellings = [option for option in parameter.opts if option.startswith("-")]
-        if spellings and "--help" not in spellings and not re.search(rf"(?<![\w-])(?:{'|'.join(spellings)})\b", text):
-            missing.append(spellings[0])
-    assert missing == [], f"README.md and docs/ do not mention these options of: ld-agent {' '.join(path)}"
+def test_a_command_has_a_section_with_an_example_and_all_its_options(path: tuple[str, ...], command: Any):
+    heading = f"`ld-agent {' '.join(path)}`"
+    text = section(CLI, heading)
+    assert re.search(rf"ld-agent {' '.join(path)}\b", text), f"docs/cli.md has no section {heading} with an example"
+    shared = section(CLI, "Conventions")
+    if path[0] in ("eval", "ecm"):
+        shared += section(CLI, "Evaluation")
+    missing = [
+        names[0]
+        for names in names_of(command)
+        if not re.search(rf"(?<![\w-])(?:{'|'.join(names)})(?![\w-])", text + shared)
+    ]
+    assert missing == [], f"docs/cli.md, {heading}, does not mention these options"
 
 
 @pytest.mark.parametrize("path", [()] + [path for path, _ in COMMANDS], ids=lambda path: " ".join(path) or "ld-agent")
@@ -70,11 +93,152 @@ def test_every_parameter_has_a_help(path: tuple[str, ...], command: Any):
     assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
 
 
-def test_the_python_block_of_the_readme_runs_when_pasted(tmp_path: Path):
-    blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    assert blocks, "README.md shows no Python"
-    assert len(blocks[0].strip().splitlines()) <= 10
-    done = subprocess.run(
-        [sys.executable, "-c", blocks[0]], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
+# ---- configuration
+
+
+def keys(values: dict[str, Any], path: str = "") -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from keys(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}"
+
+
+def test_every_key_is_documented():
+    text = "\n".join(text_of(ROOT / "docs" / f"{name}.md") for name in ("configuration", "recall", "mechanisms"))
+    unknown = [
+        key
+        for key in keys(load_config().model_dump())
+        if key not in text and re.sub(r"^modules\.\w+", "modules.*", key) not in text
+    ]
+    assert unknown == [], "docs/configuration.md does not mention these keys"
+
+
+# ---- what the pages show
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_stand_in_blocks_that_are_checked(page: Path):
+    """Blocks marked ``sh`` are commands, those marked ``console`` begin them with "$ "; others are not read."""
+    for block in blocks(page, "", "text", "bash", "shell"):
+        assert not re.search(r"^(?:\.venv/bin/)?(?:ld-agent|python -m) ", block, flags=re.MULTILINE), block
+
+
+def parsed(shown: Shown, command: Any, arguments: list[str]) -> dict[str, Any]:
+    """The parameters of a command that a page shows; {} if running text leaves out what is required."""
+    try:
+        return dict(command.make_context(shown.program, arguments).params)
+    except typer.Exit:
+        return {}
+    except typer.TyperException as exc:
+        if type(exc).__name__ == "MissingParameter" and not shown.whole:
+            return {}
+        pytest.fail(f"{shown}\n{exc}")
+
+
+def training_command(program: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The command behind ``python -m training.…``."""
+    caught: list[typer.Typer] = []
+    monkeypatch.setattr("ld_agent.cli.run_app", lambda app, name, interrupted="": caught.append(app))
+    module = program.removeprefix("training.")
+    if module in ("summarizer", "extractor", "generator"):
+        import_module("training.train").main(module)
+    else:
+        import_module(program).main()
+    return typer.main.get_command(caught[0])
+
+
+@pytest.mark.parametrize("shown", [s for s in SHOWN if s.program == "ld-agent"], ids=str)
+def test_a_command_that_is_shown_parses(shown: Shown):
+    command, arguments = typer.main.get_command(app), [w for w in shown.words if w != "--debug"]
+    while hasattr(command, "commands") and arguments and not arguments[0].startswith("-"):
+        assert arguments[0] in command.commands or not shown.whole, f"{shown}\nhas no command {arguments[0]!r}"
+        if arguments[0] not in command.commands:  # in a synopsis: "NAME", "COMMAND"
+            return
+        command, arguments = command.commands[arguments[0]], arguments[1:]
+    if hasattr(command, "commands"):
+        return
+    values = parsed(shown, command, arguments)
+    if not shown.whole:
+        return
+    overrides = values.get("overrides") or []
+    configs = values.get("config") or "default"
+    for config in [configs] if isinstance(configs, str) else configs:
+        load_config("default" if config.endswith(".yaml") else config, overrides)
+
+
+@pytest.mark.parametrize("shown", [s for s in SHOWN if s.program != "ld-agent" and s.whole], ids=str)
+def test_a_training_command_that_is_shown_parses(shown: Shown, monkeypatch: pytest.MonkeyPatch):
+    values = parsed(shown, training_command(shown.program, monkeypatch), list(shown.words))
+    overrides = values.get("overrides") or []
+    if shown.program == "training.build":
+        load_config(values.get("config"), overrides)
+    elif "dry_run" in values:
+        from training.settings import load_settings
+
+        config = Path(values["config"])
+        load_settings(ROOT / config if config.suffix else config, overrides)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path):
+    for file, anchor in links(page):
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{page.name} links to {file}, which does not exist"
+        assert not anchor or anchor in anchors(target), (
+            f"{page.name} links to {file}#{anchor}, which has no such heading"
+        )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_is_named_exists(page: Path):
+    assert [path for path in paths(page) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_that_is_shown_compiles(page: Path):
+    for block in blocks(page, "python"):
+        compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_python_guide_names_what_there_is():
+    named = re.findall(r"\b(?:alice|bob|flat|conversation)\.([a-z_]+)\b", text_of(README) + text_of(PYTHON))
+    assert len(set(named)) > 15
+    assert [name for name in named if not hasattr(Conversation, name)] == []
+
+
+def test_the_python_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its blocks one after the other, as far as they need no other model than the agent at hand."""
+    shown = [block for block in blocks(PYTHON, "python") if "Agent.from_config" not in block and "OpenAI" not in block]
+    assert len(shown) > 5
+    monkeypatch.chdir(tmp_path)
+    script = {"generator": "Good.", "extractor": "I keep bees.", "summarizer": "They talked about bees."}
+    config = load_config("default", ["store.path=guide.db"])
+    with Agent.from_config(config, backbone=ScriptedBackbone(script)) as agent:
+        names: dict[str, Any] = {"agent": agent, "alice": agent.conversation("alice")}
+        for block in shown:
+            exec(block, names)
+        for call in re.findall(r"^\| `(alice\.\S.*?)` \|", text_of(PYTHON), flags=re.MULTILINE):
+            if '"t3"' in call:
+                call = call.replace("t3", names["alice"].traits()[0].id)
+            if '"m2"' in call:
+                call = call.replace("m2", names["alice"].records[0].id)
+            eval(call, names)
+
+
+# ---- the front page
+
+
+def test_the_readme_is_short():
+    assert len(text_of(README).split()) < MOST_WORDS
+
+
+def test_the_first_python_of_the_readme_runs_twice_when_pasted(tmp_path: Path):
+    first = blocks(README, "python")[0]
+    assert len(first.strip().splitlines()) <= 10
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", first], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240
+        )
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"recalled: \w.*\ntraits: \w.*\nSam: \w", done.stdout), done.stdout

@@ -13,13 +13,13 @@ from ld_agent.config import MemorySection
 from ld_agent.errors import EncoderMismatchError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Parts, Query
+from ld_agent.memory.views import Query, ViewContext
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer, Summary
 from ld_agent.steps import run
+from ld_agent.storage.base import Shelf
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.passages import store_passages, stored_vectors, stored_words
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import Recalled
 
@@ -42,20 +42,26 @@ class Memory:
         key = self.store.open_conversation(conversation, "Sam").key
         chosen = MemorySection(scorer=scorer, gamma=-1.0, **settings)
         summarizer = Summarizer(self.models, self.encoder)
-        return EventView(Parts(self.store, key, self.encoder, self.topics, summarizer, chosen, self.models, "Sam"))
+        return EventView(
+            ViewContext(self.store, key, self.encoder, self.topics, summarizer, chosen, self.models, "Sam")
+        )
 
     def talk(self, view: EventView, talks=TALKS, summaries=SUMMARIES) -> None:
-        key = view.parts.key
+        key = view.context.key
         for day, texts in enumerate(talks):
             for number, text in enumerate(texts):
                 at = START + timedelta(days=day, minutes=number)
                 self.store.append(key, "Maya" if number % 2 == 0 else "Sam", text, at, 3600.0, lambda: START)
             self.store.close_session(key)
-        view.take_in(self.store.undigested(key, "events"), [Summary(text) for text in summaries])
+        view.take_in(self.store.shelf(key, "events").undigested(), [Summary(text) for text in summaries])
 
     def ask(self, view: EventView, text: str) -> list[Recalled]:
         vector, [topics] = self.encoder.encode([text])[0], self.topics.extract([text])
         return run(view.recall(Query(text, vector, topics, START + timedelta(days=100))), lambda requests: [])
+
+    @property
+    def shelf(self) -> Shelf:
+        return self.store.shelf(1, "events")
 
     def keys(self) -> list[int]:
         return [row[0] for row in self.store.db.rows("SELECT pk FROM record ORDER BY pk")]
@@ -82,11 +88,11 @@ def test_passages_are_kept_and_take_the_size_stated(memory: Memory):
     memory.talk(view)
     memory.ask(view, "Who is Biscuit?")
     keys = memory.keys()
-    assert [len(blob) for blob in stored_vectors(memory.store, keys).values()] == [
+    assert [len(blob) for blob in memory.shelf.passage_vectors(keys).values()] == [
         388 * 4,
         388 * 5,
     ]  # 388 bytes a passage
-    assert stored_words(memory.store, keys)[keys[0]] == (
+    assert memory.shelf.passage_words(keys)[keys[0]] == (
         '[["Maya","Sam","Maya"],[["maya","adopt","beagl"],["sam","name"],["maya","call","biscuit"]],'
         '[["maya","told","sam","pet"]]]'
     )
@@ -99,7 +105,7 @@ def test_an_old_store_is_filled_in_and_ranks_the_same(memory: Memory):
     memory.store.db.execute("DELETE FROM passage")
     again = memory.ask(memory.view(), "Who is Biscuit?")
     assert [(r.record.id, r.score, r.terms) for r in again] == [(r.record.id, r.score, r.terms) for r in fresh]
-    assert len(stored_vectors(memory.store, memory.keys())) == 2
+    assert len(memory.shelf.passage_vectors(memory.keys())) == 2
     reopened = memory.ask(memory.view(), "Who is Biscuit?")  # read from the store now
     assert [(r.record.id, r.score, r.terms) for r in reopened] == [(r.record.id, r.score, r.terms) for r in fresh]
 
@@ -108,7 +114,7 @@ def test_the_paper_scorer_makes_no_passages(memory: Memory):
     view = memory.view("paper")
     memory.talk(view)
     assert memory.ask(view, "Who is Biscuit?")[0].terms == {}
-    assert stored_words(memory.store, memory.keys()) == {}
+    assert memory.shelf.passage_words(memory.keys()) == {}
 
 
 def test_what_another_view_of_the_store_adds_is_taken_in(memory: Memory):
@@ -124,7 +130,7 @@ def test_deletion_takes_the_passages_along(memory: Memory):
     view = memory.view()
     memory.talk(view)
     memory.ask(view, "Who is Biscuit?")
-    memory.store.delete_conversation(view.parts.key)
+    memory.store.delete_conversation(view.context.key)
     assert memory.store.db.rows("SELECT * FROM passage") == []
     assert b"biscuit" not in Path(memory.store.path).read_bytes().lower()
 
@@ -136,7 +142,7 @@ def test_export_and_import_make_them_anew(memory: Memory, tmp_path: Path):
     out = tmp_path / "out.jsonl"
     out.write_text("\n".join(export_lines(memory.store, "alice")) + "\n")
     assert "passage" not in out.read_text()
-    memory.store.delete_conversation(view.parts.key)
+    memory.store.delete_conversation(view.context.key)
     import_file(memory.store, out)
     assert [(r.record.text, r.score) for r in memory.ask(memory.view(), "Who is Biscuit?")] == before
 
@@ -149,14 +155,14 @@ def test_another_encoder_drops_them_and_no_stale_ones_are_taken(memory: Memory):
     elsewhere = Store(memory.store.path)
     elsewhere.change_encoder("other", 384)
     elsewhere.close()
-    assert stored_words(memory.store, memory.keys()) == {}
+    assert memory.shelf.passage_words(memory.keys()) == {}
     with pytest.raises(EncoderMismatchError):
-        store_passages(memory.store, {memory.keys()[0]: ("[[],[],[]]", b"")})
+        memory.shelf.set_passages({memory.keys()[0]: ("[[],[],[]]", b"")})
 
 
 def test_a_record_deleted_meanwhile_gets_none(memory: Memory):
-    store_passages(memory.store, {7: ("[[],[],[]]", b"")})
-    assert stored_words(memory.store, [7]) == {}
+    memory.shelf.set_passages({7: ("[[],[],[]]", b"")})
+    assert memory.shelf.passage_words([7]) == {}
 
 
 def test_a_record_without_its_utterances_has_the_sentences_of_its_text(memory: Memory):

@@ -16,7 +16,7 @@ from ld_agent.config import MemorySection
 from ld_agent.errors import BackboneError, ConfigError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Parts, Query, build_views
+from ld_agent.memory.views import Query, ViewContext, build_views
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
@@ -46,13 +46,13 @@ def remember(store: Store, encoder: SentenceEncoder, topics: TopicExtractor, con
         models = Models(config(), backbone)
         key = store.open_conversation("alice", "Sam").key
         settings = MemorySection(**{"gamma": -1.0, "scorer": "paper", **settings})
-        view = EventView(Parts(store, key, encoder, topics, Summarizer(models, encoder), settings, models, "Sam"))
+        view = EventView(ViewContext(store, key, encoder, topics, Summarizer(models, encoder), settings, models, "Sam"))
         for days, text, _ in sessions:
             at = START + days * DAY
             store.append(key, "Maya", text, at - timedelta(minutes=5), 3600.0, lambda: START)
             store.append(key, "Sam", "Oh, I see.", at, 3600.0, lambda: START)
             store.close_session(key)
-        run(view.digest(store.undigested(key, view.name)), models.complete)
+        run(view.digest(store.shelf(key, view.name).undigested()), models.complete)
         return view
 
     return made
@@ -75,7 +75,7 @@ def test_a_session_becomes_one_event(remember, store: Store, encoder: SentenceEn
     assert record.sources == ("u1", "u2")
     assert record.topics == ("dog", "italy", "maya", "pet", "plane", "rome")  # of session and summary, no others
     assert record.fallback is False
-    [row] = store.index_rows(1, "events", 0)
+    [row] = store.shelf(1, "events").rows_after(0)
     assert np.allclose(row.vector, encoder.encode([ROME])[0], atol=1e-6)  # of the summary, not of the topics
 
 
@@ -88,14 +88,14 @@ def test_an_unusable_summary_is_extracted_and_marked(remember, store: Store):
 
 def test_a_session_is_digested_once(remember, store: Store):
     view = remember((0, "Rome!", ROME))
-    assert store.undigested(1, view.name) == []
+    assert store.shelf(1, view.name).undigested() == []
     assert len(store.records(1)) == 1
 
 
 def test_a_model_that_fails_leaves_the_session_for_later(remember, store: Store, config):
     with pytest.raises(BackboneError):
-        remember((0, "Rome!", ROME), k=1)._parts.summarizer.summarize(store.undigested(1, "other"))
-    assert [s.number for s in store.undigested(1, "other")] == [1]
+        remember((0, "Rome!", ROME), k=1)._context.summarizer.summarize(store.shelf(1, "other").undigested())
+    assert [s.number for s in store.shelf(1, "other").undigested()] == [1]
 
 
 def test_recall_follows_the_equations(remember, ask, encoder: SentenceEncoder):
@@ -123,7 +123,7 @@ def test_gamma_and_k_and_the_time_of_the_query_choose(remember, ask):
     assert [r.record.text for r in ask(view, "Did the dogs like Rome?")] == [ROME]
     assert ask(view, "What is the square root of nine?") == []  # no relevant memory
     assert [r.record.text for r in ask(view, "Who has your violin?", days=49)] == []
-    view._parts = replace(view._parts, settings=MemorySection(k=0, gamma=-1.0))
+    view._context = replace(view._context, settings=MemorySection(k=0, gamma=-1.0))
     assert ask(view, "Did the dogs like Rome?") == []
 
 
@@ -137,16 +137,16 @@ def test_a_view_sees_what_another_one_stored(remember, ask, store: Store):
 def test_vectors_that_are_missing_are_made_and_stored(remember, ask, store: Store, encoder: SentenceEncoder):
     remember((0, "Rome!", ROME), (1, "My violin is gone.", VIOLIN))
     store.db.execute("UPDATE record SET vector = NULL")
-    view = EventView(remember()._parts)
+    view = EventView(remember()._context)
     assert ask(view, "Did the dogs like Rome?")[0].record.text == ROME
-    rows = list(store.index_rows(1, "events", 0))
+    rows = list(store.shelf(1, "events").rows_after(0))
     assert np.allclose(np.stack([row.vector for row in rows]), encoder.encode([ROME, VIOLIN]), atol=1e-6)
 
 
 def test_other_conversations_are_not_recalled(remember, ask, store: Store):
     view = remember((0, "Rome!", ROME))
     other = store.open_conversation("bob", "Sam").key
-    empty = EventView(replace(view._parts, key=other))
+    empty = EventView(replace(view._context, key=other))
     assert ask(empty, "Rome") == []
 
 
@@ -154,12 +154,12 @@ def test_a_conversation_deleted_meanwhile_is_said_to_be(remember, ask, store: St
     view = remember((0, "Rome!", ROME))
     assert ask(view, "Rome")
     store.delete_conversation(1)
-    with pytest.raises(StoreError, match="deleted meanwhile; open it anew"):
+    with pytest.raises(StoreError, match="deleted while in use; reopen it"):
         ask(view, "Rome")
 
 
 def test_views_are_made_by_name(remember):
-    parts = remember()._parts
+    parts = remember()._context
     assert [view.name for view in build_views(["events"], parts)] == ["events"]
     with pytest.raises(ConfigError, match=r"memory\.views names 'evnts'.*events"):
         build_views(["evnts"], parts)

@@ -79,8 +79,11 @@ class RecordIndex:
         with self._lock:
             try:
                 return self._search(search)
-            except StoreError:  # a record is gone: removed by hand, or made again by another process
+            except StoreError:  # a record is gone: removed by hand, or replaced by another process
                 self._numbers, self._kept = self._empty(), 0
+                self.catch_up()
+                if not len(self._numbers):
+                    raise  # the whole conversation is
                 return self._search(search)
 
     def _search(self, search: Search) -> list[Recalled]:

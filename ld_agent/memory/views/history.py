@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ld_agent.config import MemorySection
 from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.stored import StoredRecords, dialogue, verbatim
+from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, verbatim
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Session, Utterance
 
@@ -21,6 +22,10 @@ class HistoryView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return ranking(settings.k, settings.gamma)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()

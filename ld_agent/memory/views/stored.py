@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.records import RecordIndex
+from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, ViewContext
 from ld_agent.prompts import as_name
 from ld_agent.storage.base import Draft
@@ -86,6 +87,12 @@ class StoredRecords:
     def nearest(self, query: Query, k: int, gamma: float) -> list[Recalled]:
         """The k records of greatest cosine among those with s_sem > γ, best first: dense retrieval, nothing else counts."""
         return self._index.search(Search(query.text, query.vector, query.at, k, gamma))
+
+
+def ranking(k: int, gamma: float) -> str:
+    """What decides in `StoredRecords.nearest`, in a line."""
+    dense = SCORERS["dense"]
+    return f"overall = {dense.formula}; recalled if {dense.admission(gamma)}; k = {k}"
 
 
 def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float | None = None) -> Recalled:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.stored import StoredRecords
+from ld_agent.memory.views.stored import StoredRecords, ranking
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
@@ -23,6 +24,10 @@ class SummaryView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return ranking(settings.summary.k, settings.gamma)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ld_agent.config import MemorySection
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled, verbatim
+from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, recalled, verbatim
 from ld_agent.modules.wording import FUNCTION_WORDS, words_of
 from ld_agent.steps import Steps
 from ld_agent.storage.base import UNENCODED
@@ -30,6 +31,10 @@ class DenseView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return ranking(settings.k, settings.gamma)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
@@ -58,6 +63,10 @@ class Bm25View(View):
         super().__init__(context)
         self._records = StoredRecords(context, self.name, encoded=False)
         self._index: BM25 | None = None
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return f"overall = BM25; recalled if a word is in common; k = {settings.k}"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()

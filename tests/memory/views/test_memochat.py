@@ -118,7 +118,7 @@ def test_garbage_leaves_a_marked_fallback(view, memos: str):
     assert record.fallback
     assert record.text == f"talk: {LINES[0]} {LINES[2]}"  # the two longest lines, in their order
     assert record.sources == ("u1", "u2", "u3", "u4")
-    assert one.store.undigested(one.key, "memochat") == []
+    assert one.store.shelf(one.key, "memochat").undigested() == []
 
 
 def test_a_session_beyond_the_window_is_noted_part_by_part(view):

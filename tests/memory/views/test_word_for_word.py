@@ -33,7 +33,7 @@ def test_none_keeps_nothing_and_recalls_nothing(view):
     one.session(0, *DOGS)
     assert one.records == []
     assert one.ask("Do your dogs love the beach?") == []
-    assert one.store.undigested(one.key, "none") == []  # taken in all the same, once and for all
+    assert one.store.shelf(one.key, "none").undigested() == []  # taken in all the same, once and for all
 
 
 @pytest.mark.parametrize("name", WORD_FOR_WORD)
@@ -84,7 +84,7 @@ def test_a_conversation_deleted_meanwhile_is_said_to_be(view, name: str):
     one.session(0, *VIOLIN)
     assert one.ask("Where is your violin?")
     one.store.delete_conversation(one.key)
-    with pytest.raises(StoreError, match="deleted meanwhile; open it anew"):
+    with pytest.raises(StoreError, match="deleted while in use; reopen it"):
         one.ask("Where is your violin?")
 
 
@@ -131,7 +131,7 @@ def test_vectors_that_are_missing_are_made_and_stored(view):
     one.store.db.execute("UPDATE record SET vector = NULL")
     again = view("dense")
     assert again.ask("Which pets do you have?") == before
-    assert again.store.without_vector("record") == []
+    assert again.store.without_vector() == []
 
 
 # ---- bm25

@@ -71,7 +71,7 @@ def _go_on_from(reference: str, adapted: Any) -> None:
     from peft import LoraConfig, set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    from ld_agent.backbones.loading import adapter_folder
+    from ld_agent.backbones.local.loading import adapter_folder
 
     folder = adapter_folder("adapter", reference)
     own = adapted.peft_config["default"]

@@ -25,7 +25,7 @@ def use_causal_attention(model: Any) -> bool:
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    from ld_agent.backbones.llama import FAMILY
+    from ld_agent.backbones.local.fast_cpu.llama import FAMILY
 
     config = model.config
     kinds = getattr(config, "layer_types", None) or ()

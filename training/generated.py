@@ -21,7 +21,7 @@ from training.rows import Row
 from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from ld_agent.backbones.decoding import Steps
+    from ld_agent.backbones.local.decoding import Steps
 
 FIGURES: Mapping[str, tuple[str, ...]] = {
     "extractor": ("accuracy", "bleu_2", "bleu_3", "rouge_l"),
@@ -58,8 +58,8 @@ class Generations:
         self, module: str, model: Any, tokenizer: Any, rows: Sequence[Row], examples: Sequence[Example], most: int,
         batch: int,
     ) -> None:  # fmt: skip
-        from ld_agent.backbones.chat_tokens import ChatTokens
-        from ld_agent.backbones.loading import choice, decoder_start
+        from ld_agent.backbones.local.chat_tokens import ChatTokens
+        from ld_agent.backbones.local.loading import choice, decoder_start
 
         chosen = [n * len(rows) // min(most, len(rows)) for n in range(min(most, len(rows)))]
         self._module, self._model, self._batch = module, model, batch
@@ -86,8 +86,8 @@ class Generations:
         return figures(self._module, texts, self._targets)
 
     def _answered(self, prompts: Sequence[list[int]]) -> list[str]:
-        from ld_agent.backbones.decoding import Row as Sequence_
-        from ld_agent.backbones.decoding import decode
+        from ld_agent.backbones.local.decoding import Row as Sequence_
+        from ld_agent.backbones.local.decoding import decode
 
         rows = [Sequence_(self._start or prompt, self._limit) for prompt in prompts]
         with stepping(self._model, prompts, self._padding) as steps:
@@ -123,9 +123,9 @@ def stepping(model: Any, prompts: Sequence[list[int]], padding: int) -> Iterator
         model: the transformers model itself, with its factors inside.
         prompts: of the rows; an encoder-decoder model's encoder reads them.
     """
-    from ld_agent.backbones.four_bit import FourBitGrids
-    from ld_agent.backbones.llama import LlamaSteps, llama_layers
-    from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
+    from ld_agent.backbones.local.fast_cpu.four_bit import FourBitGrids
+    from ld_agent.backbones.local.fast_cpu.llama import LlamaSteps, llama_layers
+    from ld_agent.backbones.local.steps import CausalSteps, PrefixCache, Seq2SeqSteps
 
     def select(adapters: Sequence[str | None]) -> None:
         """The factors are in the model itself."""

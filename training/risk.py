@@ -35,7 +35,7 @@ from training.generated import stepping, traits_said
 from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from ld_agent.backbones.decoding import Row
+    from ld_agent.backbones.local.decoding import Row
 
 PACK = 2048
 """Tokens of prompts and answers that go through the model at a time."""
@@ -91,8 +91,8 @@ class Risk:
         self, module: str, model: Any, tokenizer: Any, logits: AnswerLogits, collator: Collator,
         settings: TrainingSettings,
     ) -> None:  # fmt: skip
-        from ld_agent.backbones.chat_tokens import ChatTokens
-        from ld_agent.backbones.loading import choice, decoder_start
+        from ld_agent.backbones.local.chat_tokens import ChatTokens
+        from ld_agent.backbones.local.loading import choice, decoder_start
 
         check_risk(settings, module)
         self._error = ERRORS[module]
@@ -149,7 +149,7 @@ class Risk:
         return found
 
     def _drawn(self, recorded: Sequence[Example], step: int) -> list[Drawn]:
-        from ld_agent.backbones.decoding import Row, draw
+        from ld_agent.backbones.local.decoding import Row, draw
 
         limit = 2 * max(len(example.answer) for example in recorded)
         rows = [

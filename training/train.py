@@ -156,8 +156,8 @@ def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequenc
         ModelError: the base cannot be loaded.
         DataFileError: a target longer than the window; names file and line.
     """
-    from ld_agent.backbones.chat_tokens import ChatTokens
-    from ld_agent.backbones.loading import context_window, decoder_start, load
+    from ld_agent.backbones.local.chat_tokens import ChatTokens
+    from ld_agent.backbones.local.loading import context_window, decoder_start, load
     from ld_agent.backbones.weights import resolve_model
     from ld_agent.cli.show import say
     from training.examples import Collator, encode

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from ld_agent.backbones.base import Message, Request
-from ld_agent.backbones.decoding import Choice, Row, decode
-from ld_agent.backbones.llama import LlamaSteps
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.steps import CausalSteps, PrefixCache
+from ld_agent.backbones.local.decoding import Choice, Row, decode
+from ld_agent.backbones.local.fast_cpu.llama import LlamaSteps
+from ld_agent.backbones.local.steps import CausalSteps, PrefixCache
 
 TEXTS = ["Hello there", "a", "What did we say about the garden last spring?", "né 日本 🙂"]
 

@@ -12,9 +12,9 @@ import torch
 from tiny_models import save_model
 from torch import Tensor
 
-from ld_agent.backbones.decoding import Choice, Row, _sample, decode, draw
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
+from ld_agent.backbones.local.decoding import Choice, Row, _sample, decode, draw
+from ld_agent.backbones.local.steps import CausalSteps, PrefixCache, Seq2SeqSteps
 
 PROMPTS = [[5, 6, 7, 8, 9], [11], [4, 4, 30]]
 DRAWS = 3000

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from tiny_models import save_model
 
-from ld_agent.backbones.decoding import Row
-from ld_agent.backbones.llama import BLOCK, PACK, LlamaSteps, attend
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.lora import PIECE, AdaptedLinear
-from ld_agent.backbones.steps import CausalSteps, PrefixCache
+from ld_agent.backbones.local.decoding import Row
+from ld_agent.backbones.local.fast_cpu.llama import BLOCK, PACK, LlamaSteps, attend
+from ld_agent.backbones.local.lora import PIECE, AdaptedLinear
+from ld_agent.backbones.local.steps import CausalSteps, PrefixCache
 
 
 @pytest.mark.parametrize("before", [0, 1, 70])

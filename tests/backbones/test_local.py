@@ -15,8 +15,8 @@ from local_parts import TEXTS, generated, hf_generated, request, steps_of
 from tiny_models import EMBEDDED, save_model
 
 from ld_agent.backbones.base import Request
-from ld_agent.backbones.decoding import Row, _penalised
 from ld_agent.backbones.local import LocalBackbone
+from ld_agent.backbones.local.decoding import Row, _penalised
 from ld_agent.errors import BackboneError, ModelError
 
 FAMILIES = ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "GPT2LMHeadModel"]

@@ -16,8 +16,8 @@ import torch
 from training_parts import toy_rows, write
 
 from ld_agent.backbones.base import Message, Request
-from ld_agent.backbones.chat_tokens import ChatTokens
 from ld_agent.backbones.local import LocalBackbone
+from ld_agent.backbones.local.chat_tokens import ChatTokens
 from ld_agent.errors import ConfigError, DataFileError, InputError, ModelError
 from training.settings import TrainingSettings
 from training.train import tune

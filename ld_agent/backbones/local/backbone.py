@@ -16,12 +16,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.backbones.chat_tokens import ChatTokens, TextStream, cut_left
+from ld_agent.backbones.local.chat_tokens import ChatTokens, TextStream, cut_left
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.errors import BackboneError
 
 if TYPE_CHECKING:
-    from ld_agent.backbones.likelihood import Likelihood
+    from ld_agent.backbones.local.likelihood import Likelihood
 
 MAX_ROWS = 16
 """Most rows of one forward pass; more requests are answered in several batches of similar prompt length."""
@@ -56,8 +56,8 @@ class LocalBackbone:
         adapters: Mapping[str, str] | None = None,
     ) -> None:
         # torch and transformers take seconds to import, which only those who load a model should wait for.
-        from ld_agent.backbones import loading
-        from ld_agent.backbones.steps import PrefixCache
+        from ld_agent.backbones.local import loading
+        from ld_agent.backbones.local.steps import PrefixCache
 
         self._name = model
         self._source = source = resolve_model(model, sha256)
@@ -84,8 +84,8 @@ class LocalBackbone:
         Raises:
             ModelError: no such adapter, or one made for another base.
         """
-        from ld_agent.backbones.loading import adapter_folder
-        from ld_agent.backbones.lora import LoraAdapters
+        from ld_agent.backbones.local.loading import adapter_folder
+        from ld_agent.backbones.local.lora import LoraAdapters
 
         folder = adapter_folder(name, reference)
         with self._lock:
@@ -131,8 +131,8 @@ class LocalBackbone:
         Raises:
             BackboneError: an adapter nobody added, a closed backbone, or a model that failed.
         """
-        from ld_agent.backbones.likelihood import causal_likelihoods, seq2seq_likelihoods
-        from ld_agent.backbones.loading import decoder_start
+        from ld_agent.backbones.local.likelihood import causal_likelihoods, seq2seq_likelihoods
+        from ld_agent.backbones.local.loading import decoder_start
 
         self._check_adapters(requests)
         targets = [self._tokens.encode_answer(answer)[-(self._window // 2) :] for answer in answers]
@@ -194,10 +194,10 @@ class LocalBackbone:
         return ids or [self._padding_id], limit, prefix
 
     def _answer(self, requests: Sequence[Request], prompts: Sequence[tuple[list[int], int, int]]) -> list[Completion]:
-        from ld_agent.backbones.decoding import Row, Steps, decode
-        from ld_agent.backbones.llama import LlamaSteps
-        from ld_agent.backbones.loading import decoder_start
-        from ld_agent.backbones.steps import CausalSteps, Seq2SeqSteps
+        from ld_agent.backbones.local.decoding import Row, Steps, decode
+        from ld_agent.backbones.local.fast_cpu.llama import LlamaSteps
+        from ld_agent.backbones.local.loading import decoder_start
+        from ld_agent.backbones.local.steps import CausalSteps, Seq2SeqSteps
 
         model = self._loaded()
         select: Callable[[Sequence[str | None]], None] = (

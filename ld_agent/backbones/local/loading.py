@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ld_agent.backbones.decoding import Choice
-from ld_agent.backbones.four_bit import FourBitGrids
-from ld_agent.backbones.llama import Layer, llama_layers
-from ld_agent.backbones.packed import pack_linear_modules
+from ld_agent.backbones.local.decoding import Choice
+from ld_agent.backbones.local.fast_cpu.four_bit import FourBitGrids
+from ld_agent.backbones.local.fast_cpu.llama import Layer, llama_layers
+from ld_agent.backbones.local.fast_cpu.packed import pack_linear_modules
 from ld_agent.backbones.weights import quiet_transformers, resolve_model
 from ld_agent.errors import ModelError
 

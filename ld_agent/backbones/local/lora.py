@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ld_agent.backbones.packed import PackedLinear
+from ld_agent.backbones.local.fast_cpu.packed import PackedLinear
 from ld_agent.errors import ModelError
 
 _KEY = re.compile(r"base_model\.model\.(.+)\.(lora_A|lora_B)(?:\.default)?\.weight")

@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ld_agent.backbones.decoding import Row
-from ld_agent.backbones.four_bit import FourBitGrids, FourBitMatrix
-from ld_agent.backbones.lora import AdaptedLinear
-from ld_agent.backbones.steps import CausalSteps, LayerStates, PrefixCache
+from ld_agent.backbones.local.decoding import Row
+from ld_agent.backbones.local.fast_cpu.four_bit import FourBitGrids, FourBitMatrix
+from ld_agent.backbones.local.lora import AdaptedLinear
+from ld_agent.backbones.local.steps import CausalSteps, LayerStates, PrefixCache
 
 SMALL = 500_000_000
 """Parameters below which one row is stepped by one thread: there is too little to share out, and threads that meet some

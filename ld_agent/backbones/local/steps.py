@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ld_agent.backbones.decoding import Row
+from ld_agent.backbones.local.decoding import Row
 
 PrefixKey = tuple[str | None, tuple[int, ...]]
 LayerStates = list[tuple[Tensor, Tensor]]

@@ -25,12 +25,9 @@ def use_causal_attention(model: Any) -> bool:
     """
     from transformers import AttentionInterface, AttentionMaskInterface
 
-    from ld_agent.backbones.local.fast_cpu.llama import FAMILY
+    from ld_agent.backbones.local.loading import is_plain_llama
 
-    config = model.config
-    kinds = getattr(config, "layer_types", None) or ()
-    sliding = any(kind != "full_attention" for kind in kinds) or getattr(config, "sliding_window", None)
-    if model.device.type != "cpu" or type(model).__name__ not in FAMILY or sliding or config.attention_dropout:
+    if model.device.type != "cpu" or not is_plain_llama(model) or model.config.attention_dropout:
         return False
     AttentionInterface.register(NAME, _attend)
     AttentionMaskInterface.register(NAME, _given)  # without one transformers drops a mask unsaid

@@ -31,7 +31,7 @@ from ld_agent.modules.summarizer import cleaned
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.build import NO_TRAIT
 from training.examples import IGNORED, Collator, Example, padded
-from training.generated import stepping, traits_said
+from training.generated import traits_said
 from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class Risk:
         settings: TrainingSettings,
     ) -> None:  # fmt: skip
         from ld_agent.backbones.local.chat_tokens import ChatTokens
+        from ld_agent.backbones.local.fast_cpu import steps_for
         from ld_agent.backbones.local.loading import choice, decoder_start
 
         check_risk(settings, module)
@@ -99,9 +100,9 @@ class Risk:
         self._model, self._logits, self._collator = model, logits, collator
         self._samples, self._temperature = settings.risk_samples, settings.risk_temperature
         self._worth, self._seed = settings.risk_no_trait, settings.seed
-        self._start = decoder_start(model) if model.config.is_encoder_decoder else None
-        self._choice = choice(model, tokenizer)
+        self._start, self._choice = decoder_start(model), choice(model, tokenizer)
         self._tokens = ChatTokens(tokenizer, self._start is not None)
+        self._steps = steps_for(model, collator.padding_id)
         self.tokens = 0
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Tensor:
@@ -159,10 +160,9 @@ class Risk:
         ]  # fmt: skip
         training = self._model.training
         self._model.eval()
-        with stepping(self._model, [example.prompt for example in recorded], self._collator.padding_id) as steps:
-            found = draw(steps, rows, self._samples, self._choice)
+        drawn = draw(self._steps([example.prompt for example in recorded]), rows, self._samples, self._choice)
         self._model.train(training)
-        return [self._judged(example, answers) for example, answers in zip(recorded, found, strict=True)]
+        return [self._judged(example, answers) for example, answers in zip(recorded, drawn, strict=True)]
 
     def _judged(self, example: Example, drawn: Sequence[tuple[Row, int]]) -> Drawn:
         end = example.answer[-1]

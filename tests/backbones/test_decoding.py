@@ -34,7 +34,7 @@ def made(kind: str, folder: Path) -> tuple[Any, Any, list[Row]]:
     """A model, its steps over ``PROMPTS``, and rows of at most three ids."""
     seq2seq = kind.startswith("Bart")
     backbone = LocalBackbone(str(save_model(folder / kind, kind, **({"template": None} if seq2seq else {}))))
-    model = backbone._loaded()
+    model = backbone._model
     rows = [Row([2] if seq2seq else prompt, 3, temperature=0.4, seed=n) for n, prompt in enumerate(PROMPTS)]
     if seq2seq:
         return model, Seq2SeqSteps(model, lambda names: None, PROMPTS, 1), rows

@@ -192,7 +192,6 @@ def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, Answer
         ConfigError: as `training.adapters.with_lora`.
     """
     from training.adapters import with_lora
-    from training.allocator import keep_freed_memory
     from training.answers import AnswerLogits
     from training.attention import use_causal_attention
     from training.lora_sum import quicken
@@ -200,8 +199,7 @@ def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, Answer
     logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
     model = with_lora(prepared.model, settings)
     quicken(model)
-    if use_causal_attention(prepared.model):
-        keep_freed_memory()
+    use_causal_attention(prepared.model)
     return model, logits
 
 

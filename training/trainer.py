@@ -19,7 +19,6 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
 from ld_agent.errors import ConfigError
-from training.allocator import give_back_freed_memory
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
 from training.generated import Generations
@@ -31,8 +30,6 @@ PASSED_ON = (
     "gradient_accumulation_steps learning_rate lr_scheduler_type warmup_steps weight_decay "
     "max_grad_norm logging_steps eval_steps save_steps save_total_limit seed"
 ).split()
-STEPS_TO_TRIM = 25
-"""After which freed memory is given back; see `training.allocator`."""
 
 
 def arguments(settings: TrainingSettings) -> TrainingArguments:
@@ -93,7 +90,7 @@ class AnswerTrainer(Trainer):
             data_collator=collator,
             train_dataset=Examples(train),
             eval_dataset=by_length,
-            callbacks=[_Epoch(self._order), _Memory(), shown, *patience],
+            callbacks=[_Epoch(self._order), shown, *patience],
         )
         self.remove_callback(PrinterCallback)
         self._logits, self._smoothing, self._risk = logits, settings.label_smoothing_factor, risk
@@ -220,14 +217,6 @@ class _Epoch(TrainerCallback):
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._order.epoch = int(state.epoch or 0)
-
-
-class _Memory(TrainerCallback):
-    """Keeps a long run from growing."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step % STEPS_TO_TRIM == 0:
-            give_back_freed_memory()
 
 
 def checkpoints(folder: Path) -> list[Path]:

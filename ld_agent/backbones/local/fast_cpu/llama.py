@@ -27,8 +27,6 @@ three hundred times a token wait for whatever else runs on the machine. On two b
 threads, 64 with one; on two idle cores: 107 and 91."""
 PACK = 1024
 """Tokens of several prompts that are read at a time: enough for the products, few enough for the processor's cache."""
-BLOCK = 48
-"""Queries that attend at a time; their scores stay in the cache, and half of them need no later key."""
 
 
 class Projections:
@@ -205,7 +203,7 @@ class LlamaSteps(CausalSteps):
                 fresh = slice(prompt.first + prompt.before, known.stop)
                 keys[prompt.row, :, fresh] = new_keys[place].transpose(0, 1)
                 values[prompt.row, :, fresh] = new_values[place].transpose(0, 1)
-                attended[place] = attend(
+                attended[place] = _attend(
                     new_queries[place],
                     keys[prompt.row, :, known],
                     values[prompt.row, :, known],
@@ -271,34 +269,29 @@ class LlamaSteps(CausalSteps):
         self._select(self._adapters)
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """softmax(scale · Q Kᵀ) V for the last tokens of a sequence, no key after its query; scores in float32.
-
-    Half the time of PyTorch's fused kernel on a CPU over the tens to thousands of tokens of a dialogue, as exact.
+def _attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Attend from the last tokens of one sequence to all tokens before each.
 
     Args:
         queries: (new tokens, heads, width).
-        keys: (key heads, tokens, width), the new tokens last; each serves heads / key heads in a row.
+        keys: (key heads, tokens, width), the new tokens last.
         values: likewise.
 
     Returns:
         (new tokens, heads, width).
     """
-    fresh, heads, width = queries.shape
-    shared, tokens = keys.shape[:2]
-    before = tokens - fresh
-    out = torch.empty_like(queries)
-    turned = keys.float().transpose(1, 2)
-    for start in range(0, fresh, BLOCK):
-        end = min(fresh, start + BLOCK)
-        known = before + end
-        block = queries[start:end].transpose(0, 1).float().mul_(scale).reshape(shared, -1, width)
-        scores = torch.bmm(block, turned[..., :known]).view(heads, end - start, known)
-        later = torch.ones(end - start, end - start, dtype=torch.bool).triu_(1)
-        scores[..., before + start :].masked_fill_(later, -torch.inf)
-        weights = torch.softmax(scores, -1).to(values.dtype).view(shared, -1, known)
-        out[start:end] = torch.bmm(weights, values[:, :known]).view(heads, end - start, width).transpose(0, 1)
-    return out
+    fresh, tokens = len(queries), keys.shape[1]
+    mask = None if fresh == tokens else torch.ones(fresh, tokens, dtype=torch.bool).tril_(tokens - fresh)
+    attended = F.scaled_dot_product_attention(
+        queries.transpose(0, 1)[None],
+        keys[None],
+        values[None],
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scale,
+        enable_gqa=True,
+    )
+    return attended[0].transpose(0, 1)
 
 
 def _angles(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:

@@ -72,6 +72,11 @@ def test_the_best_checkpoint_is_kept_and_not_the_last(settings: Make, tmp_path: 
     assert evaluated(tiny_llama, tmp_path / "out", toy_rows(7)) == pytest.approx(min(losses), rel=1e-4)
 
 
+def test_a_run_shorter_than_the_interval_of_its_log_has_a_loss_in_it(settings: Make, tmp_path: Path):
+    tune(settings(max_steps=2, logging_steps=10), "generator")
+    assert [bool(row["loss"]) for row in log_of(tmp_path / "out")] == [True]
+
+
 def evaluated(base: Path, adapter: Path, rows: list[dict[str, Any]]) -> float:
     """The loss of an adapter in plain PEFT, by plain transformers."""
     from peft import PeftModel

@@ -1,4 +1,4 @@
-"""The model card of an adapter: what it was tuned from, on what and how, and how well it learnt. Knows no torch."""
+"""The model card of an adapter: its base, data, settings and results. Knows no torch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def card(
     command: str,
 ) -> str:
     """Return the card as Markdown with the front matter that the hub reads."""
-    digests = base_sha256(settings)
     lines = [
         "---",
         f"base_model: {json.dumps(settings.model)}",
@@ -47,19 +46,7 @@ def card(
         f"# LD-Agent {module}, a LoRA adapter",
         f"It {WHAT[module]}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.",
         "",
-        "| | |",
-        "|---|---|",
-        f"| base | `{settings.model}` |",
-        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in digests.items()),
-        f"| training rows | {len(rows)}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
-    ]
-    if settings.eval_file is not None:
-        lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
-    lines += [
-        *(f"| corpus | {LICENCES.get(name, name)} |" for name in corpora(Path(str(settings.train_file)))),
-        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
-        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
-        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
+        *_table(settings, run, state, rows, seconds),
         "",
         "## Command",
         "```",
@@ -77,30 +64,49 @@ def card(
     return "\n".join(lines) + "\n"
 
 
+def _table(settings: TrainingSettings, run: dict[str, Any], state: Any, rows: list[Row], seconds: float) -> list[str]:
+    lines = [
+        "| | |",
+        "|---|---|",
+        f"| base | `{settings.model}` |",
+        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in base_sha256(settings).items()),
+        f"| training rows | {len(rows)}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
+    ]
+    if settings.eval_file is not None:
+        lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
+    return [
+        *lines,
+        *(f"| corpus | {LICENCES.get(name, name)} |" for name in corpora(Path(str(settings.train_file)))),
+        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
+        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
+        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
+    ]
+
+
 def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:
-    """What a run's log says, in words.
+    """The results in a run's log, by name.
 
     Args:
         kept: step of the checkpoint that was kept; None: the one of the least validation loss.
     """
-    found = {}
+    facts = {}
     losses = [entry["loss"] for entry in history if "loss" in entry]
     risks = [entry["risk"] for entry in history if "risk" in entry]
     evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
     speeds = [entry["tokens_per_second"] for entry in history if "tokens_per_second" in entry]
     if losses:
-        found["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
+        facts["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
     if risks:
-        found["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
+        facts["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
     if evaluations:
-        best, step = next((found for found in evaluations if found[1] == kept), min(evaluations))
-        found["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
+        best, step = next((entry for entry in evaluations if entry[1] == kept), min(evaluations))
+        facts["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
         at_best = next(entry for entry in history if "eval_loss" in entry and entry["step"] == step)
         for key in (k for k in at_best if k.startswith("eval_") and k != "eval_loss" and not k.endswith(COSTS)):
-            found[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
+            facts[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
     if speeds:
-        found["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
-    return found
+        facts["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
+    return facts
 
 
 def base_sha256(settings: TrainingSettings) -> dict[str, str]:
@@ -114,12 +120,12 @@ def base_sha256(settings: TrainingSettings) -> dict[str, str]:
 
 def corpora(train_file: Path) -> list[str]:
     """The corpora that a training file says it was built from."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     with train_file.open(encoding="utf-8") as file:
         for line in file:
             if line.strip():
-                found.setdefault(str(json.loads(line).get("corpus", "not recorded")))
-    return list(found)
+                names.setdefault(str(json.loads(line).get("corpus", "not recorded")))
+    return list(names)
 
 
 def _name(path: str | None) -> str:

@@ -1,4 +1,4 @@
-"""What a run shows of itself: a progress bar, ``log.csv`` and ``curves.png``."""
+"""What a run shows: a progress bar, ``log.csv`` and ``curves.png``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
 LOGGED = {"loss", "risk", "eval_loss"}
 COSTS = ("_runtime", "_per_second", "_preparation_time")
-"""What an evaluation cost, which the Trainer logs beside what it found."""
+"""What an evaluation cost, which the Trainer logs together with its results."""
 
 
 class Curves(TrainerCallback):
     """Shows progress on standard error and keeps the log files of a run up to date.
 
-    A context manager: the bar goes when training ends, however it does.
+    A context manager: the bar disappears when training ends, however it does.
 
     Args:
-        folder: where ``log.csv`` is written; it holds the whole run, parts before a restart included.
+        folder: where ``log.csv`` is written; it covers the whole run, including what preceded a restart.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,43 +63,43 @@ class Curves(TrainerCallback):
         if not state.is_world_process_zero or not logs or not LOGGED & set(logs):
             return
         write_log(self._folder, state.log_history)
-        told = [
+        values = [
             f"{name} {logs[name]:.4g}"
             for name in ("loss", "risk", "eval_loss", *figures_in([logs]), "tokens_per_second")
             if name in logs
         ]
         if errors.is_terminal and {"loss", "risk"} & set(logs):
-            self._bar.update(self._task, description=", ".join(told).replace("tokens_per_second", "tokens/s"))
+            self._bar.update(self._task, description=", ".join(values).replace("tokens_per_second", "tokens/s"))
         else:
-            errors.print(f"step {state.global_step}/{state.max_steps}: {', '.join(told)}", markup=False)
+            errors.print(f"step {state.global_step}/{state.max_steps}: {', '.join(values)}", markup=False)
 
 
 def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``log.csv`` anew: a row a step, a cell empty where nothing was measured then."""
+    """Rewrite ``log.csv``: one row per step; a cell is empty where nothing was measured."""
     risk = ["risk"] if any("risk" in entry for entry in history) else []
     columns = [*COLUMNS, *risk, *figures_in(history)]
     rows: dict[int, dict[str, Any]] = {}
     for entry in history:
         if LOGGED & set(entry):
             rows.setdefault(entry["step"], {}).update({key: entry[key] for key in columns if key in entry})
-    beside = folder / ".log.csv"
-    with beside.open("w", encoding="utf-8", newline="") as file:
+    temporary = folder / ".log.csv"
+    with temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows.values())
-    os.replace(beside, folder / "log.csv")
+    os.replace(temporary, folder / "log.csv")
 
 
 def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``curves.png``: the losses and, where answers were measured, their figures. Without matplotlib, say so."""
+    """Write ``curves.png``: the losses and, where answers were measured, their metrics. Needs matplotlib."""
     try:
         picture(history).savefig(folder / "curves.png", dpi=150)
     except ImportError:
-        errors.print("curves.png is not drawn without matplotlib: pip install 'ld_agent[train]'", markup=False)
+        errors.print("curves.png needs matplotlib: pip install 'ld_agent[train]'", markup=False)
 
 
 def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """The curves of a run, losses above figures of answers; what is not finite is left out."""
+    """The curves of a run, losses above metrics of answers; values that are not finite are left out."""
     from matplotlib.figure import Figure
 
     panels = {
@@ -110,13 +110,13 @@ def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
     logged = {key for entry in history for key in entry}
     shown = {}
     for title, curves in panels.items():
-        if own := {name: key for name, key in curves.items() if key in logged}:
-            shown[title] = own
+        if present := {name: key for name, key in curves.items() if key in logged}:
+            shown[title] = present
     figure = Figure(figsize=(8, 3.2 * len(shown)), layout="constrained")
     for axes, (title, curves) in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown.items(), strict=True):
         for name, key in curves.items():
-            found = {entry["step"]: entry[key] for entry in history if key in entry and math.isfinite(entry[key])}
-            axes.plot(list(found), list(found.values()), label=name, marker=".")
+            points = {entry["step"]: entry[key] for entry in history if key in entry and math.isfinite(entry[key])}
+            axes.plot(list(points), list(points.values()), label=name, marker=".")
         axes.set(title=title, xlabel="step")
         axes.grid(alpha=0.3)
         axes.legend()
@@ -124,6 +124,6 @@ def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def figures_in(history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys of a run's log under which figures of answers stand ("eval_rouge_l"), in the order in which they came."""
+    """The keys of a run's log that hold metrics of answers ("eval_rouge_l"), in order of appearance."""
     keys = dict.fromkeys(key for entry in history for key in entry)
     return [key for key in keys if key.startswith("eval_") and key != "eval_loss" and not key.endswith(COSTS)]

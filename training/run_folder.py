@@ -1,6 +1,7 @@
-"""The folder of a run: whether it may be used, and from which checkpoint a run in it goes on. Knows no model.
+"""The folder of a run: whether it may be used, and what it describes. Knows no model.
 
-``run.json`` says what is being tuned; checkpoints are there while it is unfinished, the adapter's config once it is done.
+``run.json`` says what is being tuned; there are checkpoints while a run is unfinished, and the adapter's config once it is
+done.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", "curv
 
 
 def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
-    """What a run is of: its settings and the digests of its data. Two runs of one description are one run."""
+    """Settings and digests of the data. Two runs with one description are the same run."""
     files = {"train": settings.train_file, "eval": settings.eval_file}
     return {
         "module": module,
@@ -29,10 +30,10 @@ def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
 
 
 def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Refuse a folder in which something else is, before anything is loaded.
+    """Refuse a folder that holds something else, before anything is loaded.
 
     Raises:
-        InputError: a finished adapter, another run or foreign files are there, and ``overwrite`` is not given.
+        InputError: it holds a finished adapter, another run or foreign files, and ``overwrite`` is not given.
     """
     if overwrite or not folder.exists():
         return
@@ -48,12 +49,12 @@ def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
     if begun is not None and (difference := _difference(begun, run)):
         raise InputError(
             f"output_dir={folder} holds an unfinished run with other settings ({difference}); "
-            f"give those to go on with it, or --overwrite to begin anew"
+            f"give those to resume it, or --overwrite to start again"
         )
 
 
 def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Make the folder ready for this run. What an earlier one wrote is removed if ``overwrite`` says so, other files never.
+    """Make the folder ready for this run. With ``overwrite``, what an earlier run wrote is removed; other files never are.
 
     Raises:
         InputError: the folder cannot be written.
@@ -72,7 +73,7 @@ def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what is of no use beside a finished adapter."""
+    """Remove what a finished adapter does not need."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -81,7 +82,7 @@ def _difference(begun: dict[str, Any], run: dict[str, Any]) -> str:
     if begun.get("module") != run["module"]:
         return f"of the {begun.get('module')}"
     before, now = begun.get("settings", {}), run["settings"]
-    # A setting that the run was begun without is one that came to be since, and has its default in it.
+    # A setting that an older version did not have counts as its default.
     defaults = {key: field.default for key, field in TrainingSettings.model_fields.items()}
     for key in [*now, *before]:
         was, is_now = before.get(key, defaults.get(key)), now.get(key)

@@ -53,7 +53,7 @@ def test_the_mean_is_weighted_loads_and_says_what_it_is_of(two: list[Path], tmp_
 
 def test_what_has_no_mean_is_refused(two: list[Path], tmp_path: Path):
     parts = [read_part(str(folder)) for folder in two]
-    with pytest.raises(ConfigError, match="two adapters"):
+    with pytest.raises(ConfigError, match="two or more adapters"):
         average(parts[:1], tmp_path / "out")
     with pytest.raises(InputError, match="exists"):
         average(parts, two[0])

@@ -60,7 +60,7 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
     if not (root / "training" / "recipes.py").exists():
         raise ConfigError("the installed package does not contain the recipes; run `bench training` in a checkout")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        settings = _settings(config, Path(folder), steps)
+        settings = run_settings(config, Path(folder), steps)
         running: dict[str, Recipe] = {}
         for name, dtype in DTYPES.items():
             errors.print(f"loading: {name}", markup=False)
@@ -76,7 +76,7 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
         return _compared({name: recipe.figures() for name, recipe in running.items()}, steps)
 
 
-def _settings(config: Config, folder: Path, steps: int) -> dict[str, Any]:
+def run_settings(config: Config, folder: Path, steps: int) -> dict[str, Any]:
     """Write the rows into a folder; return the settings with which every recipe tunes on them."""
     texts = list(rows(BATCH * steps + HELD_OUT))
     train, held_out = folder / "train.jsonl", folder / "held_out.jsonl"
@@ -133,10 +133,10 @@ class Recipe:
         seconds: that its steps have taken so far.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, Any], root: Path) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any], root: Path, module: str = "training.recipes") -> None:
         self._name, self.missing, self.seconds = name, "", 0.0
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "training.recipes", name, json.dumps(settings)],
+            [sys.executable, "-m", module, name, json.dumps(settings)],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -161,13 +161,14 @@ class Recipe:
             if pipe is not None:
                 pipe.close()
 
-    def take(self, steps: int) -> None:
-        """Train some steps."""
+    def take(self, steps: int) -> dict[str, Any]:
+        """Train some steps; return what the recipe says of them."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
         self._last = self._answer()
         self.seconds += self._last["seconds"]
+        return self._last
 
     def figures(self) -> dict[str, Any]:
         """What the recipe says of itself once its last step is done."""

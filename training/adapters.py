@@ -1,4 +1,4 @@
-"""LoRA on a base, and the adapter that a run leaves: PEFT's files, in the dtype asked for, beside a model card.
+"""LoRA on a base, and the adapter that a run writes: PEFT's files in the chosen dtype, with a model card.
 
 Knows PEFT; nothing of data and training.
 """
@@ -24,19 +24,19 @@ def with_lora(model: Any, settings: TrainingSettings) -> Any:
     """Return the model with new LoRA factors in float32 and everything else frozen.
 
     Raises:
-        ConfigError: the base has no linear module of a name asked for; says which it has.
+        ConfigError: the base lacks a linear module that the settings name; lists those it has.
     """
     from peft import get_peft_model
 
     adapted = get_peft_model(model, lora_config(model, settings))
     adapted.peft_config["default"].base_model_name_or_path = settings.model
     if settings.adapter is not None:
-        _go_on_from(settings.adapter, adapted)
+        _start_from(settings.adapter, adapted)
     return adapted
 
 
 def lora_config(model: Any, settings: TrainingSettings) -> Any:
-    """PEFT's configuration of the factors; their values are drawn from the seed that is set here.
+    """PEFT's configuration of the factors. Sets the seed from which their values are drawn.
 
     Raises:
         ConfigError: as `with_lora`.
@@ -61,7 +61,7 @@ def lora_config(model: Any, settings: TrainingSettings) -> Any:
     )
 
 
-def _go_on_from(reference: str, adapted: Any) -> None:
+def _start_from(reference: str, adapted: Any) -> None:
     """Give new factors the values of an adapter's.
 
     Raises:
@@ -71,23 +71,23 @@ def _go_on_from(reference: str, adapted: Any) -> None:
     from peft import LoraConfig, set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    from ld_agent.backbones.loading import adapter_folder
+    from ld_agent.backbones.local.loading import adapter_folder
 
     folder = adapter_folder("adapter", reference)
-    own = adapted.peft_config["default"]
+    config = adapted.peft_config["default"]
     try:
-        theirs = LoraConfig.from_pretrained(folder)
+        given = LoraConfig.from_pretrained(folder)
         weights = load_file(folder / "adapter_model.safetensors")
     except (OSError, ValueError) as exc:
         raise ConfigError(f"adapter={reference} cannot be read ({exc}); give the folder of a LoRA adapter") from exc
-    for key, was, asked in (("lora_r", theirs.r, own.r), ("lora_alpha", theirs.lora_alpha, own.lora_alpha)):
-        if was != asked:
-            raise ConfigError(f"adapter={reference} has {key}={was}, the settings say {asked}; give that value")
+    for key, actual, wanted in (("lora_r", given.r, config.r), ("lora_alpha", given.lora_alpha, config.lora_alpha)):
+        if actual != wanted:
+            raise ConfigError(f"adapter={reference} has {key}={actual}, the settings say {wanted}; set {key}={actual}")
     loaded = set_peft_model_state_dict(adapted, weights)
     if loaded.unexpected_keys or any("lora_" in key for key in loaded.missing_keys):
         raise ConfigError(
-            f"adapter={reference} was tuned on other modules than this one would be; set lora_target_modules as it had "
-            "them, or start a new adapter"
+            f"adapter={reference} was tuned on other modules than these settings name; set lora_target_modules to its "
+            "own, or start a new adapter"
         )
 
 
@@ -101,18 +101,18 @@ def linear_names(model: nn.Module) -> list[str]:
 
 
 def save_adapter(model: Any, folder: Path, dtype: str, files: Mapping[str, str]) -> None:
-    """Write the adapter into a folder, with further text files; ``adapter_config.json`` comes last and says it is whole.
+    """Write the adapter into a folder, with further text files; ``adapter_config.json`` comes last: it marks completion.
 
     Args:
         model: a PEFT model, unwrapped.
         files: contents by name.
     """
-    beside = folder / ".adapter"
-    shutil.rmtree(beside, ignore_errors=True)
+    temporary = folder / ".adapter"
+    shutil.rmtree(temporary, ignore_errors=True)
     state = {name: tensor.to(DTYPES[dtype]) for name, tensor in model.state_dict().items() if "lora_" in name}
-    model.save_pretrained(beside, state_dict=state, save_embedding_layers=False)
+    model.save_pretrained(temporary, state_dict=state, save_embedding_layers=False)
     for name, content in files.items():
-        (beside / name).write_text(content, encoding="utf-8")
-    for file in sorted(beside.iterdir(), key=lambda f: f.name == "adapter_config.json"):
+        (temporary / name).write_text(content, encoding="utf-8")
+    for file in sorted(temporary.iterdir(), key=lambda f: f.name == "adapter_config.json"):
         os.replace(file, folder / file.name)
-    beside.rmdir()
+    temporary.rmdir()

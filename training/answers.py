@@ -1,6 +1,6 @@
-"""The loss on answers, and logits computed nowhere else.
+"""The loss on answers, with logits computed nowhere else.
 
-A vocabulary of 50,000 makes the output layer a good part of a small model and its logits most of the memory of a batch,
+A vocabulary of 50,000 makes the output layer a large part of a small model, and its logits most of the memory of a batch,
 while answers are a tenth of the tokens. Knows transformers' calling conventions; nothing of training.
 """
 
@@ -18,11 +18,11 @@ Batch = dict[str, Tensor]
 
 
 class AnswerLogits:
-    """Runs a model such that its output layer sees the positions of answers alone.
+    """Runs a model so that its output layer sees only the positions of answers.
 
-    The layer's input is narrowed where the layer takes it, so that the model's own forward pass stays what it is:
-    whatever it does to logits (a cap, a scale) is done, and wrappers for several processes see the call they expect. A
-    model that lays its hidden states out otherwise computes all logits, and the answers' are taken from them.
+    A hook narrows the input of that layer, so the model's forward pass stays as it is: whatever it does to logits (a cap, a
+    scale) still happens, and wrappers for several processes see the call they expect. A model with another layout of hidden
+    states computes all logits, and the answers' are taken from them.
 
     Args:
         model: the transformers model itself, without PEFT or another wrapper.
@@ -46,7 +46,7 @@ class AnswerLogits:
             positions = labels != IGNORED
             logits = model(**inputs, use_cache=False, return_dict=True).logits[positions]
             return logits, labels[positions], positions.nonzero()[:, 0]
-        positions = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # the token before an answer's foretells it
+        positions = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # a token is predicted at the position before it
         targets = labels[:, 1:][positions[:, :-1]]
         return self._at(model, inputs, positions), targets, positions.nonzero()[:, 0]
 

@@ -1,4 +1,4 @@
-"""The model card of an adapter: base model, data, settings and results. Knows no torch."""
+"""The model card of an adapter: its base, data, settings and results. Knows no torch."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ def card(
     seconds: float,
     command: str,
 ) -> str:
-    """Return the card as Markdown, with front matter for the hub."""
-    digests = base_sha256(settings)
+    """Return the card as Markdown with the front matter that the hub reads."""
     lines = [
         "---",
         f"base_model: {json.dumps(settings.model)}",
@@ -43,19 +42,7 @@ def card(
         f"# LD-Agent {module}, a LoRA adapter",
         f"It {TUNED[module].purpose}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.",
         "",
-        "| | |",
-        "|---|---|",
-        f"| base | `{settings.model}` |",
-        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in digests.items()),
-        f"| training rows | {len(rows)}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
-    ]
-    if settings.eval_file is not None:
-        lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
-    lines += [
-        *(f"| corpus | {LICENCES.get(name, name)} |" for name in corpora(Path(str(settings.train_file)))),
-        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
-        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
-        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
+        *_table(settings, run, state, rows, seconds),
         "",
         "## Command",
         "```",
@@ -73,30 +60,49 @@ def card(
     return "\n".join(lines) + "\n"
 
 
+def _table(settings: TrainingSettings, run: dict[str, Any], state: Any, rows: list[Row], seconds: float) -> list[str]:
+    lines = [
+        "| | |",
+        "|---|---|",
+        f"| base | `{settings.model}` |",
+        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in base_sha256(settings).items()),
+        f"| training rows | {len(rows)}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
+    ]
+    if settings.eval_file is not None:
+        lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
+    return [
+        *lines,
+        *(f"| corpus | {LICENCES.get(name, name)} |" for name in corpora(Path(str(settings.train_file)))),
+        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
+        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
+        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
+    ]
+
+
 def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:
-    """Summarise a run's log by label.
+    """The results in a run's log, by name.
 
     Args:
         kept: step of the saved checkpoint; None: that with the lowest validation loss.
     """
-    summary = {}
+    facts = {}
     losses = [entry["loss"] for entry in history if "loss" in entry]
     risks = [entry["risk"] for entry in history if "risk" in entry]
     evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
     speeds = [entry["tokens_per_second"] for entry in history if "tokens_per_second" in entry]
     if losses:
-        summary["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
+        facts["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
     if risks:
-        summary["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
+        facts["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
     if evaluations:
-        best, step = next((pair for pair in evaluations if pair[1] == kept), min(evaluations))
-        summary["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
+        best, step = next((entry for entry in evaluations if entry[1] == kept), min(evaluations))
+        facts["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
         at_best = next(entry for entry in history if "eval_loss" in entry and entry["step"] == step)
         for key in (k for k in at_best if k.startswith("eval_") and k != "eval_loss" and not k.endswith(COSTS)):
-            summary[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
+            facts[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
     if speeds:
-        summary["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
-    return summary
+        facts["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
+    return facts
 
 
 def base_sha256(settings: TrainingSettings) -> dict[str, str]:
@@ -109,7 +115,7 @@ def base_sha256(settings: TrainingSettings) -> dict[str, str]:
 
 
 def corpora(train_file: Path) -> list[str]:
-    """Return the corpora recorded in a training file."""
+    """The corpora that a training file says it was built from."""
     names: dict[str, None] = {}
     with train_file.open(encoding="utf-8") as file:
         for line in file:

@@ -1,4 +1,4 @@
-"""The output of a training run: progress bar, ``log.csv`` and ``curves.png``."""
+"""What a run shows: a progress bar, ``log.csv`` and ``curves.png``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
 LOGGED = {"loss", "risk", "eval_loss"}
 COSTS = ("_runtime", "_per_second", "_preparation_time")
-"""Suffixes of the durations that the Trainer logs with each evaluation."""
+"""What an evaluation cost, which the Trainer logs together with its results."""
 
 
 class Curves(TrainerCallback):
     """Show progress on standard error and keep ``log.csv`` up to date.
 
-    A context manager, which removes the bar when training ends or fails.
+    A context manager: the bar disappears when training ends, however it does.
 
     Args:
-        folder: folder of ``log.csv``, which covers the whole run, including steps before a restart.
+        folder: where ``log.csv`` is written; it covers the whole run, including what preceded a restart.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,19 +63,19 @@ class Curves(TrainerCallback):
         if not state.is_world_process_zero or not logs or not LOGGED & set(logs):
             return
         write_log(self._folder, state.log_history)
-        entries = [
+        values = [
             f"{name} {logs[name]:.4g}"
             for name in ("loss", "risk", "eval_loss", *figures_in([logs]), "tokens_per_second")
             if name in logs
         ]
         if errors.is_terminal and {"loss", "risk"} & set(logs):
-            self._bar.update(self._task, description=", ".join(entries).replace("tokens_per_second", "tokens/s"))
+            self._bar.update(self._task, description=", ".join(values).replace("tokens_per_second", "tokens/s"))
         else:
-            errors.print(f"step {state.global_step}/{state.max_steps}: {', '.join(entries)}", markup=False)
+            errors.print(f"step {state.global_step}/{state.max_steps}: {', '.join(values)}", markup=False)
 
 
 def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Rewrite ``log.csv``: one row per step, with empty cells for missing values."""
+    """Rewrite ``log.csv``: one row per step; a cell is empty where nothing was measured."""
     risk = ["risk"] if any("risk" in entry for entry in history) else []
     columns = [*COLUMNS, *risk, *figures_in(history)]
     rows: dict[int, dict[str, Any]] = {}
@@ -91,7 +91,7 @@ def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
 
 
 def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``curves.png`` with losses and answer metrics, or a note if matplotlib is missing."""
+    """Write ``curves.png``: the losses and, where answers were measured, their metrics. Needs matplotlib."""
     try:
         picture(history).savefig(folder / "curves.png", dpi=150)
     except ImportError:
@@ -99,7 +99,7 @@ def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
 
 
 def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """Plot the curves of a run, losses above answer metrics, without non-finite values."""
+    """The curves of a run, losses above metrics of answers; values that are not finite are left out."""
     from matplotlib.figure import Figure
 
     panels = {
@@ -110,8 +110,8 @@ def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
     logged = {key for entry in history for key in entry}
     shown = {}
     for title, curves in panels.items():
-        if available := {name: key for name, key in curves.items() if key in logged}:
-            shown[title] = available
+        if present := {name: key for name, key in curves.items() if key in logged}:
+            shown[title] = present
     figure = Figure(figsize=(8, 3.2 * len(shown)), layout="constrained")
     for axes, (title, curves) in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown.items(), strict=True):
         for name, key in curves.items():
@@ -124,6 +124,6 @@ def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def figures_in(history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys of answer metrics in a run's log ("eval_rouge_l"), in order of appearance."""
+    """The keys of a run's log that hold metrics of answers ("eval_rouge_l"), in order of appearance."""
     keys = dict.fromkeys(key for entry in history for key in entry)
     return [key for key in keys if key.startswith("eval_") and key != "eval_loss" and not key.endswith(COSTS)]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from ld_agent.backbones.chat_tokens import ChatTokens, cut_left
+from ld_agent.backbones.local.chat_tokens import ChatTokens, cut_left
 from ld_agent.errors import DataFileError
 from training.rows import Row
 

@@ -1,8 +1,8 @@
 """LoRA's linear layer with its gradients written out: y = W x + (α/r) B (A x), the base W frozen.
 
-PEFT computes the same sum with the input copied to the factors' float32 and each product kept for the backward pass. Here
-everything is computed in the base's precision, nothing is kept but x and A x, and the gradients go to the factors in
-float32, so that small updates are not lost. Knows PEFT's layer; nothing of models and data.
+PEFT copies the input to the factors' float32 and keeps each product for the backward pass. Here everything is computed in
+the base's precision, only x and A x are kept, and the factors get their gradients in float32, so that small updates are
+not lost. Knows PEFT's layer; nothing of models and data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 def quicken(model: nn.Module) -> int:
-    """Let every LoRA layer that is a plain linear one compute as above; returns how many are.
+    """Let every plain linear LoRA layer compute as above; returns how many there are.
 
     Left to PEFT: quantised bases, several adapters at once, dropout, DoRA and whatever else changes the sum.
     """

@@ -1,15 +1,14 @@
 """Tuning on the measure itself: the loss is the expected error of answers that the model draws itself.
 
-The likelihood of recorded answers prefers no wrong word to another, and says nothing of answers as a whole. Here the module
-answers every prompt K times, and its own measure says how wrong each answer is. The gradient of the error expected is
+The likelihood of recorded answers prefers no wrong word to another, and does not judge answers as a whole. Here the module
+answers every prompt K times, and its metric says how wrong each answer is. The gradient of the expected error is
 estimated by REINFORCE with the mean of the other answers as baseline (Kool et al., 2019), which has no bias:
 
     ∇R(θ) ≈ 1/K Σₖ (Δₖ − 1/(K−1) Σⱼ≠ₖ Δⱼ) ∇ log p_θ(yₖ | x),   yₖ ~ p_θ(· | x)
 
-p_θ is taken at a temperature below 1: answers are given greedily later on, and what is learnt of answers that nobody will
-ever see is lost on them.
+p_θ is taken at a temperature below 1: at inference answers are greedy, so unlikely ones are not worth learning from.
 
-It comes after ordinary tuning: a model that draws no good answer has nothing to prefer. Knows answers and their measure;
+It comes after ordinary tuning: a model that draws no good answer has nothing to prefer. Knows answers and their metric;
 nothing of steps and files.
 """
 
@@ -27,12 +26,11 @@ from torch.utils.checkpoint import checkpoint
 
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, padded
-from training.generated import stepping
 from training.measures import check_risk, error
 from training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from ld_agent.backbones.decoding import Row
+    from ld_agent.backbones.local.decoding import Row
 
 PACK = 2048
 """Tokens of prompts and answers that go through the model at a time."""
@@ -40,7 +38,7 @@ PACK = 2048
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A prompt, the different answers drawn to it as ids, how often each was, and the error of each, from 0 to 1."""
+    """A prompt, the distinct answers drawn for it as ids, how often each was drawn, and the error of each, from 0 to 1."""
 
     prompt: list[int]
     answers: list[list[int]]
@@ -53,7 +51,7 @@ class Drawn:
         return len(self.prompt) + sum(map(len, self.answers))
 
     @property
-    def tells(self) -> bool:
+    def is_informative(self) -> bool:
         """Whether one answer is better than another, so that there is something to learn."""
         return max(self.errors) > min(self.errors)
 
@@ -64,7 +62,7 @@ class Drawn:
 
     @property
     def weights(self) -> list[float]:
-        """What the log-likelihood of each answer has in the gradient: Δ − the mean of the others, over K."""
+        """The weight of each answer's log-likelihood in the gradient: (Δ − the mean of the others) / K."""
         drawn = sum(self.times)
         return [n * (error - self.risk) / (drawn - 1) for n, error in zip(self.times, self.errors, strict=True)]
 
@@ -88,17 +86,18 @@ class Risk:
         self, module: str, model: Any, tokenizer: Any, logits: AnswerLogits, collator: Collator,
         settings: TrainingSettings,
     ) -> None:  # fmt: skip
-        from ld_agent.backbones.chat_tokens import ChatTokens
-        from ld_agent.backbones.loading import choice, decoder_start
+        from ld_agent.backbones.local.chat_tokens import ChatTokens
+        from ld_agent.backbones.local.fast_cpu import steps_for
+        from ld_agent.backbones.local.loading import choice, decoder_start
 
         check_risk(settings, module)
         self._module = module
         self._model, self._logits, self._collator = model, logits, collator
         self._samples, self._temperature = settings.risk_samples, settings.risk_temperature
         self._worth, self._seed = settings.risk_no_trait, settings.seed
-        self._start = decoder_start(model) if model.config.is_encoder_decoder else None
-        self._choice = choice(model, tokenizer)
+        self._start, self._choice = decoder_start(model), choice(model, tokenizer)
         self._tokens = ChatTokens(tokenizer, self._start is not None)
+        self._steps = steps_for(model, collator.padding_id)
         self.tokens = 0
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Tensor:
@@ -106,15 +105,15 @@ class Risk:
 
         Args:
             model: the same model, as it is wrapped for this launch.
-            step: answers are drawn anew at each, and the same at the same.
+            step: seeds the answers: the same step draws the same ones.
         """
         drawn = self._drawn(self._recorded(batch), step)
-        packs = packed([one for one in drawn if one.tells] or drawn[:1])
+        packs = packed([one for one in drawn if one.is_informative] or drawn[:1])
         device = batch["input_ids"].device
         laid_out = [{key: value.to(device) for key, value in self._laid_out(pack).items()} for pack in packs]
         self.tokens = sum(own["input_ids"].numel() for own in laid_out)
-        # Of many answers only a pack's activations are there at a time, for one more pass over each. A wrapper for several
-        # processes is called once, however many packs each of them has: it counts its calls and joins them.
+        # Checkpointing holds the activations of one pack at a time, at the price of a second pass over each. A wrapper for
+        # several processes is called once, however many packs each of them has: it counts its calls and joins them.
         parts = [
             checkpoint(self._steered, self._model, own, pack, use_reentrant=False)
             for own, pack in zip(laid_out[:-1], packs[:-1], strict=True)
@@ -123,30 +122,30 @@ class Risk:
         # The value is the risk, the gradient that of the sum above.
         return sum(one.risk for one in drawn) / len(drawn) + (steered - steered.detach()) / len(drawn)
 
-    def _steered(self, model: nn.Module, laid_out: Batch, told: Sequence[Drawn]) -> Tensor:
+    def _steered(self, model: nn.Module, laid_out: Batch, pack: Sequence[Drawn]) -> Tensor:
         """The log-likelihoods of answers, weighted as in the gradient, and their sum."""
         logits, targets, _ = self._logits(model, laid_out)
         device = logits.device
-        own = [len(answer) for one in told for answer in one.answers]
-        places = torch.arange(len(own), device=device).repeat_interleave(torch.tensor(own, device=device))
-        likely = torch.zeros(len(own), device=device).index_add(
+        lengths = [len(answer) for one in pack for answer in one.answers]
+        places = torch.arange(len(lengths), device=device).repeat_interleave(torch.tensor(lengths, device=device))
+        likely = torch.zeros(len(lengths), device=device).index_add(
             0, places, -answer_losses(logits / self._temperature, targets)
         )
-        return likely @ torch.tensor([weight for one in told for weight in one.weights], device=device)
+        return likely @ torch.tensor([weight for one in pack for weight in one.weights], device=device)
 
     def _recorded(self, batch: Batch) -> list[Example]:
         """The prompt and the recorded answer of each row."""
-        found = []
+        examples = []
         for ids, labels, mask in zip(
             batch["input_ids"], batch["labels"], batch.get("attention_mask", batch["input_ids"]), strict=True
         ):
             answered = labels != IGNORED
             end = int(mask.sum()) if self._start is not None else int(answered.int().argmax())
-            found.append(Example(ids[:end].tolist(), labels[answered].tolist()))
-        return found
+            examples.append(Example(ids[:end].tolist(), labels[answered].tolist()))
+        return examples
 
     def _drawn(self, recorded: Sequence[Example], step: int) -> list[Drawn]:
-        from ld_agent.backbones.decoding import Row, draw
+        from ld_agent.backbones.local.decoding import Row, draw
 
         limit = 2 * max(len(example.answer) for example in recorded)
         rows = [
@@ -156,10 +155,9 @@ class Risk:
         ]  # fmt: skip
         training = self._model.training
         self._model.eval()
-        with stepping(self._model, [example.prompt for example in recorded], self._collator.padding_id) as steps:
-            found = draw(steps, rows, self._samples, self._choice)
+        drawn = draw(self._steps([example.prompt for example in recorded]), rows, self._samples, self._choice)
         self._model.train(training)
-        return [self._judged(example, answers) for example, answers in zip(recorded, found, strict=True)]
+        return [self._judged(example, answers) for example, answers in zip(recorded, drawn, strict=True)]
 
     def _judged(self, example: Example, drawn: Sequence[tuple[Row, int]]) -> Drawn:
         end = example.answer[-1]

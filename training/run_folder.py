@@ -1,6 +1,7 @@
-"""The folder of a run: checks whether it may be used, and prepares it. Knows no model.
+"""The folder of a run: whether it may be used, and what it describes. Knows no model.
 
-``run.json`` describes the run. An unfinished run has checkpoints; a finished one has the adapter's config.
+``run.json`` says what is being tuned; there are checkpoints while a run is unfinished, and the adapter's config once it is
+done.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", "curv
 
 
 def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
-    """Describe a run by its settings and data digests; equal descriptions mean the same run."""
+    """Settings and digests of the data. Two runs with one description are the same run."""
     files = {"train": settings.train_file, "eval": settings.eval_file}
     return {
         "module": module,
@@ -29,10 +30,10 @@ def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
 
 
 def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Refuse a folder with other content, before anything is loaded.
+    """Refuse a folder that holds something else, before anything is loaded.
 
     Raises:
-        InputError: without ``overwrite``, the folder has a finished adapter, another run or other files.
+        InputError: it holds a finished adapter, another run or foreign files, and ``overwrite`` is not given.
     """
     if overwrite or not folder.exists():
         return
@@ -48,12 +49,12 @@ def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
     if unfinished is not None and (difference := _difference(unfinished, run)):
         raise InputError(
             f"output_dir={folder} holds an unfinished run with other settings ({difference}); "
-            f"use those settings to resume it, or --overwrite to start over"
+            f"give those to resume it, or --overwrite to start again"
         )
 
 
 def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Prepare the folder for a run; ``overwrite`` removes files of an earlier run, but no others.
+    """Make the folder ready for this run. With ``overwrite``, what an earlier run wrote is removed; other files never are.
 
     Raises:
         InputError: the folder cannot be written.
@@ -72,22 +73,22 @@ def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Remove the checkpoints of a finished run."""
+    """Remove what a finished adapter does not need."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _difference(unfinished: dict[str, Any], run: dict[str, Any]) -> str:
-    if unfinished.get("module") != run["module"]:
-        return f"of the {unfinished.get('module')}"
-    before, now = unfinished.get("settings", {}), run["settings"]
-    # A setting missing from an older run has its default value.
+def _difference(begun: dict[str, Any], run: dict[str, Any]) -> str:
+    if begun.get("module") != run["module"]:
+        return f"of the {begun.get('module')}"
+    before, now = begun.get("settings", {}), run["settings"]
+    # A setting that an older version did not have counts as its default.
     defaults = {key: field.default for key, field in TrainingSettings.model_fields.items()}
     for key in [*now, *before]:
         was, is_now = before.get(key, defaults.get(key)), now.get(key)
         if was != is_now:
             return f"{key} was {was!r} and is {is_now!r}"
-    return "" if unfinished.get("data_sha256") == run["data_sha256"] else "the data files have changed"
+    return "" if begun.get("data_sha256") == run["data_sha256"] else "the data files have changed"
 
 
 def _read(path: Path) -> dict[str, Any] | None:

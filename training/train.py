@@ -164,8 +164,8 @@ def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequenc
         ModelError: the base cannot be loaded.
         DataFileError: a target longer than the window; names file and line.
     """
-    from ld_agent.backbones.chat_tokens import ChatTokens
-    from ld_agent.backbones.loading import context_window, decoder_start, load
+    from ld_agent.backbones.local.chat_tokens import ChatTokens
+    from ld_agent.backbones.local.loading import context_window, decoder_start, load
     from ld_agent.backbones.weights import resolve_model
     from ld_agent.cli.show import say
     from training.examples import Collator, encode
@@ -200,7 +200,6 @@ def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, Answer
         ConfigError: as `training.adapters.with_lora`.
     """
     from training.adapters import with_lora
-    from training.allocator import keep_freed_memory
     from training.answers import AnswerLogits
     from training.attention import use_causal_attention
     from training.lora_sum import quicken
@@ -208,8 +207,7 @@ def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, Answer
     logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
     model = with_lora(prepared.model, settings)
     quicken(model)
-    if use_causal_attention(prepared.model):
-        keep_freed_memory()
+    use_causal_attention(prepared.model)
     return model, logits
 
 

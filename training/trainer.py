@@ -19,7 +19,6 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
 from ld_agent.errors import ConfigError
-from training.allocator import give_back_freed_memory
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
 from training.generated import Generations
@@ -31,8 +30,6 @@ PASSED_ON = (
     "gradient_accumulation_steps learning_rate lr_scheduler_type warmup_steps weight_decay "
     "max_grad_norm logging_steps eval_steps save_steps save_total_limit seed"
 ).split()
-STEPS_TO_TRIM = 25
-"""After which freed memory is given back; see `training.allocator`."""
 
 
 def arguments(settings: TrainingSettings) -> TrainingArguments:
@@ -63,9 +60,9 @@ class AnswerTrainer(Trainer):
     Args:
         model: a PEFT model.
         logits: made of the model inside it.
-        shown: shows what happens.
-        generations: answers validation rows at every evaluation; None: nothing is measured but the loss.
-        risk: trained on in place of the recorded answers' loss; None: it is not.
+        shown: shows progress.
+        generations: answers validation rows at every evaluation; None: only the loss is measured.
+        risk: minimised in place of the recorded answers' loss; None: it is not.
 
     Raises:
         ConfigError: a risk under FSDP or DeepSpeed.
@@ -93,15 +90,15 @@ class AnswerTrainer(Trainer):
             data_collator=collator,
             train_dataset=Examples(train),
             eval_dataset=by_length,
-            callbacks=[_Epoch(self._order), _Memory(), shown, *patience],
+            callbacks=[_Epoch(self._order), _LastStep(), shown, *patience],
         )
         self.remove_callback(PrinterCallback)
         self._logits, self._smoothing, self._risk = logits, settings.label_smoothing_factor, risk
-        # A model whose weights are spread over the processes cannot be asked by one of them alone.
+        # A model whose weights are spread over the processes cannot generate in one of them alone.
         if risk is not None and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             raise ConfigError(
-                f"risk_samples={settings.risk_samples}: a base that is spread over processes cannot be asked for answers; "
-                "leave FSDP and DeepSpeed away, or set it to 0"
+                f"risk_samples={settings.risk_samples}: a base that is spread over processes cannot generate answers; "
+                "run without FSDP and DeepSpeed, or set it to 0"
             )
         self._generations = None if self.is_fsdp_enabled or self.is_deepspeed_enabled else generations
         # Gradients of accumulated batches then weigh every answer token alike.
@@ -130,7 +127,7 @@ class AnswerTrainer(Trainer):
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def training_step(self, model: nn.Module, inputs: Batch, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """As transformers', with a count of tokens and seconds."""
+        """As transformers', counting tokens and seconds."""
         start = time.perf_counter()
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._seconds += time.perf_counter() - start
@@ -142,7 +139,7 @@ class AnswerTrainer(Trainer):
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """As transformers', with tokens a second since the log before, padding included, evaluations not."""
+        """As transformers', with tokens a second since the last log, padding included, evaluations not."""
         if "loss" in logs and self._seconds:
             logs["tokens_per_second"] = round(self.accelerator.num_processes * self._tokens / self._seconds, 1)
             self._tokens, self._seconds = 0, 0.0
@@ -183,12 +180,12 @@ class AnswerTrainer(Trainer):
         if self._generations is None:
             return {}
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        own = self._generations.texts(slice(rank, None, world))
+        share = self._generations.texts(slice(rank, None, world))
         if world == 1:
-            return self._generations.figures(own)
+            return self._generations.figures(share)
         from accelerate.utils import gather_object
 
-        shares = gather_object([own])
+        shares = gather_object([share])
         whole = [shares[n % world][n // world] for n in range(sum(map(len, shares)))]
         return self._generations.figures(whole)
 
@@ -213,7 +210,7 @@ class AnswerTrainer(Trainer):
 
 
 class _Epoch(TrainerCallback):
-    """Tells the sampler which epoch begins, whether or not the data loader around it was wrapped or cut."""
+    """Tells the sampler which epoch begins, whether or not the data loader around it was wrapped or shortened."""
 
     def __init__(self, order: LengthGrouped) -> None:
         self._order = order
@@ -222,29 +219,30 @@ class _Epoch(TrainerCallback):
         self._order.epoch = int(state.epoch or 0)
 
 
-class _Memory(TrainerCallback):
-    """Keeps a long run from growing."""
+class _LastStep(TrainerCallback):
+    """Logs the loss at the last step too, so that a run shorter than ``logging_steps`` has one in its log."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step % STEPS_TO_TRIM == 0:
-            give_back_freed_memory()
+        control.should_log = control.should_log or state.global_step >= state.max_steps
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The whole checkpoints of a folder, oldest first. One that a kill broke off lacks its state, which is written last."""
-    found = [p for p in folder.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdigit()]
-    return sorted((p for p in found if state_of(p) is not None), key=lambda p: int(p.name.removeprefix("checkpoint-")))
+    """The complete checkpoints of a folder, oldest first. An interrupted one lacks its state, which is written last."""
+    numbered = [p for p in folder.glob("checkpoint-*") if p.name.removeprefix("checkpoint-").isdigit()]
+    return sorted(
+        (p for p in numbered if state_of(p) is not None), key=lambda p: int(p.name.removeprefix("checkpoint-"))
+    )
 
 
 def finished(checkpoint: Path) -> bool:
-    """Whether the run that wrote a checkpoint had come to its end, by its steps or by early stopping."""
+    """Whether the run that wrote a checkpoint had ended, by its steps or by early stopping."""
     state = state_of(checkpoint) or {}
     control = state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
     return bool(control.get("should_training_stop")) or state.get("global_step", 0) >= state.get("max_steps", 1)
 
 
 def state_of(checkpoint: Path) -> dict[str, Any] | None:
-    """The trainer's state in a checkpoint; None: it is not whole."""
+    """The trainer's state in a checkpoint; None: it is incomplete."""
     try:
         state = json.loads((checkpoint / "trainer_state.json").read_text("utf-8"))
     except (OSError, ValueError):

@@ -214,7 +214,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from ld_agent.backbones.four_bit import save_grids
+    from ld_agent.backbones.local.four_bit_grid import save_grids
 
     # The bar that counts dequantised tensors heeds no switch, hence the redirection.
     with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):

@@ -1,8 +1,8 @@
 """``ld-agent bench training``: our recipe against the plain one and TRL's, on one base, with the same rows, batch and LoRA.
 
-Every recipe has a process of its own, so that its peak of memory is its own, and they train in turns, so that whatever
-else the machine does slows all of them alike. The rows are prompts of the generator made of the shipped samples. Knows no
-tensors; the recipes are `training.recipes`.
+Every recipe runs in its own process, so that peaks of memory are separate, and they take turns, so that whatever else the
+machine does slows all of them alike. The rows are prompts of the generator made from the shipped samples. Knows no tensors;
+the recipes are `training.recipes`.
 """
 
 from __future__ import annotations
@@ -53,39 +53,18 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
         its figures are null.
 
     Raises:
-        ConfigError: the training code is not beside the package.
+        ConfigError: the training code is not there: this is not a checkout.
         ModelError: a recipe failed.
     """
     root = Path(__file__).parents[2]
     if not (root / "training" / "recipes.py").exists():
-        raise ConfigError("the recipes are no part of the installed package; run `bench training` in a checkout")
+        raise ConfigError("the installed package does not contain the recipes; run `bench training` in a checkout")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        texts = list(rows(BATCH * steps + HELD_OUT))
-        train, held_out = Path(folder) / "train.jsonl", Path(folder) / "held_out.jsonl"
-        train.write_text("\n".join(texts[:-HELD_OUT]), encoding="utf-8")
-        held_out.write_text("\n".join(texts[-HELD_OUT:]), encoding="utf-8")
+        settings = run_settings(config, Path(folder), steps)
         running: dict[str, Recipe] = {}
         for name, dtype in DTYPES.items():
-            settings = {
-                "model": config.backbone.model,
-                "sha256": config.backbone.sha256,
-                "trust_remote_code": config.backbone.trust_remote_code,
-                "use_cpu": config.backbone.device == "cpu",
-                "dtype": dtype,
-                "train_file": str(train),
-                "eval_file": str(held_out),
-                "output_dir": folder,
-                "lora_r": LORA_R,
-                "lora_alpha": LORA_ALPHA,
-                "per_device_train_batch_size": BATCH,
-                "learning_rate": LEARNING_RATE,
-                "max_steps": steps,
-                "eval_steps": steps,
-                "save_steps": steps,
-                "logging_steps": steps,
-            }
             errors.print(f"loading: {name}", markup=False)
-            recipe = stack.enter_context(Recipe(name, settings, root))
+            recipe = stack.enter_context(Recipe(name, settings | {"dtype": dtype}, root))
             if not recipe.missing:
                 running[name] = recipe
         for done in range(0, steps, A_TURN):
@@ -95,6 +74,28 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
                     f"{name}: {min(done + A_TURN, steps)} of {steps} steps, {recipe.seconds:.1f} s", markup=False
                 )
         return _compared({name: recipe.figures() for name, recipe in running.items()}, steps)
+
+
+def run_settings(config: Config, folder: Path, steps: int) -> dict[str, Any]:
+    """Write the rows into a folder; return the settings with which every recipe tunes on them."""
+    texts = list(rows(BATCH * steps + HELD_OUT))
+    train, held_out = folder / "train.jsonl", folder / "held_out.jsonl"
+    train.write_text("\n".join(texts[:-HELD_OUT]), encoding="utf-8")
+    held_out.write_text("\n".join(texts[-HELD_OUT:]), encoding="utf-8")
+    return {
+        "model": config.backbone.model,
+        "sha256": config.backbone.sha256,
+        "trust_remote_code": config.backbone.trust_remote_code,
+        "use_cpu": config.backbone.device == "cpu",
+        "train_file": str(train),
+        "eval_file": str(held_out),
+        "output_dir": str(folder),
+        "lora_r": LORA_R,
+        "lora_alpha": LORA_ALPHA,
+        "per_device_train_batch_size": BATCH,
+        "learning_rate": LEARNING_RATE,
+        **dict.fromkeys(("max_steps", "eval_steps", "save_steps", "logging_steps"), steps),
+    }
 
 
 def _compared(found: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, Any]:
@@ -125,17 +126,17 @@ def _compared(found: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, A
 
 
 class Recipe:
-    """One recipe in a process of its own, which trains as many steps as it is told. A context manager.
+    """One recipe in its own process, which trains as many steps as it is told. A context manager.
 
     Attributes:
         missing: the package without which it cannot run; "": none.
         seconds: that its steps have taken so far.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, Any], root: Path) -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any], root: Path, module: str = "training.recipes") -> None:
         self._name, self.missing, self.seconds = name, "", 0.0
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "training.recipes", name, json.dumps(settings)],
+            [sys.executable, "-m", module, name, json.dumps(settings)],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -160,13 +161,14 @@ class Recipe:
             if pipe is not None:
                 pipe.close()
 
-    def take(self, steps: int) -> None:
-        """Train some steps."""
+    def take(self, steps: int) -> dict[str, Any]:
+        """Train some steps; return what the recipe says of them."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
         self._last = self._answer()
         self.seconds += self._last["seconds"]
+        return self._last
 
     def figures(self) -> dict[str, Any]:
         """What the recipe says of itself once its last step is done."""
@@ -177,8 +179,8 @@ class Recipe:
         line = self._process.stdout.readline()
         answer: dict[str, Any] = json.loads(line) if line else {}
         if not answer or "failed" in answer:
-            reason = answer.get("failed") or "it ended without a word"
-            raise ModelError(f"the recipe {self._name} failed ({reason}); see what it printed, or run it again")
+            reason = answer.get("failed") or "it exited without an answer"
+            raise ModelError(f"the recipe {self._name} failed ({reason}); check its output, or run it again")
         return answer
 
 

@@ -8,10 +8,8 @@ from typing import Any
 import torch
 
 from ld_agent.backbones.base import Message, Request
-from ld_agent.backbones.decoding import Choice, Row, decode
-from ld_agent.backbones.llama import LlamaSteps
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.steps import CausalSteps, PrefixCache
+from ld_agent.backbones.local.decoding import Choice, Row, Steps, decode
 
 TEXTS = ["Hello there", "a", "What did we say about the garden last spring?", "né 日本 🙂"]
 
@@ -27,20 +25,14 @@ def rows_of(backbone: LocalBackbone, requests: Sequence[Request]) -> list[Row]:
     ]
 
 
-def steps_of(backbone: LocalBackbone) -> CausalSteps:
-    def select(names: Sequence[str | None]) -> None:
-        if backbone._adapters is not None:
-            backbone._adapters.select(names)
-
-    model = backbone._model
-    if backbone._layers is None:
-        return CausalSteps(model, select, PrefixCache(), 2)
-    return LlamaSteps(model, select, PrefixCache(), 2, backbone._layers)
+def steps_of(backbone: LocalBackbone, rows: Sequence[Row]) -> Steps:
+    assert backbone._steps is not None
+    return backbone._steps([row.prompt for row in rows])
 
 
 def generated(backbone: LocalBackbone, requests: Sequence[Request]) -> list[list[int]]:
     rows = rows_of(backbone, requests)
-    decode(steps_of(backbone), rows, Choice(frozenset([0])))
+    decode(steps_of(backbone, rows), rows, Choice(frozenset([0])))
     return [row.out for row in rows]
 
 

@@ -9,8 +9,8 @@ from local_parts import TEXTS, request
 from tiny_models import byte_tokenizer, save_model
 
 from ld_agent.backbones.base import Message, Request
-from ld_agent.backbones.chat_tokens import ChatTokens, TextStream
 from ld_agent.backbones.local import LocalBackbone
+from ld_agent.backbones.local.chat_tokens import ChatTokens, TextStream
 from ld_agent.errors import BackboneError
 
 # --- the cached prefix --------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import torch
 from tiny_models import save_model
 from torch import Tensor
 
-from ld_agent.backbones.decoding import Choice, Row, _sample, decode, draw
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.steps import CausalSteps, PrefixCache, Seq2SeqSteps
+from ld_agent.backbones.local.decoding import Choice, Row, _sample, decode, draw
+from ld_agent.backbones.local.steps import CausalSteps, PrefixCache, Seq2SeqSteps
 
 PROMPTS = [[5, 6, 7, 8, 9], [11], [4, 4, 30]]
 DRAWS = 3000
@@ -34,7 +34,7 @@ def made(kind: str, folder: Path) -> tuple[Any, Any, list[Row]]:
     """A model, its steps over ``PROMPTS``, and rows of at most three ids."""
     seq2seq = kind.startswith("Bart")
     backbone = LocalBackbone(str(save_model(folder / kind, kind, **({"template": None} if seq2seq else {}))))
-    model = backbone._loaded()
+    model = backbone._model
     rows = [Row([2] if seq2seq else prompt, 3, temperature=0.4, seed=n) for n, prompt in enumerate(PROMPTS)]
     if seq2seq:
         return model, Seq2SeqSteps(model, lambda names: None, PROMPTS, 1), rows

@@ -1,45 +1,33 @@
-"""Reading prompts as the Llama family's own code does it: attention in blocks, prompts one behind the other."""
+"""Prompts read one after the other, as the Llama family's general code reads them in a padded batch."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
+from local_parts import steps_of
 from tiny_models import save_model
 
-from ld_agent.backbones.decoding import Row
-from ld_agent.backbones.llama import BLOCK, PACK, LlamaSteps, attend
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.lora import PIECE, AdaptedLinear
-from ld_agent.backbones.steps import CausalSteps, PrefixCache
-
-
-@pytest.mark.parametrize("before", [0, 1, 70])
-@pytest.mark.parametrize("fresh", [1, BLOCK - 1, BLOCK, 2 * BLOCK + 1])
-def test_attention_in_blocks_is_attention(fresh: int, before: int) -> None:
-    torch.manual_seed(0)
-    queries = torch.randn(fresh, 6, 8)
-    keys, values = torch.randn(2, 2, before + fresh, 8)
-    earlier = torch.ones(fresh, before + fresh, dtype=torch.bool).tril(before)
-    wanted = F.scaled_dot_product_attention(
-        queries.transpose(0, 1), keys.repeat_interleave(3, 0), values.repeat_interleave(3, 0), earlier, scale=0.3
-    )
-    torch.testing.assert_close(attend(queries, keys, values, 0.3), wanted.transpose(0, 1))
+from ld_agent.backbones.local.decoding import Row
+from ld_agent.backbones.local.fast_cpu.llama import PACK, LlamaSteps
+from ld_agent.backbones.local.lora import PIECE, AdaptedLinear
+from ld_agent.backbones.local.steps import CausalSteps, PrefixCache, no_adapters
 
 
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"])
 def test_prompts_of_any_length_are_read_as_transformers_reads_them(kind: str, tmp_path: Path) -> None:
     folder = save_model(tmp_path / "model", kind, max_position_embeddings=4096)
     backbone = LocalBackbone(str(folder), dtype="float32", device="cpu")
-    assert backbone._layers is not None
-    lengths = [2 * BLOCK, 1, PACK + 7, PACK // 2, PACK // 2 + 1, 5]
+    lengths = [96, 1, PACK + 7, PACK // 2, PACK // 2 + 1, 5]
     ids = torch.randint(3, 259, (max(lengths),), generator=torch.Generator().manual_seed(1)).tolist()
-    rows = [Row(ids[:length], 4, prefix=3 if length > BLOCK else 0) for length in lengths]
+    rows = [Row(ids[:length], 4, prefix=70 if length > 80 else 0) for length in lengths]
     model = backbone._model
-    own = LlamaSteps(model, lambda names: None, PrefixCache(), 2, backbone._layers)
-    theirs = CausalSteps(model, lambda names: None, PrefixCache(), 2)
+    own = steps_of(backbone, rows)
+    assert isinstance(own, LlamaSteps)
+    theirs = CausalSteps(model, no_adapters, PrefixCache(), 2)
     with torch.inference_mode():
         torch.testing.assert_close(own.prefill(rows), theirs.prefill(rows), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(own.step(range(9, 15)), theirs.step(range(9, 15)), rtol=1e-4, atol=1e-4)
@@ -57,3 +45,16 @@ def test_what_an_adapter_adds_does_not_depend_on_the_pieces(tokens: int) -> None
     for x in (torch.randn(tokens, 8), torch.randn(3, tokens, 8)):
         with torch.inference_mode():
             torch.testing.assert_close(adapted(x), linear(x) + x @ adapted.down[0] @ adapted.up[0])
+
+
+def test_the_rest_of_the_project_comes_in_by_one_door() -> None:
+    root = Path(__file__).parents[2]
+    inside = root / "ld_agent/backbones/local/fast_cpu"
+    entries = {
+        match
+        for folder in ("ld_agent", "training")
+        for path in (root / folder).rglob("*.py")
+        if inside not in path.parents
+        for match in re.findall(r"fast_cpu(\S*) import (.+)", path.read_text("utf-8"))
+    }
+    assert entries == {("", "steps_for")}

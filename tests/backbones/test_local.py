@@ -15,8 +15,9 @@ from local_parts import TEXTS, generated, hf_generated, request, steps_of
 from tiny_models import EMBEDDED, save_model
 
 from ld_agent.backbones.base import Request
-from ld_agent.backbones.decoding import Row, _penalised
 from ld_agent.backbones.local import LocalBackbone
+from ld_agent.backbones.local.decoding import Row, _penalised
+from ld_agent.backbones.local.fast_cpu.llama import LlamaSteps
 from ld_agent.errors import BackboneError, ModelError
 
 FAMILIES = ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "GPT2LMHeadModel"]
@@ -32,7 +33,7 @@ def test_greedy_answers_are_those_of_transformers(kind: str, tmp_path: Path) -> 
 
     folder = save_model(tmp_path / "model", kind, **SETTINGS.get(kind, {}))
     backbone = LocalBackbone(str(folder), dtype="float32", device="cpu")
-    assert (backbone._layers is not None) == (not kind.startswith("GPT2"))
+    assert isinstance(steps_of(backbone, []), LlamaSteps) == (not kind.startswith("GPT2"))
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     requests = [request(text) for text in TEXTS]
     expected = [hf_generated(model, backbone.encode_messages(r.messages), 12) for r in requests]
@@ -248,16 +249,17 @@ def test_the_embedded_model_in_float32_says_what_transformers_generates(embedded
 def test_the_four_bit_step_is_as_close_to_float32_as_bfloat16_is(embedded: LocalBackbone) -> None:
     from transformers import AutoModelForCausalLM
 
-    assert embedded._layers is not None
-    assert all(group.four_bit for layer in embedded._layers for group in layer.projections)
     exact = AutoModelForCausalLM.from_pretrained(embedded._source, dtype=torch.float32)
     halved = AutoModelForCausalLM.from_pretrained(embedded._source, dtype=torch.bfloat16)
     text = embedded.encode_messages(request("My cat Felix is ill. The vet says he needs an operation.").messages)
-    steps = steps_of(embedded)
+    rows = [Row(text[:8], len(text))]
+    steps = steps_of(embedded, rows)
+    assert isinstance(steps, LlamaSteps)
+    assert all(group.four_bit for layer in steps._layers for group in layer.projections)
     with torch.inference_mode():
         wanted = exact(torch.tensor([text])).logits[0].log_softmax(-1)
         usual = halved(torch.tensor([text])).logits[0].float().log_softmax(-1)
-        steps.prefill([Row(text[:8], len(text))])
+        steps.prefill(rows)
         stepped = torch.stack([steps.step([token])[0] for token in text[8:]]).float().log_softmax(-1)
     wanted, usual = wanted[8:], usual[8:]
 

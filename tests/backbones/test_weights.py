@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from ld_agent.backbones.four_bit import GROUP, FourBitMatrix, grid
+from ld_agent.backbones.local.fast_cpu.four_bit import FourBitMatrix
+from ld_agent.backbones.local.four_bit_grid import GROUP, grid
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.errors import ModelError
 

@@ -11,7 +11,7 @@ import pytest
 from cli_commands import CommandLine, conversation_line, scripted_config
 
 from ld_agent.backbones.base import Request
-from ld_agent.backbones.likelihood import Likelihood
+from ld_agent.backbones.local.likelihood import Likelihood
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import load_config
 from ld_agent.evaluation.response import ResponseTask

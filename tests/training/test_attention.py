@@ -17,12 +17,6 @@ from training.attention import NAME, CausalAttention, use_causal_attention
 LONG = 24
 
 
-@pytest.fixture(autouse=True)
-def few_are_kept(monkeypatch: pytest.MonkeyPatch):
-    """Keep weights of up to 16 tokens, so that those of `LONG` inputs are recomputed."""
-    monkeypatch.setattr(attention, "KEPT", 16)
-
-
 def heads(tokens: int, shared: int, dtype: torch.dtype) -> list[Tensor]:
     """Query, key and value of 2 rows, 4 heads (``shared`` of keys and values) and width 8."""
     torch.manual_seed(tokens)
@@ -60,15 +54,22 @@ def test_a_tiny_model_learns_the_same(tmp_path: Path, tokens: int):
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-6)
 
 
-def test_unsupported_inputs_are_rejected(tmp_path: Path):
-    model = AutoModelForCausalLM.from_pretrained(save_model(tmp_path / "llama", "LlamaForCausalLM"))
-    use_causal_attention(model)
-    ids = torch.tensor([[3, 4, 5]])
-    with pytest.raises(ValueError, match="padded on the right"):
-        model(input_ids=ids, attention_mask=torch.tensor([[0, 1, 1]]))
-    begun = model(input_ids=ids, use_cache=True)
-    with pytest.raises(ValueError, match="no cache"):
-        model(input_ids=ids[:, :1], past_key_values=begun.past_key_values)
+def test_padding_caches_and_long_batches_go_through_pytorchs_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder = save_model(tmp_path / "llama", "LlamaForCausalLM")
+    own, plain = (AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval() for _ in range(2))
+    assert use_causal_attention(own)
+    monkeypatch.setattr(attention, "SHORT", 2)
+    ids, mask = torch.tensor([[3, 4, 5]]), torch.tensor([[0, 1, 1]])
+    with torch.no_grad():
+        torch.testing.assert_close(own(input_ids=ids).logits, plain(input_ids=ids).logits)
+        padded, wanted = (model(input_ids=ids, attention_mask=mask).logits[:, 1:] for model in (own, plain))
+        torch.testing.assert_close(padded, wanted)
+        caches = [model(input_ids=ids[:, :2], use_cache=True).past_key_values for model in (own, plain)]
+        after, wanted = (
+            model(input_ids=ids[:, 2:], past_key_values=cache).logits
+            for model, cache in zip((own, plain), caches, strict=True)
+        )
+        torch.testing.assert_close(after, wanted)
 
 
 def test_other_models_keep_their_attention(tmp_path: Path):

@@ -53,7 +53,7 @@ def test_the_weighted_mean_loads_and_records_its_sources(two: list[Path], tmp_pa
 
 def test_invalid_averages_are_rejected(two: list[Path], tmp_path: Path):
     parts = [read_part(str(folder)) for folder in two]
-    with pytest.raises(ConfigError, match="two adapters"):
+    with pytest.raises(ConfigError, match="two or more adapters"):
         average(parts[:1], tmp_path / "out")
     with pytest.raises(InputError, match="exists"):
         average(parts, two[0])

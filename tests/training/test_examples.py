@@ -9,8 +9,8 @@ import pytest
 from backbones.tiny_models import byte_tokenizer
 
 from ld_agent.backbones.base import Message
-from ld_agent.backbones.chat_tokens import ChatTokens
 from ld_agent.backbones.local import LocalBackbone
+from ld_agent.backbones.local.chat_tokens import ChatTokens
 from ld_agent.errors import DataFileError
 from training.examples import Collator, Example, LengthGrouped, encode
 from training.rows import Row

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from training.answers import answer_losses
 from training.attention import NAME
 from training.dry_run import show
 from training.examples import Example
-from training.generated import _attending
 from training.measures import error
 from training.risk import Drawn, Risk, branched, packed
 from training.settings import TrainingSettings
@@ -39,11 +39,20 @@ def made(given: TrainingSettings) -> tuple[Any, Any, Risk]:
     return model, prepared, Risk("extractor", prepared.model, prepared.tokenizer, logits, prepared.collator, given)
 
 
+@contextmanager
+def plain_attention(model: Any) -> Iterator[None]:
+    """Let a model attend as transformers does."""
+    attention = model.config._attn_implementation
+    model.set_attn_implementation("sdpa")
+    yield
+    model.set_attn_implementation(attention)
+
+
 def likelihoods(model: Any, rows: list[tuple[list[int], list[int]]]) -> list[float]:
     """Return the log-likelihood of each answer, one at a time, by the plain forward pass."""
     found = []
     for prompt, answer in rows:
-        with torch.no_grad(), _attending(model):
+        with torch.no_grad(), plain_attention(model):
             logits = model(input_ids=torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
         found.append(-float(answer_losses(logits, torch.tensor(answer)).sum()))
     return found
@@ -92,7 +101,7 @@ def test_the_risk_is_the_mean_error_and_its_gradient_that_of_the_error_expected(
     # Of the four drawn, three are wrong by 0.25 where the others are wrong by 0.5, one by 1 where they are by 0.25.
     wanted = 0.0
     for weight, answer in ((3 * (0.25 - 0.5) / 4 / 2, [7, 2]), ((1.0 - 0.25) / 4 / 2, [8, 9, 2])):
-        with _attending(prepared.model):
+        with plain_attention(prepared.model):
             logits = prepared.model(input_ids=torch.tensor([[5, 6, *answer]])).logits[0, 1:-1]
         wanted = wanted - weight * answer_losses(logits / 0.5, torch.tensor(answer)).sum()
     wanted.backward()

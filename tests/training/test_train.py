@@ -16,8 +16,8 @@ import torch
 from training_parts import toy_rows, write
 
 from ld_agent.backbones.base import Message, Request
-from ld_agent.backbones.chat_tokens import ChatTokens
 from ld_agent.backbones.local import LocalBackbone
+from ld_agent.backbones.local.chat_tokens import ChatTokens
 from ld_agent.errors import ConfigError, DataFileError, InputError, ModelError
 from training.settings import TrainingSettings
 from training.train import tune
@@ -70,6 +70,11 @@ def test_the_best_checkpoint_is_kept_instead_of_the_last(settings: Make, tmp_pat
     losses = [float(row["eval_loss"]) for row in log if row["eval_loss"]]
     assert min(losses) < losses[-1]
     assert evaluated(tiny_llama, tmp_path / "out", toy_rows(7)) == pytest.approx(min(losses), rel=1e-4)
+
+
+def test_a_run_shorter_than_the_interval_of_its_log_has_a_loss_in_it(settings: Make, tmp_path: Path):
+    tune(settings(max_steps=2, logging_steps=10), "generator")
+    assert [bool(row["loss"]) for row in log_of(tmp_path / "out")] == [True]
 
 
 def evaluated(base: Path, adapter: Path, rows: list[dict[str, Any]]) -> float:

@@ -1,9 +1,8 @@
 """The Llama family on a CPU without the overhead of the general forward pass.
 
-Prompts of a batch are read one behind the other, so that nothing is computed for padding; a step goes over keys and
-values in buffers of their final size and, where the weights lie on a 4-bit grid, over those. Both compute what the
-general forward computes, in the same precision. Any model that is not exactly of the shape expected here is refused by
-`llama_layers` and goes through `CausalSteps`.
+The prompts of a batch are read one after the other, so that nothing is computed for padding. A step uses buffers of
+their final size for keys and values, and 4-bit weights where there are some. Both compute what the general forward pass
+computes, in the same precision. `llama_layers` refuses any model that is not exactly of the shape expected here.
 """
 
 from __future__ import annotations
@@ -16,24 +15,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ld_agent.backbones.decoding import Row
-from ld_agent.backbones.four_bit import FourBitGrids, FourBitMatrix
-from ld_agent.backbones.lora import AdaptedLinear
-from ld_agent.backbones.steps import CausalSteps, LayerStates, PrefixCache
+from ld_agent.backbones.local.decoding import Row
+from ld_agent.backbones.local.fast_cpu.four_bit import FourBitMatrix, FourBitWeights
+from ld_agent.backbones.local.loading import is_plain_llama
+from ld_agent.backbones.local.lora import AdaptedLinear
+from ld_agent.backbones.local.steps import CausalSteps, LayerStates, PrefixCache, Select
 
 SMALL = 500_000_000
 """Parameters below which one row is stepped by one thread: there is too little to share out, and threads that meet some
-three hundred times a token wait for whatever else runs on the machine (on two busy cores: 8 tokens a second with two
-threads, 64 with one; on idle ones 107 and 91)."""
+three hundred times a token wait for whatever else runs on the machine. On two busy cores: 8 tokens a second with two
+threads, 64 with one; on two idle cores: 107 and 91."""
 PACK = 1024
 """Tokens of several prompts that are read at a time: enough for the products, few enough for the processor's cache."""
-BLOCK = 48
-"""Queries that attend at a time; their scores stay in the cache, and half of them need no later key."""
-FAMILY = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 
 
 class Projections:
-    """Linear modules that read the same input, as one call; the adapters that they carry at the moment included."""
+    """Linear modules that read the same input, called as one, with the adapters they currently carry."""
 
     def __init__(self, parent: nn.Module, names: Sequence[str], matrix: FourBitMatrix | None) -> None:
         self._parent, self._names, self._matrix = parent, names, matrix
@@ -44,7 +41,7 @@ class Projections:
         return self._matrix is not None
 
     def bind(self) -> None:
-        """Look the modules up again: an adapter added since may have wrapped them."""
+        """Look the modules up again: an adapter added since the last batch may have wrapped them."""
         self._modules = [getattr(self._parent, name) for name in self._names]
         self._adapted = []
         start = 0
@@ -87,20 +84,16 @@ class Layer:
         return self.read, self.attended, self.gate_up, self.down
 
 
-def llama_layers(model: Any, grids: FourBitGrids) -> list[Layer] | None:
+def llama_layers(model: Any, weights: FourBitWeights) -> list[Layer] | None:
     """Return the layers of a model of the family on a CPU, or None for any other."""
-    config = model.config
-    if type(model).__name__ not in FAMILY or model.device.type != "cpu":
-        return None
-    sliding = any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ())
-    if sliding or getattr(config, "sliding_window", None) or config.num_attention_heads % config.num_key_value_heads:
+    if not is_plain_llama(model) or model.device.type != "cpu":
         return None
     layers = []
     for number, layer in enumerate(model.model.layers):
         attention, mlp = layer.self_attn, layer.mlp
 
         def group(parent: nn.Module, place: str, names: list[str], number: int = number) -> Projections:
-            matrix = grids.take([f"model.layers.{number}.{place}.{name}" for name in names])
+            matrix = weights.take([f"model.layers.{number}.{place}.{name}" for name in names])
             return Projections(parent, names, matrix)
 
         layers.append(
@@ -130,12 +123,12 @@ class Unread:
 
 
 class LlamaSteps(CausalSteps):
-    """`CausalSteps` with reading and step written out."""
+    """`CausalSteps` with reading and stepping written out."""
 
     def __init__(
         self,
         model: Any,
-        select: Callable[[Sequence[str | None]], None],
+        select: Select,
         prefixes: PrefixCache,
         padding_id: int,
         layers: list[Layer],
@@ -161,8 +154,8 @@ class LlamaSteps(CausalSteps):
             first = self._length - lengths[number]
             before = prefix[0][0].shape[-2] if prefix else 0
             for layer, known in enumerate(prefix):
-                for mine, theirs in zip(self._states[layer], known, strict=True):
-                    mine[number, :, first : first + before] = theirs[0]
+                for states, prefix_states in zip(self._states[layer], known, strict=True):
+                    states[number, :, first : first + before] = prefix_states[0]
             prompts.append(Unread(number, row.prompt[before:], first, before))
         base = self._model.model
         last = self._states[0][0].new_empty(len(rows), self._model.config.hidden_size)
@@ -191,7 +184,7 @@ class LlamaSteps(CausalSteps):
         return [(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in self._layers]
 
     def _read(self, prompts: Sequence[Unread], states: LayerStates) -> Tensor:
-        """Read prompts of one adapter, one behind the other; fill ``states``, return (prompts, hidden) of their ends."""
+        """Read prompts of one adapter one after the other; fill ``states``, return (prompts, hidden) of their ends."""
         base = self._model.model
         x = base.embed_tokens(torch.tensor([token for prompt in prompts for token in prompt.ids]))
         places = torch.tensor([place for p in prompts for place in range(p.before, p.before + len(p.ids))])
@@ -199,19 +192,19 @@ class LlamaSteps(CausalSteps):
         ends = torch.tensor([len(prompt.ids) for prompt in prompts]).cumsum(0).tolist()
         for layer, (keys, values) in zip(self._layers, states, strict=True):
             read = layer.read.apart(_normed(x, layer.before_attention))
-            own_queries, own_keys, own_values = (part.view(len(x), -1, self._width) for part in read)
+            new_queries, new_keys, new_values = (part.view(len(x), -1, self._width) for part in read)
             if hasattr(layer.attention, "q_norm"):
-                own_queries, own_keys = layer.attention.q_norm(own_queries), layer.attention.k_norm(own_keys)
-            own_queries, own_keys = _rotated(own_queries, *angles), _rotated(own_keys, *angles)
-            attended = torch.empty_like(own_queries)
+                new_queries, new_keys = layer.attention.q_norm(new_queries), layer.attention.k_norm(new_keys)
+            new_queries, new_keys = _rotated(new_queries, *angles), _rotated(new_keys, *angles)
+            attended = torch.empty_like(new_queries)
             for prompt, end in zip(prompts, ends, strict=True):
-                own = slice(end - len(prompt.ids), end)
+                place = slice(end - len(prompt.ids), end)
                 known = slice(prompt.first, prompt.first + prompt.before + len(prompt.ids))
                 fresh = slice(prompt.first + prompt.before, known.stop)
-                keys[prompt.row, :, fresh] = own_keys[own].transpose(0, 1)
-                values[prompt.row, :, fresh] = own_values[own].transpose(0, 1)
-                attended[own] = attend(
-                    own_queries[own],
+                keys[prompt.row, :, fresh] = new_keys[place].transpose(0, 1)
+                values[prompt.row, :, fresh] = new_values[place].transpose(0, 1)
+                attended[place] = _attend(
+                    new_queries[place],
                     keys[prompt.row, :, known],
                     values[prompt.row, :, known],
                     layer.attention.scaling,
@@ -276,34 +269,29 @@ class LlamaSteps(CausalSteps):
         self._select(self._adapters)
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
-    """softmax(scale · Q Kᵀ) V for the last tokens of a sequence, no key after its query; scores in float32.
-
-    Half the time of PyTorch's fused kernel on a CPU over the tens to thousands of tokens of a dialogue, as exact.
+def _attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+    """Attend from the last tokens of one sequence to all tokens before each.
 
     Args:
         queries: (new tokens, heads, width).
-        keys: (key heads, tokens, width), the new tokens last; each serves heads / key heads in a row.
+        keys: (key heads, tokens, width), the new tokens last.
         values: likewise.
 
     Returns:
         (new tokens, heads, width).
     """
-    fresh, heads, width = queries.shape
-    shared, tokens = keys.shape[:2]
-    before = tokens - fresh
-    out = torch.empty_like(queries)
-    turned = keys.float().transpose(1, 2)
-    for start in range(0, fresh, BLOCK):
-        end = min(fresh, start + BLOCK)
-        known = before + end
-        block = queries[start:end].transpose(0, 1).float().mul_(scale).reshape(shared, -1, width)
-        scores = torch.bmm(block, turned[..., :known]).view(heads, end - start, known)
-        later = torch.ones(end - start, end - start, dtype=torch.bool).triu_(1)
-        scores[..., before + start :].masked_fill_(later, -torch.inf)
-        weights = torch.softmax(scores, -1).to(values.dtype).view(shared, -1, known)
-        out[start:end] = torch.bmm(weights, values[:, :known]).view(heads, end - start, width).transpose(0, 1)
-    return out
+    fresh, tokens = len(queries), keys.shape[1]
+    mask = None if fresh == tokens else torch.ones(fresh, tokens, dtype=torch.bool).tril_(tokens - fresh)
+    attended = F.scaled_dot_product_attention(
+        queries.transpose(0, 1)[None],
+        keys[None],
+        values[None],
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scale,
+        enable_gqa=True,
+    )
+    return attended[0].transpose(0, 1)
 
 
 def _angles(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
@@ -317,12 +305,12 @@ def _rotated(x: Tensor, cosine: Tensor, signed_sine: Tensor) -> Tensor:
 
 
 def _packs(prompts: Sequence[Unread], adapters: Sequence[str | None]) -> Iterator[list[Unread]]:
-    """Prompts that are read together: of one adapter, and no more than ``PACK`` tokens unless one has them alone."""
+    """Prompts that are read together: of one adapter, and at most ``PACK`` tokens unless a single prompt has more."""
     ordered = sorted(prompts, key=lambda prompt: adapters[prompt.row] or "")
     pack: list[Unread] = []
     for prompt in ordered:
         foreign = pack and adapters[prompt.row] != adapters[pack[0].row]
-        if pack and (foreign or sum(len(own.ids) for own in [*pack, prompt]) > PACK):
+        if pack and (foreign or sum(len(unread.ids) for unread in [*pack, prompt]) > PACK):
             yield pack
             pack = []
         pack.append(prompt)

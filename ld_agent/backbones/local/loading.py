@@ -13,15 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ld_agent.backbones.decoding import Choice
-from ld_agent.backbones.four_bit import FourBitGrids
-from ld_agent.backbones.llama import Layer, llama_layers
-from ld_agent.backbones.packed import pack_linear_modules
+from ld_agent.backbones.local.decoding import Choice
 from ld_agent.backbones.weights import quiet_transformers, resolve_model
 from ld_agent.errors import ModelError
 
 UNKNOWN_WINDOW = 2048
 """Context window of a model whose config and tokenizer name none."""
+
+LLAMA_FAMILY = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 
 _WINDOW_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "max_target_positions")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -51,17 +50,14 @@ def load(name: str, source: Path | str, dtype: str, device: str, trust_remote_co
             raise ModelError(_why(name, source, exc)) from exc
 
 
-def prepare(model: Any, source: Path | str) -> list[Layer] | None:
-    """Arrange a model's weights for decoding; return the layers of `LlamaSteps` where it can step this model."""
-    if model.device.type != "cpu":
-        return None
-    halved = model.dtype == torch.bfloat16
-    layers = llama_layers(model, FourBitGrids(source if halved else None))
-    if halved:
-        # Modules that decode from their 4-bit form keep plain weights, which read prompts just as fast.
-        four_bit = layers is not None and all(group.four_bit for layer in layers for group in layer.projections)
-        pack_linear_modules(model, ["lm_head"] if four_bit else None)
-    return layers
+def is_plain_llama(model: Any) -> bool:
+    """Whether a model is of the Llama family and every token attends to all tokens before it."""
+    config = model.config
+    if type(model).__name__ not in LLAMA_FAMILY or getattr(config, "sliding_window", None):
+        return False
+    if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+        return False
+    return bool(config.num_attention_heads % config.num_key_value_heads == 0)
 
 
 def adapter_folder(name: str, reference: str) -> Path:
@@ -87,6 +83,11 @@ def adapter_folder(name: str, reference: str) -> Path:
         ) from exc
 
 
+def padding_id(tokenizer: Any) -> int:
+    """Return the id that fills up shorter rows; nothing ever attends to it."""
+    return next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
+
+
 def context_window(config: Any, tokenizer: Any) -> int:
     """Return the tokens that prompt and answer may have together; the smaller half of an encoder-decoder model."""
     text = config.get_text_config()
@@ -98,8 +99,10 @@ def context_window(config: Any, tokenizer: Any) -> int:
     return longest if isinstance(longest, int) and longest < 10**9 else UNKNOWN_WINDOW
 
 
-def decoder_start(model: Any) -> list[int]:
-    """Return the ids with which an encoder-decoder model's decoder starts."""
+def decoder_start(model: Any) -> list[int] | None:
+    """Return the ids with which an encoder-decoder model's decoder starts; None for a decoder-only model."""
+    if not model.config.is_encoder_decoder:
+        return None
     for settings in (model.generation_config, model.config):
         for key in ("decoder_start_token_id", "bos_token_id"):
             if isinstance(start := getattr(settings, key, None), int):
@@ -130,20 +133,20 @@ def _processors(model: Any, settings: Any, ends: list[int]) -> list[Callable[[Te
         SuppressTokensLogitsProcessor,
     )
 
-    found: list[Any] = []
+    processors: list[Any] = []
     if (settings.repetition_penalty or 1.0) != 1.0:
-        found.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
+        processors.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
     if settings.no_repeat_ngram_size:
-        found.append(NoRepeatNGramLogitsProcessor(settings.no_repeat_ngram_size))
+        processors.append(NoRepeatNGramLogitsProcessor(settings.no_repeat_ngram_size))
     if model.config.is_encoder_decoder:
-        # These count positions of the decoder's own sequence; after a long prompt they say nothing.
+        # These count positions of the decoder's sequence, which means nothing after a long prompt.
         if settings.min_length and ends:
-            found.append(MinLengthLogitsProcessor(settings.min_length, ends))
+            processors.append(MinLengthLogitsProcessor(settings.min_length, ends))
         if settings.forced_bos_token_id is not None:
-            found.append(ForcedBOSTokenLogitsProcessor(settings.forced_bos_token_id))
+            processors.append(ForcedBOSTokenLogitsProcessor(settings.forced_bos_token_id))
     if settings.suppress_tokens:
-        found.append(SuppressTokensLogitsProcessor(settings.suppress_tokens))
-    return found
+        processors.append(SuppressTokensLogitsProcessor(settings.suppress_tokens))
+    return processors
 
 
 def _device(device: str) -> torch.device:
@@ -151,7 +154,7 @@ def _device(device: str) -> torch.device:
         if device != "auto":
             return torch.device(device)
     except RuntimeError as exc:
-        raise ModelError(f"device={device!r} is no device of torch; use auto, cpu, cuda or cuda:0") from exc
+        raise ModelError(f"device={device!r} is not a device of torch; use auto, cpu, cuda or cuda:0") from exc
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
@@ -179,7 +182,7 @@ def _why(name: str, source: Path | str, exc: Exception) -> str:
         return f"model {name!r} comes with its own code; set backbone.trust_remote_code=true if you trust its authors"
     if isinstance(source, str):
         return (
-            f"model {name!r} is not on this machine and did not come from the hub ({first}); check the name and the "
+            f"model {name!r} is not on this machine and could not be fetched from the hub ({first}); check the name and the "
             f"connection, fetch it with: hf download {name}, or give a local directory"
         )
     return f"model {name!r} in {source} cannot be loaded ({type(exc).__name__}: {first}); fetch it again"

@@ -18,7 +18,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from ld_agent.backbones.packed import PackedLinear
 from ld_agent.errors import ModelError
 
 _KEY = re.compile(r"base_model\.model\.(.+)\.(lora_A|lora_B)(?:\.default)?\.weight")
@@ -36,7 +35,7 @@ class Factors:
 
 
 class AdaptedLinear(nn.Module):
-    """A linear module with the factors of any number of adapters, of which each row of a batch uses one or none.
+    """A linear module with the factors of any number of adapters; each row of a batch uses one or none.
 
     `LoraAdapters.select` sets ``down`` (rows, in, r) and ``up`` (rows, r, out), or rows = 1 where all rows agree.
     """
@@ -61,9 +60,9 @@ class AdaptedLinear(nn.Module):
     def add_to(self, out: Tensor, x: Tensor) -> None:
         """Add what each row's adapter makes of ``x`` to ``out``, in float32 as PEFT does.
 
-        A long prompt goes through in pieces: what is in between then stays in the processor's cache and needs no fresh
-        pages, which takes a fifth of the time. In a base's own 16 bits it would take less still; the extractor was a
-        little worse for it.
+        A long prompt goes through in pieces: intermediate results then stay in the processor's cache and need no fresh
+        pages, which takes a fifth of the time. In the base's 16 bits it would be faster still, but the extractor got a
+        little worse.
         """
         if self.down is None or self.up is None:
             return
@@ -78,11 +77,11 @@ class AdaptedLinear(nn.Module):
 
 
 class LoraAdapters:
-    """Named adapters on a model whose linear modules it wraps in place as adapters come to need them."""
+    """Named adapters on a model; a linear module is wrapped in place once an adapter needs it."""
 
     def __init__(self, model: nn.Module, base_name: str) -> None:
         self._model, self._base_name = model, base_name
-        self._device = next(p.device for p in model.parameters() if p.device.type != "meta")
+        self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self._modules: dict[str, AdaptedLinear] = {}
         self._names: set[str] = set()
         self._selected: tuple[str | None, ...] = ()
@@ -115,11 +114,11 @@ class LoraAdapters:
             module = self._linear(path)
             shape = None if module is None or len(pair) < 2 else _shape(module)
             if module is None or shape != (pair["lora_B"].shape[0], pair["lora_A"].shape[1]):
-                found = "is no linear module there" if module is None else f"is {shape} there"
+                actual = "is not a linear module there" if module is None else f"is {shape} there"
                 wanted = tuple(pair[part].shape for part in sorted(pair))
                 raise ModelError(
                     f"adapter {name!r} in {folder} was made for {made_for}, not for {self._base_name}: "
-                    f"{path} {found}, the adapter has {wanted}; use the adapter's own base, or tune it for this one"
+                    f"{path} {actual}, the adapter has {wanted}; use the adapter's own base, or tune it for this one"
                 )
             modules[path] = module
         for path, module in modules.items():
@@ -160,7 +159,7 @@ class LoraAdapters:
 
 
 def _is_linear(module: nn.Module) -> bool:
-    return isinstance(module, (nn.Linear, PackedLinear)) or type(module).__name__ == "Conv1D"
+    return hasattr(module, "in_features") or type(module).__name__ == "Conv1D"
 
 
 def _shape(module: nn.Module) -> tuple[int, int]:

@@ -13,10 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ld_agent.backbones.decoding import Row
+from ld_agent.backbones.local.decoding import Row, Steps
 
 PrefixKey = tuple[str | None, tuple[int, ...]]
 LayerStates = list[tuple[Tensor, Tensor]]
+Select = Callable[[Sequence[str | None]], None]
+"""Tells the adapters of a model which one each row of the coming forward passes uses."""
+BatchSteps = Callable[[Sequence[list[int]]], Steps]
+"""Makes the steps of one batch from the ids of its prompts."""
+
+
+def no_adapters(rows: Sequence[str | None]) -> None:
+    """The `Select` of a model without adapters, or with its only one built in."""
 
 
 class PrefixCache:
@@ -40,15 +48,9 @@ class PrefixCache:
 
 
 class CausalSteps:
-    """A decoder-only model with one batch in its cache.
+    """A decoder-only model with one batch in its cache."""
 
-    Args:
-        select: tells the adapters which one each row of the coming forward passes uses.
-    """
-
-    def __init__(
-        self, model: Any, select: Callable[[Sequence[str | None]], None], prefixes: PrefixCache, padding_id: int
-    ) -> None:
+    def __init__(self, model: Any, select: Select, prefixes: PrefixCache, padding_id: int) -> None:
         self._model, self._select, self._prefixes, self._padding_id = model, select, prefixes, padding_id
         accepted = inspect.signature(model.forward).parameters
         self._takes_positions = "position_ids" in accepted
@@ -92,7 +94,7 @@ class CausalSteps:
         self._select(self._adapters)
 
     def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        # A mask of ones says nothing; without it attention takes its fast path.
+        # A mask of ones changes nothing; without it attention takes its fast path.
         mask = None if bool(self._mask.all()) else self._mask
         extra: dict[str, Any] = {"position_ids": positions} if self._takes_positions else {}
         if self._takes_logits_to_keep:
@@ -127,13 +129,7 @@ class CausalSteps:
 class Seq2SeqSteps:
     """An encoder-decoder model with one batch in its cache; ``encoder_prompts`` are read by the encoder."""
 
-    def __init__(
-        self,
-        model: Any,
-        select: Callable[[Sequence[str | None]], None],
-        encoder_prompts: Sequence[list[int]],
-        padding_id: int,
-    ) -> None:
+    def __init__(self, model: Any, select: Select, encoder_prompts: Sequence[Sequence[int]], padding_id: int) -> None:
         self._model, self._select = model, select
         self._encoder_prompts, self._padding_id = encoder_prompts, padding_id
 
@@ -145,7 +141,7 @@ class Seq2SeqSteps:
         device = self._model.device
         width = max(len(ids) for ids in self._encoder_prompts)
         # An encoder's positions are counted from the first column, hence padding on the right here.
-        ids = [prompt + [self._padding_id] * (width - len(prompt)) for prompt in self._encoder_prompts]
+        ids = [[*prompt] + [self._padding_id] * (width - len(prompt)) for prompt in self._encoder_prompts]
         read = [[1] * len(prompt) + [0] * (width - len(prompt)) for prompt in self._encoder_prompts]
         self._mask = torch.tensor(read, device=device)
         encoder = self._model.get_encoder()

@@ -1,7 +1,7 @@
 """Linear modules whose bfloat16 weights lie in the order in which a CPU reads them.
 
-The product is the same; multiplying a single row takes half the time. The plain weights are let go, so memory stays as
-it was. Where torch lacks the operators everything stays as it is.
+The product is the same; multiplying a single row takes half the time. The plain weights are released, so memory use does
+not change. Nothing is replaced where torch lacks the operators.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pack_linear_modules(model: nn.Module, names: list[str] | None = None) -> Non
 
 
 def _packs() -> bool:
-    """Whether the operators are there and right; they are no public interface."""
+    """Whether this torch has the operators and they compute the same; they are not a public interface."""
     linear = nn.Linear(32, 16, dtype=torch.bfloat16)
     x = torch.linspace(-1, 1, 64).view(2, 32).to(torch.bfloat16)
     try:

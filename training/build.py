@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from ld_agent.datasets import format_of, load_annotated_utterances, load_dialogu
 from ld_agent.datasets.base import Episode
 from ld_agent.datasets.dialogsum import Dialogue
 from ld_agent.errors import InputError
+from ld_agent.files import check_output
 from training.ablations import ABLATIONS, FULL, Parts
 from training.command import run_command
 from training.rows import row_values, write_rows
@@ -181,8 +183,13 @@ def build(
     names = list(ABLATIONS) if ablations else [FULL]
     targets = {name: (_named(out, name), _named(eval_out, name) if eval_out else None) for name in names}
     for target in (path for pair in targets.values() for path in pair):
-        if target is not None and target.exists() and not overwrite:
+        if target is None:
+            continue
+        check_output(target, (*sources, config))
+        if target.exists() and not overwrite:
             raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
+    if eval_out is not None and os.path.realpath(eval_out) == os.path.realpath(out):
+        raise InputError(f"--out and --eval-out are both {out}; give two files")
     settings = load_config(config, overrides or [])
     share = eval_share if eval_out is not None else 0.0
     if module == "generator":

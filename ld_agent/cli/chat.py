@@ -7,12 +7,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import closing
 from importlib.util import find_spec
 from typing import Any
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.weights import resolve_model
-from ld_agent.cli.show import console, plain, recalled_table, records_table, traits_table
+from ld_agent.cli.show import console, plain, recalled_table, records_table, say, traits_table
 from ld_agent.cli.versions import versions_text
 from ld_agent.config import Config
 from ld_agent.errors import BackboneError, InputError
@@ -20,9 +21,11 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
 from ld_agent.modules.generator import ago
+from ld_agent.storage.sqlite import Store
+from ld_agent.types import checked_text
 
 HELP = """\
-/memory          what is remembered of finished sessions
+/memory          memories of past sessions
 /persona [NAME]  what is known about someone; without a name, about everyone
 /why             the numbers behind the last recall
 /end             end this session now, so that it is remembered
@@ -43,10 +46,10 @@ def run_chat(config: Config, conversation_id: str) -> int:
         sys.stdin.reconfigure(errors="replace")
     failed = False
     with Agent(config, background=True) as agent:
-        _check(agent, conversation_id)
-        console.print(plain(f"{config.agent.name} is here. /help lists the commands.", "dim"))
+        name_of_agent = _check(agent, conversation_id)
+        console.print(plain(f"{name_of_agent} is here. /help lists the commands.", "dim"))
         _greet(agent, conversation_id)
-        opening = _Opening(agent, conversation_id)
+        opening = _Opening(agent, conversation_id, name_of_agent)
         for line in _typed_lines(config.agent.user) if typed else _piped_lines(config.agent.user):
             name, _, argument = line[1:].strip().partition(" ") if line.startswith("/") else ("", "", "")
             if name in ("quit", "exit"):
@@ -56,17 +59,18 @@ def run_chat(config: Config, conversation_id: str) -> int:
                 continue
             if not line.strip():
                 continue
+            stored = not line.startswith("/") and opening.store(line)
             conversation = opening.conversation()
             try:
                 if line.startswith("/"):
                     _command(name, argument.strip(), conversation)
                 else:
-                    failed |= not _turn(conversation, line, config.agent.name, interruptible=typed)
+                    failed |= not _turn(conversation, None if stored else line, interruptible=typed)
             except KeyboardInterrupt:
                 if not typed:
                     raise
                 console.print("\n(stopped; /quit leaves)", style="dim")
-        # Even if nothing was said: a model that does not load is reported, an unfinished session of earlier is closed.
+        # Even if nothing was said: report a model that does not load, and close an unfinished earlier session.
         conversation = opening.conversation()
         if config.memory.close_on_exit and conversation.running:
             with console.status("remembering this session …"):
@@ -74,11 +78,28 @@ def run_chat(config: Config, conversation_id: str) -> int:
     return 1 if failed and not typed else 0
 
 
-def _check(agent: Agent, conversation_id: str) -> None:
-    """Find everything that will be loaded, so that what is missing is reported before a line is typed."""
+def _check(agent: Agent, conversation_id: str) -> str:
+    """Find everything that will be loaded, so that what is missing is reported before a line is typed.
+
+    Returns:
+        the agent's name: a stored conversation keeps the one it was held with, whatever ``agent.name`` says.
+    """
     if not conversation_id.strip():
         raise InputError("the conversation id is empty; give it a name, such as --conversation alice")
-    agent.store.open_conversation(conversation_id, agent.config.agent.name)
+    stored = agent.store.find_conversation(conversation_id)
+    name = stored.agent if stored else agent.config.agent.name
+    if name == agent.config.agent.user:
+        raise InputError(
+            f"agent.user={name!r} is the agent's name in conversation {conversation_id!r}; "
+            "give the person another name, or choose another --conversation"
+        )
+    agent.store.open_conversation(conversation_id, name)
+    if name != agent.config.agent.name:
+        rename = f"ld-agent memory rename --store {agent.config.store.path} --conversation {conversation_id}"
+        say(
+            f"this conversation is held with {name}; agent.name={agent.config.agent.name} is for new ones. "
+            f"To rename {name} here: {rename} {agent.config.agent.name}"
+        )
     with console.status("looking for the models; the first time one is converted, which takes a while …"):
         for module in MODULES:
             settings = agent.models.settings(module)
@@ -93,23 +114,45 @@ def _check(agent: Agent, conversation_id: str) -> None:
         topics = agent.config.topics
         if not topics.model.isidentifier() or find_spec(topics.model) is None:
             TopicExtractor(topics.model, topics.pos)
+    return name
 
 
 class _Opening:
     """Loads the models, and finishes what the last session left, while the first line is being typed."""
 
-    def __init__(self, agent: Agent, conversation_id: str) -> None:
-        self._agent, self._id = agent, conversation_id
+    def __init__(self, agent: Agent, conversation_id: str, agent_name: str) -> None:
+        self._agent, self._id, self._agent_name = agent, conversation_id, agent_name
         self._opened: Future[Conversation] = Future()
+        self._end_old_session()
         # A daemon, unlike the threads of an executor: Ctrl-C while a model is fetched ends the program at once.
         threading.Thread(target=self._open, daemon=True).start()
 
     def _open(self) -> None:
         try:
             self._agent.warm_up()
-            self._opened.set_result(self._agent.conversation(self._id, at=self._agent.clock()))
+            self._opened.set_result(self._agent.conversation(self._id, agent_name=self._agent_name))
         except BaseException as exc:
             self._opened.set_exception(exc)
+
+    def _end_old_session(self) -> None:
+        """Close a session whose gap has passed, before the opening thread and `store` look at the running one."""
+        stored = self._agent.store.open_conversation(self._id, self._agent_name)
+        last = self._agent.store.last_utterance(stored.key)
+        if last and (self._agent.clock() - last.at).total_seconds() > self._agent.config.memory.beta:
+            self._agent.store.close_session(stored.key)
+
+    def store(self, text: str) -> bool:
+        """Store what was typed while the models load; False: the conversation is open, and its turn stores it.
+
+        Goes through a connection of its own, so that the conversation notices it as it notices another process.
+        """
+        config = self._agent.config
+        if self._opened.done() or config.store.path == ":memory:":
+            return False
+        with closing(Store(config.store.path)) as store:
+            key = store.open_conversation(self._id, self._agent_name).key
+            store.append(key, config.agent.user, checked_text(text), None, config.memory.beta, self._agent.clock)
+        return True
 
     def conversation(self) -> Conversation:
         """The opened conversation, waited for; raises what kept it from opening."""
@@ -150,9 +193,13 @@ def _piped_lines(user: str) -> Iterator[str]:
         yield text
 
 
-def _turn(conversation: Conversation, text: str, name: str, *, interruptible: bool) -> bool:
-    """Reply to a line, word by word; False: the model failed, and what was said waits in the store."""
-    console.print(plain(f"{name}: ", "bold"), end="")
+def _turn(conversation: Conversation, text: str | None, *, interruptible: bool) -> bool:
+    """Reply to a line, word by word; False: the line could not be stored, or it was stored and the model failed.
+
+    Args:
+        text: None: the line is stored already.
+    """
+    console.print(plain(f"{conversation.agent_name}: ", "bold"), end="")
     shown = ""
 
     def show(piece: str) -> None:
@@ -161,10 +208,14 @@ def _turn(conversation: Conversation, text: str, name: str, *, interruptible: bo
         console.print(plain(piece), end="", soft_wrap=True)
 
     try:
-        reply = conversation.respond(text, on_text=show, interruptible=interruptible)
+        if text is None:
+            now = conversation.relation.resources.clock()
+            reply = conversation.reply(now, on_text=show, interruptible=interruptible)
+        else:
+            reply = conversation.respond(text, on_text=show, interruptible=interruptible)
     except (InputError, BackboneError) as exc:
         console.print(plain(f"({exc})", "red"), soft_wrap=True)
-        return isinstance(exc, InputError)
+        return False
     if reply.text.startswith(shown):
         console.print(plain(reply.text[len(shown) :]), end="", soft_wrap=True)
     console.print()

@@ -46,7 +46,9 @@ def build(
     from ld_agent.evaluation.ecm import write_samples
     from ld_agent.evaluation.ecm_build import build as build_benchmark
     from ld_agent.evaluation.ecm_build import load_requests
+    from ld_agent.files import check_output
 
+    check_output(out, (source, config))
     section = load_config(config, overrides or []).backbone
     sources = load_requests(source)[:limit] if benchmark == "feedback" else load_episodes(source, limit=limit)
     backbone = build_backbone(section)

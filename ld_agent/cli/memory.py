@@ -141,7 +141,7 @@ def export(
 
       ld-agent memory export maya.jsonl --store me.db --conversation maya
     """
-    from ld_agent.errors import InputError
+    from ld_agent.files import check_output, written_atomically
     from ld_agent.storage.exchange import export_lines
 
     opened = _existing(store)
@@ -149,16 +149,10 @@ def export(
         for line in export_lines(opened, conversation):
             sys.stdout.write(line + "\n")
         return
-    part = out.with_name(out.name + ".part")
-    try:
-        with part.open("w", encoding="utf-8") as lines:
-            for line in export_lines(opened, conversation):
-                lines.write(line + "\n")
-        part.replace(out)
-    except OSError as exc:
-        raise InputError(f"{out} cannot be written ({exc.strerror}); give a file in a writable folder") from exc
-    finally:
-        part.unlink(missing_ok=True)
+    check_output(out, store=store)
+    with written_atomically(out) as lines:
+        for line in export_lines(opened, conversation):
+            lines.write(line + "\n")
 
 
 @app.command("import")
@@ -173,13 +167,33 @@ def import_command(
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.storage.exchange import import_file
-    from ld_agent.storage.sqlite import Store
+    from ld_agent.storage.exchange import import_into_file
 
     if not source.is_file():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`")
-    count = import_file(Store(store), source)
+    count = import_into_file(store, source)
     say(f"imported {count} conversation{'' if count == 1 else 's'} into {store}")
+
+
+@app.command()
+def rename(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The agent's new name.")],
+    store: StoreOption,
+    conversation: Annotated[str, typer.Option("--conversation", help="The conversation it is renamed in.")],
+) -> None:
+    """Rename the agent in a conversation; what was said and remembered stays as it is worded.
+
+    Example:
+
+      ld-agent memory rename Robin --store me.db --conversation maya
+    """
+    from ld_agent.cli.show import say
+    from ld_agent.storage.renaming import rename_agent
+
+    opened = _existing(store)
+    stored = _conversation(opened, conversation)
+    rename_agent(opened, stored, name)
+    say(f"{stored.agent} is now {name} in {conversation}; set agent.name={name} as well")
 
 
 @app.command()

@@ -16,7 +16,11 @@ from ld_agent.cli.show import errors, say
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.files import check_output
 from ld_agent.replay import PlayedTurn, replay
+
+FIRST_BYTES = b'{"conversation": '
+"""How the output of every run begins."""
 
 
 def run_file(
@@ -28,8 +32,16 @@ def run_file(
     format_name: str | None,
     skip_bad: bool,
     batch: int,
+    config_file: str | None = None,
 ) -> None:
-    """Play a file; see ``ld-agent run --help``."""
+    """Play a file; see ``ld-agent run --help``.
+
+    Args:
+        config_file: the config's file, which ``out`` must not overwrite; None, or a shipped config's name: no such file.
+    """
+    if out is not None:
+        check_output(out, (source, config_file), config.store.path)
+        _check_foreign(out)
     skipped: list[DataFileError] = []
     episodes = load_episodes(source, format_name, limit=limit, on_bad=skipped.append if skip_bad else None)
     for problem in skipped:
@@ -87,6 +99,20 @@ def _opened(out: Path | None, resumed: bool, stack: ExitStack) -> TextIO:
         return stack.enter_context(out.open("a" if resumed else "w", encoding="utf-8", errors="replace", newline="\n"))
     except OSError as exc:
         raise InputError(f"--out {out} cannot be written ({exc.strerror}); give a file in a writable folder") from exc
+
+
+def _check_foreign(out: Path) -> None:
+    """Refuse to overwrite or continue a file that a run has not written.
+
+    Raises:
+        InputError: it was not.
+    """
+    if not out.is_file():
+        return
+    with out.open("rb") as file:
+        start = file.read(len(FIRST_BYTES))
+    if not FIRST_BYTES.startswith(start):
+        raise InputError(f"--out {out} exists and was not written by a run; give another file, or delete it first")
 
 
 def _drop_unfinished_line(out: Path) -> None:

@@ -55,13 +55,19 @@ def carry_out(
         out: where the runs are kept, one folder a config where there are several.
     """
     from ld_agent.config import load_config
+    from ld_agent.evaluation.run_files import PREDICTIONS, SCORES
     from ld_agent.evaluation.runner import perform
+    from ld_agent.files import check_output
 
     chosen: Sequence[str | None] = configs or (None,)
     loaded = [load_config(name, overrides or []) for name in chosen]
     runs: list[tuple[Run, Path | None]] = []
-    for name, settings in zip(_names([name or "default" for name in chosen]), loaded, strict=True):
+    names = _names([name or "default" for name in chosen])
+    for name, config_file, settings in zip(names, chosen, loaded, strict=True):
         folder = out / name if out is not None and len(loaded) > 1 else out
+        if folder is not None:
+            for file in (folder, *folder.glob("predictions*.jsonl"), folder / PREDICTIONS, folder / SCORES):
+                check_output(file, (data, config_file))
         run = perform(make(settings), settings, name, data, folder, limit, overwrite)
         if run is not None:
             runs.append((run, folder))

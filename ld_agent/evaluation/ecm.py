@@ -10,7 +10,6 @@ File format: the line ``{"format": "ld_agent.ecm", "version": 1, "benchmark": â€
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -24,9 +23,10 @@ from ld_agent.datasets.records import Record, json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.files import written_atomically
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
-from ld_agent.storage.exchange import export_lines, import_file
+from ld_agent.storage.exchange import copy_conversation
 from ld_agent.types import Reply, iso, utc
 
 BENCHMARKS = ("continuing", "knowledge", "feedback")
@@ -80,10 +80,8 @@ def write_samples(path: Path, samples: Sequence[Sample], made: Mapping[str, Any]
     if len(names) != 1:
         raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file takes those of exactly one")
     lines = [HEADER | {"benchmark": names.pop(), "made": dict(made)}, *(_values(sample) for sample in samples)]
-    try:
-        path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8", newline="\n")
-    except OSError as exc:
-        raise InputError(f"{path} cannot be written: {exc.strerror}; choose a writable folder") from exc
+    with written_atomically(path) as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 
 
 def read_samples(path: Path) -> list[Sample]:
@@ -232,7 +230,7 @@ def answers(
     memories = ((group, live(agent, group.episode)) for group in groups)
     for group, _ in run_many(memories, agent.models.complete, width):
         questions = [(key, probe) for key, probe in group.questions if key in wanted]
-        _copy(agent, group.episode.id, [key for key, _ in questions])
+        copy_conversation(agent.resources.store, group.episode.id, [key for key, _ in questions])
         at = group.episode.turns[-1].at + LATER
         asked = (
             (key, agent.conversation(key, agent_name=ASSISTANT).turn(probe.question, USER, at, reply_at=at))
@@ -263,15 +261,3 @@ def ecm_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute ROUGE-1 and ROUGE-2 against the reference (ECM, Table 4), and token F1."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     return rouge(texts, references, ["rouge_1", "rouge_2"]) | {"f1": token_f1(texts, references)}
-
-
-def _copy(agent: Agent, conversation_id: str, names: Sequence[str]) -> None:
-    """Store copies of a conversation under other ids, via an export."""
-    header, head, *rest = export_lines(agent.resources.store, conversation_id)
-    lines = [header]
-    for name in names:
-        lines += [json.dumps(json.loads(head) | {"id": name}, ensure_ascii=False), *rest]
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "copies.jsonl"
-        file.write_text("".join(line + "\n" for line in lines), "utf-8", newline="\n")
-        import_file(agent.resources.store, file)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.files import check_output, written_atomically
 
 PREDICTIONS = "predictions.jsonl"
 SCORES = "scores.json"
@@ -110,9 +111,9 @@ def runs_under(folder: Path) -> list[Path]:
 def write_scores(out: Path, scores: Mapping[str, Any]) -> None:
     """Write ``scores.json`` atomically."""
     target = out / SCORES
-    unfinished = target.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(target)
+    check_output(target)
+    with written_atomically(target) as file:
+        file.write(json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
 
 
 def line_of(item: Item, text: str, details: Mapping[str, Any]) -> dict[str, Any]:

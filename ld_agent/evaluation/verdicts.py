@@ -21,6 +21,7 @@ from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judge import ASPECTS, Case, Judge, Verdicts
 from ld_agent.evaluation.runner import Prediction, Run, missing, read_run
+from ld_agent.files import check_output, written_atomically
 
 FORMAT = 1
 KINDS = {"rate": 1, "score": 1, "prefer": 2, "compare": 2, "choose": 2}
@@ -189,12 +190,9 @@ def write_verdicts(
             lines.append({"key": case.id, "aspect": aspect, "verdict": verdict, "answers": list(answers)})
     others = "".join(f"-{_slug(entry['name'])}-{entry['hash'][:6]}" for entry in named[1:])
     target = folder / f"judge-{kind}{others}.jsonl"
-    unfinished = target.with_suffix(".tmp")
-    try:
-        unfinished.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
-        unfinished.replace(target)
-    except OSError as exc:
-        raise InputError(f"{target} cannot be written: {exc.strerror}; judge a run in a writable folder") from exc
+    check_output(target)
+    with written_atomically(target) as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return target
 
 

@@ -89,7 +89,7 @@ class Change:
     """What a person changed by hand. ``before`` is empty once the target was forgotten."""
 
     target: str
-    kind: str
+    action: str
     at: datetime
     before: str = ""
 

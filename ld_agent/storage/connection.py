@@ -35,12 +35,38 @@ class Connection:
         self._lock = threading.RLock()
         self._depth = 0
         with self.errors():
-            self._db = sqlite3.connect(self.path, timeout=busy_seconds, isolation_level=None, check_same_thread=False)
+            self._db = self._connect(self.path)
+            if self._unwritable():
+                self._db.close()
+                self._db = self._connect(f"{Path(self.path).absolute().as_uri()}?immutable=1", uri=True)
         try:
             self._prepare()
         except BaseException:
             self._db.close()
             raise
+
+    def _connect(self, name: str, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(name, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, uri=uri)
+
+    def _unwritable(self) -> bool:
+        """Whether a store is there that can be read only as an immutable file: SQLite must write to use its log.
+
+        Raises:
+            StoreError: its log holds what the file lacks.
+        """
+        try:
+            self._db.execute("SELECT count(*) FROM sqlite_master")
+            return False
+        except sqlite3.OperationalError as exc:
+            file, log = Path(self.path), Path(f"{self.path}-wal")
+            if not exc.sqlite_errorname.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")) or not file.is_file():
+                raise
+            if log.is_file() and log.stat().st_size:
+                raise StoreError(
+                    f"{self.path} is in a read-only folder and its log {log.name} has yet to be merged into it; "
+                    "copy both files to a writable folder"
+                ) from exc
+            return True
 
     def _prepare(self) -> None:
         with self.errors():

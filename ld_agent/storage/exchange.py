@@ -1,20 +1,30 @@
 """Export and import of a store as JSON lines: everything that was said and remembered, no vectors, no file format of
 SQLite. Importing an export and exporting again gives the same bytes.
 
-Line 1 is ``{"format": "ld_agent.memory", "version": 1}``. Then, conversation by conversation in the order of their ids,
-one ``conversation`` line and its ``session``, ``digested`` (a view has taken a session in), ``utterance``, ``observed`` (a
-view has taken an utterance in), ``record`` and ``trait`` lines in the order of their making; ``kind`` names each. Times are
-ISO 8601 in UTC. Vectors are made again from the texts when the store is next used.
+Line 1 is ``{"format": "ld_agent.memory", "version": 2}``. Then, conversation by conversation in the order of their ids,
+one ``conversation`` line and its ``session``, ``enabled`` (since when a view takes sessions in), ``digested`` (a view has taken
+a session in), ``utterance``, ``observed`` (a view has taken an utterance in), ``record``, ``trait`` and ``change`` (what a
+person edited, pinned or had forgotten) lines in the order of storing; ``kind`` names each. Times are
+ISO 8601 in UTC. The last line is ``{"kind": "end", "counts": {KIND: how many lines, ...}}``: a file without it was cut.
+Vectors are made again from the texts when the store is next used.
+
+Version 1 had no last line, and no threads, pins or changes. It is still imported where each conversation has as many
+utterances as its first line says; that shows any cut but one behind the last utterance of the last conversation, which only
+costs records and traits.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ld_agent.errors import DataFileError, InputError, StoreError
@@ -22,149 +32,295 @@ from ld_agent.storage.base import Store as AnyStore
 from ld_agent.storage.base import StoredConversation
 from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.sqlite import Store
-from ld_agent.types import iso, utc
+from ld_agent.types import checked_name, iso, utc
 
-HEADER = {"format": "ld_agent.memory", "version": 1}
+HEADER = {"format": "ld_agent.memory", "version": 2}
+WITHOUT_END = HEADER | {"version": 1}
 COLUMNS = {
-    "session": ("number", "closed"),
+    "session": ("number", "closed", "thread"),
+    "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
     "utterance": ("id", "session", "speaker", "text", "at", "extracted"),
     "observed": ("view", "utterance"),
-    "record": ("id", "view", "session", "text", "at", "topics", "sources", "fallback", "details"),
-    "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by"),
+    "record": ("id", "view", "session", "text", "at", "topics", "sources", "fallback", "details", "pinned"),
+    "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned"),
+    "change": ("target", "action", "at", "before"),
 }
+SINCE_VERSION_2: dict[str, Any] = {"thread": "", "pinned": False}
+"""Columns that exports of version 1 lack, with their values."""
 ORDER = {
     "session": "number",
+    "enabled": "view",
     "digested": "view, session",
     "utterance": "pk",
     "observed": "view, utterance",
     "record": "pk",
     "trait": "pk",
+    "change": "pk",
 }
 COUNTERS = ("utterances", "records", "traits")
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 JSON_COLUMNS = frozenset({"topics", "sources", "details"})
 TIME_COLUMNS = frozenset({"at", "last_at"})
-FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback"})
-NUMBER_COLUMNS = frozenset({"number", "session", "mentions", *COUNTERS})
+FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned"})
+NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})
 GREATEST = 2**63 - 1
 
 
 def export_lines(store: Store, conversation_id: str | None = None) -> Iterator[str]:
     """Lines of the export, without line ends: the whole store, or one conversation.
 
-    Each conversation is read at one moment, so that what others write meanwhile never tears it apart.
+    Each conversation is read as of one moment, whatever other processes write in between.
 
     Raises:
         StoreError: no such conversation.
     """
     chosen = store.conversations() if conversation_id is None else [found_conversation(store, conversation_id)]
     yield _line(HEADER)
+    counts: Counter[str] = Counter()
     for conversation in chosen:
         with store.db.snapshot():
-            lines = list(_conversation_lines(store, conversation))
-        yield from lines
+            rows = list(_conversation_rows(store, conversation))
+        counts.update(row["kind"] for row in rows)
+        yield from map(_line, rows)
+    yield _line({"kind": "end", "counts": {kind: counts[kind] for kind in ("conversation", *COLUMNS)}})
 
 
-def _conversation_lines(store: Store, conversation: StoredConversation) -> Iterator[str]:
+def _conversation_rows(store: Store, conversation: StoredConversation) -> Iterator[dict[str, Any]]:
     counters = store.db.row(f"SELECT {', '.join(COUNTERS)} FROM conversation WHERE pk = ?", (conversation.key,))
     if counters is None:  # deleted since the list was made
         return
     head = {"kind": "conversation", "id": conversation.id, "agent": conversation.agent}
-    yield _line(head | dict(zip(COUNTERS, counters, strict=True)))
+    yield head | dict(zip(COUNTERS, counters, strict=True))
     for kind, columns in COLUMNS.items():
         query = f"SELECT {', '.join(columns)} FROM {kind} WHERE conversation = ? ORDER BY {ORDER[kind]}"
         for row in store.db.rows(query, (conversation.key,)):
-            yield _line({"kind": kind} | {c: _outside(c, v) for c, v in zip(columns, row, strict=True)})
+            yield {"kind": kind} | {c: _outside(c, v) for c, v in zip(columns, row, strict=True)}
+
+
+def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) -> None:
+    """Store copies of a conversation under other ids.
+
+    Raises:
+        StoreError: no such conversation, or one of that name is there already.
+    """
+    header, head, *rest, end = export_lines(store, conversation_id)
+    copies = [line for name in names for line in (_line(json.loads(head) | {"id": name}), *rest)]
+    counts = {kind: count * len(names) for kind, count in json.loads(end)["counts"].items()}
+    lines = [header, *copies, _line({"kind": "end", "counts": counts})]
+    with store.db.transaction():
+        _Import(store, Path(store.path)).take_all(line.encode() for line in lines)
+
+
+def import_into_file(path: Path, source: Path) -> int:
+    """Import into the store in a file. Where there is none, it appears when the import has succeeded, and not before.
+
+    Raises: as `import_file`; StoreError also where another process made the store in the meantime.
+    """
+    if path.exists():
+        with closing(Store(path)) as store:
+            return import_file(store, source)
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}; create it, or give another --store")
+    try:
+        with TemporaryDirectory(prefix=".import-", dir=path.parent) as folder:
+            unfinished = Path(folder) / path.name
+            with closing(Store(unfinished)) as store:
+                count = import_file(store, source)
+            os.link(unfinished, path)  # unlike a rename, it never replaces a file
+    except FileExistsError as exc:
+        raise StoreError(f"{path} was created by another process during the import; run the command again") from exc
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be created ({exc.strerror}); give a --store in a writable folder") from exc
+    return count
 
 
 def import_file(store: Store, path: Path) -> int:
-    """Take every conversation of an export into the store, all of them or none; returns how many.
+    """Import every conversation of an export, all of them or none; returns how many.
 
     Raises:
-        DataFileError: a line that is not of the format; names file and line.
+        DataFileError: a line that is not of the format, or a file that was cut; names file and line.
         StoreError: a conversation of the file is in the store already.
     """
     try:
         with path.open("rb") as lines, store.db.transaction():
-            return _import_lines(store, path, lines)
+            return _Import(store, path).take_all(lines)
     except OSError as exc:
         raise DataFileError(path, None, f"cannot be read ({exc}); give an export of `ld-agent memory export`") from exc
 
 
 @dataclass(slots=True)
-class _Taken:
-    """What was taken in of the conversation that is being imported, to check the next line against."""
+class _Conversation:
+    """What has been imported of a conversation, to check its next line against."""
 
     key: int
     counters: Mapping[str, int]
-    sessions: set[int] = field(default_factory=set)
-    running: bool = False
+    sessions: dict[int, bool] = field(default_factory=dict)
+    """By number, whether it is closed."""
+    utterances: set[str] = field(default_factory=set)
+    traits: set[str] = field(default_factory=set)
+    replacements: set[str] = field(default_factory=set)
+    """Ids of the traits that supersede others."""
+    threads: dict[int, str] = field(default_factory=dict)
+    """By session, the thread it is of."""
+    last: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By thread, session and time of the last utterance."""
+    newest: int = 0
+    """Number of the last utterance."""
 
 
-def _import_lines(store: Store, path: Path, lines: Iterable[bytes]) -> int:
-    taken: _Taken | None = None
-    conversations, number = 0, 0
-    for number, text in enumerate(lines, 1):
+class _Import:
+    """Checks the lines of an export one by one, and stores them. Its caller holds the transaction."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        self._store, self._path = store, path
+        self._conversation: _Conversation | None = None
+        self._counts: Counter[str] = Counter()
+        self._version = self._ended = 0
+
+    def take_all(self, lines: Iterable[bytes]) -> int:
+        """Import all lines; returns the number of conversations."""
+        number = 0
+        for number, line in enumerate(lines, 1):
+            with self._named(number):
+                self._take(number, json.loads(line.decode("utf-8")))
+        if number == 0:
+            raise DataFileError(self._path, None, "is empty; give an export of `ld-agent memory export`")
+        with self._named(number):
+            self._finish_conversation()
+            if self._version > 1 and not self._ended:
+                raise ValueError("the file was cut here, its end line is missing; export it again")
+        return self._counts["conversation"]
+
+    @contextmanager
+    def _named(self, number: int) -> Iterator[None]:
+        """Name file and line in what is raised inside."""
         try:
-            row = json.loads(text.decode("utf-8"))
-            if number == 1:
-                if row != HEADER:
-                    raise ValueError(f"expected {_line(HEADER)}; is this an export of a newer version?")
-            elif row["kind"] == "conversation":
-                taken = _begin(store, row)
-                conversations += 1
-            elif taken is None:
-                raise ValueError(f"a {row['kind']} line stands before the first conversation line")
-            else:
-                _take(store, taken, row)
+            yield
         except StoreError as exc:
             if not isinstance(exc.__cause__, sqlite3.IntegrityError):
-                raise StoreError(f"{path}, line {number}: {exc}") from exc
-            raise DataFileError(
-                path, number, f"repeats an earlier line ({exc.__cause__}); nothing was imported"
-            ) from exc
+                raise StoreError(f"{self._path}, line {number}: {exc}") from exc
+            reason = f"repeats an earlier line ({exc.__cause__}); nothing was imported"
+            raise DataFileError(self._path, number, reason) from exc
         except (InputError, ValueError, KeyError, TypeError, RecursionError) as exc:
-            reason = f"unknown or missing key {exc}" if isinstance(exc, KeyError) else exc
-            raise DataFileError(path, number, f"is no line of an export ({reason}); nothing was imported") from exc
-    if number == 0:
-        raise DataFileError(path, None, "is empty; give an export of `ld-agent memory export`")
-    return conversations
+            reason = f"unknown or missing key {exc}" if isinstance(exc, KeyError) else str(exc)
+            reason = f"cannot be imported: {reason}; nothing was imported"
+            raise DataFileError(self._path, number, reason) from exc
 
+    def _take(self, number: int, row: Any) -> None:
+        if number == 1:
+            if row not in (HEADER, WITHOUT_END):
+                raise ValueError(f"expected {_line(HEADER)}; is this an export of a newer version?")
+            self._version = row["version"]
+            return
+        kind = row["kind"]
+        if self._ended:
+            raise ValueError("a line follows the end line")
+        if kind == "end":
+            self._end(row)
+            return
+        if kind == "conversation":
+            self._finish_conversation()
+            self._conversation = self._begin(row)
+        elif self._conversation is None:
+            raise ValueError(f"a {kind} line precedes the first conversation line")
+        else:
+            given = SINCE_VERSION_2 | row if self._version == 1 else row
+            values = {c: _inside(c, given[c]) for c in COLUMNS[kind]}
+            self._check(self._conversation, kind, values, row)
+            self._insert(self._conversation.key, kind, values)
+        self._counts[kind] += 1
 
-def _begin(store: Store, row: Mapping[str, Any]) -> _Taken:
-    name, agent = _inside("id", row["id"]), _inside("agent", row["agent"])
-    if store.find_conversation(name):
-        raise StoreError(
-            f"{store.path} has a conversation {name!r} already; delete it first, or import into another store"
+    def _end(self, row: Mapping[str, Any]) -> None:
+        wanted = {kind: self._counts[kind] for kind in ("conversation", *COLUMNS)}
+        if row["counts"] != wanted:
+            raise ValueError(
+                f"the export holds {_line(row['counts'])[:200]} lines, but the file has {_line(wanted)}; "
+                "lines are missing, export it again"
+            )
+        self._ended = 1
+
+    def _begin(self, row: Mapping[str, Any]) -> _Conversation:
+        name, agent = _inside("id", row["id"]), checked_name(_inside("agent", row["agent"]), "agent")
+        if not name.strip():
+            raise ValueError("the conversation id is empty")
+        if self._store.find_conversation(name):
+            raise StoreError(
+                f"{self._store.path} already has a conversation {name!r}; delete it first, or import into another store"
+            )
+        counters = {c: _inside(c, row[c]) for c in COUNTERS}
+        key = self._store.open_conversation(name, agent).key
+        assigned = ", ".join(f"{c} = ?" for c in COUNTERS)
+        self._store.db.execute(f"UPDATE conversation SET {assigned} WHERE pk = ?", (*counters.values(), key))
+        return _Conversation(key, counters)
+
+    def _finish_conversation(self) -> None:
+        """Check what only the whole conversation shows."""
+        taken = self._conversation
+        if taken is None:
+            return
+        if len(taken.utterances) != taken.counters["utterances"]:
+            raise ValueError(
+                f"the conversation has {taken.counters['utterances']} utterances, but {len(taken.utterances)} lines of them"
+            )
+        if unknown := taken.replacements - taken.traits:
+            raise ValueError(f"a trait is superseded by {min(unknown)}, which is missing")
+
+    def _insert(self, key: int, kind: str, values: Mapping[str, Any]) -> None:
+        self._store.db.execute(
+            f"INSERT INTO {kind} (conversation, {', '.join(values)}) VALUES (?{', ?' * len(values)})",
+            (key, *values.values()),
         )
-    counters = {c: _inside(c, row[c]) for c in COUNTERS}
-    key = store.open_conversation(name, agent).key
-    assigned = ", ".join(f"{c} = ?" for c in COUNTERS)
-    store.db.execute(f"UPDATE conversation SET {assigned} WHERE pk = ?", (*counters.values(), key))
-    return _Taken(key, counters)
+
+    def _check(self, taken: _Conversation, kind: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Check that the conversation can continue from a line: what `Conversation.respond` checks, ids and references."""
+        if kind in COUNTED:
+            given = taken.counters[COUNTED[kind]]
+            if not re.fullmatch(r"[a-z][1-9][0-9]{0,17}", values["id"]) or int(values["id"][1:]) > given:
+                raise ValueError(f"the id {values['id']!r} is not one of the conversation's {given} {COUNTED[kind]}")
+        if "text" in values and not values["text"].strip():
+            raise ValueError(f"the text of {kind} {values['id']} is blank")
+        if "speaker" in values:
+            checked_name(values["speaker"])
+        if not values.get("view", "-").strip():
+            raise ValueError("the view has no name")
+        if kind == "session":
+            _check_session(taken, values)
+        elif "session" in values and values["session"] not in taken.sessions:
+            raise ValueError(f"its session {values['session']} has no session line")
+        if kind == "utterance":
+            _check_utterance(taken, values)
+        elif kind in ("observed", "record", "trait"):
+            sources = {"observed": [row.get("utterance")], "record": row.get("sources"), "trait": [row.get("source")]}
+            for source in sources[kind] or []:
+                if source and source not in taken.utterances:
+                    raise ValueError(f"its utterance {source!r} is missing")
+        if kind == "trait":
+            taken.traits.add(values["id"])
+            if values["superseded_by"] is not None:
+                taken.replacements.add(values["superseded_by"])
 
 
-def _take(store: Store, taken: _Taken, row: Mapping[str, Any]) -> None:
-    """Store one line after checking that the conversation can go on from it: ids go on, and one session at most runs."""
-    kind = row["kind"]
-    columns = COLUMNS[kind]
-    values = {c: _inside(c, row[c]) for c in columns}
-    if kind == "session":
-        if taken.running:
-            raise ValueError(f"session {values['number']} follows one that is not closed")
-        taken.running = not values["closed"]
-        taken.sessions.add(values["number"])
-    elif kind == "utterance" and values["session"] not in taken.sessions:
-        raise ValueError(f"its session {values['session']} has no session line")
-    if kind in COUNTED:
-        given = taken.counters[COUNTED[kind]]
-        if not re.fullmatch(r"[a-z][1-9][0-9]{0,17}", values["id"]) or int(values["id"][1:]) > given:
-            raise ValueError(f"the id {values['id']!r} is none of the {given} {COUNTED[kind]} of its conversation")
-    store.db.execute(
-        f"INSERT INTO {kind} (conversation, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})",
-        (taken.key, *values.values()),
-    )
+def _check_session(taken: _Conversation, values: Mapping[str, Any]) -> None:
+    number, thread = values["number"], values["thread"]
+    if any(taken.threads[other] == thread and not closed for other, closed in taken.sessions.items()):
+        raise ValueError(f"session {number} follows one that is not closed")
+    if number <= max(taken.sessions, default=0):
+        raise ValueError(f"session {number} follows session {max(taken.sessions, default=0)}")
+    taken.sessions[number], taken.threads[number] = bool(values["closed"]), thread
+
+
+def _check_utterance(taken: _Conversation, values: Mapping[str, Any]) -> None:
+    thread, number = taken.threads[values["session"]], taken.newest
+    session, at = taken.last.get(thread, (0, values["at"]))
+    if values["session"] < session:
+        raise ValueError(f"utterance {values['id']} of session {values['session']} follows one of session {session}")
+    if values["at"] < at:
+        raise ValueError(f"utterance {values['id']} is earlier than the one before it")
+    if not values["id"].startswith("u") or int(values["id"][1:]) <= number:
+        raise ValueError(f"the id {values['id']} follows u{number}")
+    taken.last[thread], taken.newest = (values["session"], values["at"]), int(values["id"][1:])
+    taken.utterances.add(values["id"])
 
 
 def found_conversation(store: AnyStore, conversation_id: str) -> StoredConversation:
@@ -193,7 +349,7 @@ def _outside(column: str, value: Any) -> Any:
 
 
 def _inside(column: str, value: Any) -> Any:
-    """A value of a line as it stands in its column; what would be another type there, or no text, is refused."""
+    """A line's value as it is stored; a value of another type, or text that cannot be stored, is refused."""
     _line(value).encode()
     if column in TIME_COLUMNS:
         return microseconds(utc(value, column))

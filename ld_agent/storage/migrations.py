@@ -144,7 +144,7 @@ MIGRATIONS: tuple[str, ...] = (
         pk INTEGER PRIMARY KEY AUTOINCREMENT,
         conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
         target TEXT NOT NULL,                   -- id of a record or trait
-        kind TEXT NOT NULL,                     -- edit, forget, pin, unpin
+        action TEXT NOT NULL,                   -- edit, forget, pin, unpin
         at INTEGER NOT NULL,
         before TEXT NOT NULL
     );

@@ -311,8 +311,8 @@ class Store(NotedEncoder):
             self._changed(key, target, "pin" if pinned else "unpin", at, before)
 
     def changes(self, key: int) -> list[Change]:
-        rows = self.db.rows("SELECT target, kind, at, before FROM change WHERE conversation = ? ORDER BY pk", (key,))
-        return [Change(target, kind, moment(at), before) for target, kind, at, before in rows]
+        rows = self.db.rows("SELECT target, action, at, before FROM change WHERE conversation = ? ORDER BY pk", (key,))
+        return [Change(target, action, moment(at), before) for target, action, at, before in rows]
 
     def _target(self, key: int, target: str) -> tuple[str, int, str]:
         """Table, primary key and text of a record or trait."""
@@ -322,10 +322,10 @@ class Store(NotedEncoder):
             raise InputError(f"{target!r} is not a record or trait of this conversation; `memory list` shows their ids")
         return table, row[0], row[1]
 
-    def _changed(self, key: int, target: str, kind: str, at: datetime, before: str) -> None:
+    def _changed(self, key: int, target: str, action: str, at: datetime, before: str) -> None:
         self.db.execute(
-            "INSERT INTO change (conversation, target, kind, at, before) VALUES (?, ?, ?, ?, ?)",
-            (key, target, kind, microseconds(at), before),
+            "INSERT INTO change (conversation, target, action, at, before) VALUES (?, ?, ?, ?, ?)",
+            (key, target, action, microseconds(at), before),
         )
         self.db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
         self.db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))

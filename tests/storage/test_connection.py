@@ -178,13 +178,29 @@ def test_a_read_only_file_can_be_read_and_says_that_it_cannot_be_written(public_
     assert message == f"{path}: the store is read-only; make the file and its folder writable"
 
 
-def test_a_read_only_folder_says_so(public_folder: Path) -> None:
-    path = public_folder / "store.db"
-    Store(path).close()
+def test_a_store_in_a_read_only_folder_whose_log_is_not_merged_is_not_read_without_it(public_folder: Path) -> None:
+    path, copy = public_folder / "store.db", public_folder / "copy"
+    store = Store(path)
+    store.open_conversation("old", "Sam")
+    copy.mkdir()
+    for name in ("store.db", "store.db-wal"):
+        shutil.copy(public_folder / name, copy / name)
+    store.close()
+    copy.chmod(0o555)
+    assert "copy both files to a writable folder" in child(WRITE_AS_NOBODY, copy / "store.db").stdout
+    copy.chmod(0o755)
+
+
+def test_a_store_in_a_read_only_folder_can_be_read(public_folder: Path) -> None:
+    path = public_folder / "a ?#% store.db"
+    store = Store(path)
+    store.open_conversation("old", "Sam")
+    store.close()
     path.chmod(0o666)
     public_folder.chmod(0o555)
     assert child(WRITE_AS_NOBODY, path).stdout.splitlines() == [
-        f"{path}: the store is read-only; make the file and its folder writable"
+        "read ['old']",
+        f"{path}: the store is read-only; make the file and its folder writable",
     ]
     new = public_folder / "new.db"
     assert child(WRITE_AS_NOBODY, new).stdout.splitlines() == [

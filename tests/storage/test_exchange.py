@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import unicodedata
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +14,9 @@ import numpy as np
 import pytest
 
 from ld_agent.errors import DataFileError, StoreError
-from ld_agent.storage.exchange import export_lines, import_file
+from ld_agent.storage.exchange import copy_conversation, export_lines, import_file, import_into_file
 from ld_agent.storage.sqlite import Store
-from ld_agent.types import Record, Trait
+from ld_agent.types import UNNAMABLE, Record, Trait
 
 Fill = Callable[..., int]
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
@@ -41,13 +42,18 @@ def strange(dice: random.Random) -> str:
     return "x" + "".join(dice.choice(dice.choice(ALPHABETS)) for _ in range(dice.randrange(30)))
 
 
+def strange_name(dice: random.Random) -> str:
+    """A name of any script, without what a name may not contain."""
+    return "".join(c for c in strange(dice) if unicodedata.category(c) not in UNNAMABLE)
+
+
 def fill_strangely(store: Store, name: str, dice: random.Random) -> None:
     """A conversation of random texts, times, traits, records and details."""
-    key = store.open_conversation(name, strange(dice)).key
+    key = store.open_conversation(name, strange_name(dice)).key
     at = START
     for _ in range(dice.randrange(1, 12)):
         at += timedelta(microseconds=dice.randrange(1, 10**11))
-        said = store.append(key, strange(dice), strange(dice), at, 3600, lambda: START)
+        said = store.append(key, strange_name(dice), strange(dice), at, 3600, lambda: START)
         if dice.random() < 0.5:
             store.mark_extracted(key, said.id)
         if dice.random() < 0.3:
@@ -111,7 +117,7 @@ def test_a_conversation_that_is_there_already_is_refused_and_kept(store: Store, 
     other = Store(tmp_path / "other.db")
     fill(other, "zoe", "almond")
     before = list(export_lines(other))
-    with pytest.raises(StoreError, match=r"both.jsonl, line \d+: .*has a conversation 'zoe' already; delete it first"):
+    with pytest.raises(StoreError, match=r"both.jsonl, line \d+: .*already has a conversation 'zoe'; delete it first"):
         import_file(other, tmp_path / "both.jsonl")
     assert list(export_lines(other)) == before
     other.close()
@@ -138,6 +144,12 @@ def test_each_conversation_is_exported_as_of_one_moment(store: Store, path: Path
 
 
 # ---- broken files
+
+LATER: list[dict[str, Any]] = [
+    {"utterances": 2}, {"utterances": 5}, {"closed": False}, {"id": "u2"}, {"number": 2}, {"superseded_by": "t9"},
+    {"at": "2025-05-01T18:30:00+00:00"}, {"session": 2},
+]  # fmt: skip
+"""Values that only a later line contradicts."""
 
 
 def changed(lines: list[str], kind: str, values: dict[str, Any]) -> int:
@@ -181,6 +193,28 @@ def changed(lines: list[str], kind: str, values: dict[str, Any]) -> int:
         ("record", {"topics": [1]}),
         ("record", {"details": []}),
         ("record", {"sources": None}),
+        ("conversation", {"id": " "}),
+        ("conversation", {"agent": "Sam\nAnn"}),
+        ("conversation", {"agent": ""}),
+        ("conversation", {"utterances": 5}),
+        ("session", {"number": 2}),
+        ("digested", {"view": ""}),
+        ("digested", {"session": 3}),
+        ("utterance", {"id": ""}),
+        ("utterance", {"id": "t1"}),
+        ("utterance", {"text": " \n"}),
+        ("utterance", {"speaker": ""}),
+        ("utterance", {"speaker": "Ann\nSam"}),
+        ("utterance", {"at": "2025-05-01T18:30:00+00:00"}),
+        ("utterance", {"session": 2}),
+        ("record", {"text": ""}),
+        ("record", {"view": ""}),
+        ("record", {"session": 3}),
+        ("record", {"sources": ["u5"]}),
+        ("trait", {"text": " "}),
+        ("trait", {"speaker": "Ann\nSam"}),
+        ("trait", {"source": "u5"}),
+        ("trait", {"superseded_by": "t9"}),
         ("trait", {"superseded_by": 4}),
         ("trait", {"mentions": 1.5}),
         ("trait", {"kind": "trail"}),
@@ -193,18 +227,18 @@ def test_a_line_that_does_not_fit_is_named_and_nothing_is_imported(
 ) -> None:
     fill(store, "maya")
     fill(store, "zoe", "pistachio")
-    lines = list(export_lines(store))
+    *lines, end = export_lines(store)
     first = next(i for i, line in enumerate(lines) if '"zoe"' in line)
     tail = lines[first:]
     number = first + changed(tail, kind, values) + 1
-    (tmp_path / "broken.jsonl").write_text("\n".join(lines[:first] + tail) + "\n", encoding="utf-8")
+    (tmp_path / "broken.jsonl").write_text("\n".join([*lines[:first], *tail, end]) + "\n", encoding="utf-8")
     other = Store(tmp_path / "other.db")
     with pytest.raises(DataFileError) as raised:
         import_file(other, tmp_path / "broken.jsonl")
     assert raised.value.path.endswith("broken.jsonl")
     assert raised.value.line is not None
-    assert number <= raised.value.line <= len(lines)
-    assert raised.value.line == number or values in ({"utterances": 2}, {"closed": False}, {"id": "u2"})
+    assert number <= raised.value.line <= len(lines) + 1
+    assert raised.value.line == number or values in LATER
     assert "nothing was imported" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert other.conversations() == []
@@ -215,7 +249,7 @@ def test_a_line_that_does_not_fit_is_named_and_nothing_is_imported(
 @pytest.mark.parametrize(
     ("line", "content"),
     [
-        (1, b'{"format": "ld_agent.memory", "version": 2}\n'),
+        (1, b'{"format": "ld_agent.memory", "version": 3}\n'),
         (1, b"\n"),
         (1, b"SQLite format 3\0"),
         (1, b"\xef\xbb\xbf{}"),
@@ -245,3 +279,71 @@ def test_an_empty_file_a_folder_and_no_file_are_named(store: Store, tmp_path: Pa
     for path in (tmp_path, tmp_path / "missing.jsonl"):
         with pytest.raises(DataFileError, match="cannot be read"):
             import_file(store, path)
+
+
+def cut(lines: list[str], path: Path) -> Path:
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
+    return path
+
+
+def test_an_export_cut_after_any_line_is_refused_and_leaves_no_file(store: Store, tmp_path: Path, fill: Fill) -> None:
+    fill(store, "maya")
+    fill(store, "zoe")
+    lines = list(export_lines(store))
+    (tmp_path / "new").mkdir()
+    for kept in range(1, len(lines)):
+        with pytest.raises(DataFileError, match=rf"line {kept}: .*; nothing was imported"):
+            import_into_file(tmp_path / "new" / "new.db", cut(lines[:kept], tmp_path / "cut.jsonl"))
+    assert not list((tmp_path / "new").iterdir())
+
+
+@pytest.mark.parametrize("gone", range(1, 6))
+def test_a_line_missing_in_the_middle_is_noticed(store: Store, tmp_path: Path, fill: Fill, gone: int) -> None:
+    fill(store, "maya")
+    lines = list(export_lines(store))
+    with pytest.raises(DataFileError):
+        import_file(Store(":memory:"), cut(lines[:-gone] + lines[len(lines) - gone + 1 :], tmp_path / "cut.jsonl"))
+
+
+def test_nothing_may_follow_the_end(store: Store, tmp_path: Path, fill: Fill) -> None:
+    fill(store, "maya")
+    lines = list(export_lines(store))
+    with pytest.raises(DataFileError, match="a line follows the end line"):
+        import_file(Store(":memory:"), cut([*lines, lines[-1]], tmp_path / "twice.jsonl"))
+
+
+def test_an_export_of_version_1_is_imported_where_its_utterances_are_complete(
+    store: Store, tmp_path: Path, fill: Fill
+) -> None:
+    fill(store, "maya")
+    header, *lines, _ = export_lines(store)
+    old = [json.dumps(json.loads(header) | {"version": 1}), *lines]
+    other = Store(tmp_path / "other.db")
+    assert import_file(other, cut(old, tmp_path / "old.jsonl")) == 1
+    assert list(export_lines(other)) == list(export_lines(store))
+    other.close()
+    last = max(n for n, line in enumerate(old) if '"kind": "utterance"' in line)
+    with pytest.raises(DataFileError, match="has 4 utterances, but 3 lines of them"):
+        import_into_file(tmp_path / "new.db", cut(old[:last], tmp_path / "old.jsonl"))
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_new_store_appears_with_a_whole_import(store: Store, tmp_path: Path, fill: Fill) -> None:
+    fill(store, "maya")
+    lines = list(export_lines(store))
+    (tmp_path / "new").mkdir()
+    assert import_into_file(tmp_path / "new" / "s.db", cut(lines, tmp_path / "all.jsonl")) == 1
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["s.db"]
+    with pytest.raises(StoreError, match="already has a conversation 'maya'; delete it first"):
+        import_into_file(tmp_path / "new" / "s.db", tmp_path / "all.jsonl")
+    with pytest.raises(StoreError, match="there is no folder"):
+        import_into_file(tmp_path / "none" / "s.db", tmp_path / "all.jsonl")
+
+
+def test_copies_of_a_conversation_differ_in_their_ids_alone(store: Store, fill: Fill) -> None:
+    fill(store, "maya")
+    copy_conversation(store, "maya", ["x", "y"])
+    assert [c.id for c in store.conversations()] == ["maya", "x", "y"]
+    _, _, *original, _ = export_lines(store, "maya")
+    _, _, *copied, _ = export_lines(store, "y")
+    assert copied == original

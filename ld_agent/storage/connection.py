@@ -46,8 +46,7 @@ class Connection:
             raise
 
     def _connect(self, name: str, uri: bool = False) -> sqlite3.Connection:
-        options: dict[str, Any] = {"timeout": self._busy_seconds, "isolation_level": None, "check_same_thread": False}
-        return sqlite3.connect(name, uri=uri, **options)
+        return sqlite3.connect(name, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, uri=uri)
 
     def _unwritable(self) -> bool:
         """Whether a store is there that can be read only as an immutable file: SQLite must write to use its log.

@@ -209,7 +209,7 @@ def test_what_was_pending_is_finished_on_reopening(scene: Scene) -> None:
         ("I keep bees.", "u1", START),
         ("I paint.", "u3", START + 2 * DAY),
     ]
-    assert maya.agent.store.unextracted(key) == []
+    assert maya.relation.resources.store.unextracted(key) == []
 
 
 def test_on_reopening_an_unanswered_utterance_waits_for_its_reply(scene: Scene) -> None:

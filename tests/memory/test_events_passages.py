@@ -7,19 +7,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from ld_agent.storage.passages import store_passages, stored_vectors, stored_words
 
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import MemorySection
 from ld_agent.errors import EncoderMismatchError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Parts, Query
+from ld_agent.memory.views import Query, ViewContext
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer, Summary
 from ld_agent.steps import run
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.passages import store_passages, stored_vectors, stored_words
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import Recalled
 
@@ -42,7 +42,9 @@ class Memory:
         key = self.store.open_conversation(conversation, "Sam").key
         chosen = MemorySection(scorer=scorer, gamma=-1.0, **settings)
         summarizer = Summarizer(self.models, self.encoder)
-        return EventView(Parts(self.store, key, self.encoder, self.topics, summarizer, chosen, self.models, "Sam"))
+        return EventView(
+            ViewContext(self.store, key, self.encoder, self.topics, summarizer, chosen, self.models, "Sam")
+        )
 
     def talk(self, view: EventView, talks=TALKS, summaries=SUMMARIES) -> None:
         key = view.parts.key

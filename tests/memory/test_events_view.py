@@ -16,7 +16,7 @@ from ld_agent.config import MemorySection
 from ld_agent.errors import BackboneError, ConfigError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Parts, Query, build_views
+from ld_agent.memory.views import Query, ViewContext, build_views
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
@@ -46,7 +46,7 @@ def remember(store: Store, encoder: SentenceEncoder, topics: TopicExtractor, con
         models = Models(config(), backbone)
         key = store.open_conversation("alice", "Sam").key
         settings = MemorySection(**{"gamma": -1.0, "scorer": "paper", **settings})
-        view = EventView(Parts(store, key, encoder, topics, Summarizer(models, encoder), settings, models, "Sam"))
+        view = EventView(ViewContext(store, key, encoder, topics, Summarizer(models, encoder), settings, models, "Sam"))
         for days, text, _ in sessions:
             at = START + days * DAY
             store.append(key, "Maya", text, at - timedelta(minutes=5), 3600.0, lambda: START)

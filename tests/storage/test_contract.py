@@ -231,7 +231,12 @@ def test_threads_have_running_sessions_and_gaps_of_their_own(store: Store) -> No
         at = AT + timedelta(minutes=minutes)
         return store.append(key, "Maya", text, at, 3600, no_clock, thread).session
 
-    assert [said("phone", "a", 0), said("desk", "b", 50), said("phone", "c", 30), said("desk", "d", 100)] == [1, 2, 1, 2]
+    assert [said("phone", "a", 0), said("desk", "b", 50), said("phone", "c", 30), said("desk", "d", 100)] == [
+        1,
+        2,
+        1,
+        2,
+    ]
     assert said("phone", "e", 91) == 3, "61 minutes after what was said last on the phone"
     assert store.open_threads(key) == ["desk", "phone"]
     assert [u.text for u in store.open_utterances(key, "desk")] == ["b", "d"]
@@ -442,7 +447,7 @@ def test_another_encoder_is_refused_with_the_remedy(store: Store, open_store: Op
             f"{store.path} was encoded by small (4 dimensions), the config names {name} ({dimension}); run `ld-agent memory "
             f"reindex --store {store.path}` with this config, or set encoder.model=small"
         )
-    
+
 
 def test_vectors_of_an_encoder_that_was_replaced_while_in_use_are_refused(
     store: Store, open_store: OpenStore, fill: Fill

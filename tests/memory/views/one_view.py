@@ -11,7 +11,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import parse_config
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import VIEWS, Parts, Query, View
+from ld_agent.memory.views import VIEWS, Query, View, ViewContext
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import run
@@ -44,7 +44,7 @@ class OneView:
         self._encoder, self._topics = encoder, topics
         summarizer = Summarizer(self.models, encoder)
         self.view: View = VIEWS[name](
-            Parts(self.store, self.key, encoder, topics, summarizer, config.memory, self.models, "Sam")
+            ViewContext(self.store, self.key, encoder, topics, summarizer, config.memory, self.models, "Sam")
         )
 
     def say(self, days: float, *lines: str) -> None:

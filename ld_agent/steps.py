@@ -102,9 +102,11 @@ def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
 def side_by_side(pieces: Sequence[Steps[T]]) -> Steps[list[T]]:
     """Do independent pieces of work together: what all of them ask at one time is one list of requests.
 
+    If the model fails to answer several pieces at once, each is asked again by itself, so that one bad request fails its
+    own piece only.
+
     Returns:
-        the results, in order. An exception of the model is raised in each piece that asked; one that leaves a piece leaves
-        all of them.
+        the results, in order. An exception that leaves a piece leaves all of them.
     """
     works: list[Work[T]] = []
     try:
@@ -113,15 +115,27 @@ def side_by_side(pieces: Sequence[Steps[T]]) -> Steps[list[T]]:
             requests = [request for work in asking for request in work.asked]
             try:
                 completions = (yield requests) if requests else []
-            except BaseException as exc:
-                for work in asking:
-                    work.fail(exc)
+            except Exception as exc:
+                yield from _one_by_one([work for work in asking if work.asked], exc)
             else:
                 _distribute(asking, completions)
     finally:
         for steps in pieces:
             steps.close()
     return [work.result for work in works]
+
+
+def _one_by_one(works: Sequence[Work[T]], exc: Exception) -> Steps[None]:
+    """Ask again for each of several pieces whose common batch failed; a single piece is told of the failure."""
+    for work in works:
+        try:
+            if len(works) == 1:
+                raise exc
+            completions = yield work.asked
+        except Exception as failure:
+            work.fail(failure)
+        else:
+            work.answer(completions)
 
 
 def run_many(pieces: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:

@@ -11,10 +11,11 @@ from agent_parts import DAY, START, Scene, echo
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.config import Config
-from ld_agent.conversation import INTERRUPTED, SPEECHLESS, Conversation
+from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.turn import INTERRUPTED, SPEECHLESS
 
 RUBBISH = [
     "",
@@ -158,7 +159,7 @@ def test_a_failed_summary_does_not_stop_the_reply(scene: Scene) -> None:
     maya.respond("I keep bees.", "Maya", START)
     reply = maya.respond("And you?", "Maya", START + DAY)
     assert reply.text.startswith("Re ")
-    assert reply.notes == ("a finished session waits to be summarised: the model is away",)
+    assert reply.notes == ("events: 1 waiting to be summarized: the model is away",)
 
 
 # ---- interruption

@@ -50,7 +50,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"at": 1714588200}, "at=1714588200 is not a time"),
     ({"at": date(2024, 6, 1)}, "is not a time"),
     ({"at": "0001-01-01T00:00:00+10:00"}, "outside the calendar"),
-    ({"at": START - timedelta(microseconds=1)}, "lies before the last utterance"),
+    ({"at": START - timedelta(microseconds=1)}, "is before the last utterance"),
 ]
 
 

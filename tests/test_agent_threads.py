@@ -31,7 +31,8 @@ def test_the_second_caller_of_a_conversation_is_told_so_and_nothing_is_lost(scen
         assert go_on.wait(60)
         return "Now I know."
 
-    maya = scene.agent({"generator": think}).conversation("maya")
+    agent = scene.agent({"generator": think}, **{"agent.busy": "refuse"})
+    maya = agent.conversation("maya")
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(maya.respond, "I keep bees.", "Maya", START)
         assert thinking.wait(60)
@@ -40,7 +41,7 @@ def test_the_second_caller_of_a_conversation_is_told_so_and_nothing_is_lost(scen
             lambda: maya.observe("Me too!", "Ben", START),
             lambda: maya.recall("bees"),
             lambda: maya.persona("Maya"),
-            lambda: maya.agent.conversation("maya"),
+            lambda: agent.conversation("maya"),
             maya.end_session,
             maya.delete,
         ]

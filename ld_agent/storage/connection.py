@@ -206,7 +206,7 @@ def _remedy(exc: sqlite3.Error) -> str:
     if name.startswith("SQLITE_CORRUPT"):
         return "the store is damaged; restore it from a copy, or save what can be read with `sqlite3 FILE .recover`"
     if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
-        return "the conversation was deleted meanwhile; open it anew"
+        return "the conversation was deleted while in use; reopen it"
     if name.startswith("SQLITE_IOERR"):
         return f"the disk is full, over its quota or failing ({text}); free some space and go on, nothing that was stored is lost"
     return f"the store failed: {text}"

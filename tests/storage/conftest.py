@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ld_agent.storage.base import Draft
 from ld_agent.storage.sqlite import Store
-from ld_agent.types import Record, Trait
 
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
 Fill = Callable[..., int]
+OpenStore = Callable[[], Store]
 
 
 @pytest.fixture
@@ -21,11 +23,24 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
+@pytest.fixture(params=["sqlite"])
+def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore]:
+    """Opens the store under test: every call is another connection to the same place. One parameter for each engine."""
+    engines: dict[str, OpenStore] = {"sqlite": lambda: Store(path, busy_seconds=5)}
+    opened: list[Store] = []
+
+    def open_one() -> Store:
+        opened.append(engines[request.param]())
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    opened = Store(path, busy_seconds=5)
-    yield opened
-    opened.close()
+def store(open_store: OpenStore) -> Store:
+    return open_store()
 
 
 @pytest.fixture
@@ -40,17 +55,15 @@ def fill() -> Fill:
             last = store.append(key, speaker, f"{word} number {hours}", at, beta=3600 * 1.5, now=lambda: START)
         store.close_session(key)
 
-        def record(record_id: str) -> Record:
-            said = f"They talk about a {word}."
-            details = {"note": word, "odd": [0.1, 1e300, -0.0, 5e-324], "deep": {"z": None, "a": True}}
-            return Record(record_id, "events", said, last.at, 1, (word, "zebra"), ("u1", "u2"), True, details)
-
-        store.digest(key, "events", 1, [(record, vector)])
-        for speaker in (f"Maya {word}", agent):
-            trait = Trait(store.new_trait_id(key), speaker, f"I like {word}.", START, "u1", last.at, mentions=2)
-            store.put_trait(key, trait, vector)
-        store.put_trait(key, Trait("t1", f"Maya {word}", f"I like {word}.", START, "u1", last.at, 3, "t2"), vector)
-        store.mark_extracted(key, "u1")
+        details = {"note": word, "odd": [0.1, 1e300, -0.0, 5e-324], "deep": {"z": None, "a": True}}
+        said = f"They talk about a {word}."
+        draft = Draft(said, last.at, 1, vector, (word, "zebra"), ("u1", "u2"), True, details)
+        store.shelf(key, "events").digest(1, [draft])
+        personas = store.personas(key)
+        first, second = (personas.add(who, f"I like {word}.", START, "u1", vector) for who in (f"Maya {word}", agent))
+        personas.update(replace(first, last_at=last.at, mentions=3, superseded_by=second.id))
+        personas.update(replace(second, last_at=last.at, mentions=2))
+        personas.mark_extracted("u1")
         store.append(key, agent, f"{word} after all", last.at + timedelta(hours=9), 3600, lambda: START)
         return key
 

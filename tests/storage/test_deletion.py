@@ -53,9 +53,10 @@ def test_no_byte_is_left_and_the_others_are_intact(store: Store, path: Path, fil
 def test_no_byte_is_left_where_texts_were_moved_about_before(store: Store, path: Path, fill: Fill) -> None:
     key = fill(store, "secret", SECRET)
     fill(store, "ben")
-    trait, vector = store.traits(key)[0]
+    personas = store.personas(key)
+    trait, _ = personas.traits()[0]
     for mentions in range(200):  # rows that grow and move leave old copies behind
-        store.put_trait(key, replace(trait, mentions=10**mentions % 2**63), vector)
+        personas.update(replace(trait, mentions=10**mentions % 2**63))
     store.delete_conversation(key)
     assert not holds(path, SECRET)
 

@@ -6,6 +6,7 @@ import json
 import random
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,15 @@ import numpy as np
 import pytest
 
 from ld_agent.errors import DataFileError, StoreError
+<<<<<<< HEAD
 from ld_agent.storage.exchange import copy_conversation, export_lines, import_file, import_into_file
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import UNNAMABLE, Record, Trait
+=======
+from ld_agent.storage.base import Draft
+from ld_agent.storage.exchange import export_lines, import_file
+from ld_agent.storage.sqlite import Store
+>>>>>>> w/tests
 
 Fill = Callable[..., int]
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
@@ -55,20 +62,18 @@ def fill_strangely(store: Store, name: str, dice: random.Random) -> None:
         at += timedelta(microseconds=dice.randrange(1, 10**11))
         said = store.append(key, strange_name(dice), strange(dice), at, 3600, lambda: START)
         if dice.random() < 0.5:
-            store.mark_extracted(key, said.id)
+            store.personas(key).mark_extracted(said.id)
         if dice.random() < 0.3:
-            trait = Trait(store.new_trait_id(key), said.speaker, strange(dice), at, said.id, at, dice.randrange(1, 9))
-            store.put_trait(key, trait, None)
+            trait = store.personas(key).add(said.speaker, strange(dice), at, said.id, VECTOR)
+            store.personas(key).update(replace(trait, mentions=dice.randrange(1, 9)))
     details = {strange(dice): dice.choice(FLOATS) for _ in range(4)} | {
         "b": [None, True, {"z": 2**70, "a": strange(dice)}]
     }
     text, topics = strange(dice), (strange(dice), strange(dice))
-    for session in store.undigested(key, "events"):
-
-        def record(record_id: str, number: int = session.number) -> Record:
-            return Record(record_id, "events", text, at, number, topics, ("u1",), number % 2 == 0, details)
-
-        store.digest(key, "events", session.number, [] if dice.random() < 0.3 else [(record, VECTOR)])
+    shelf = store.shelf(key, "events")
+    for number in [session.number for session in shelf.undigested()]:
+        draft = Draft(text, at, number, VECTOR, topics, ("u1",), number % 2 == 0, details)
+        shelf.digest(number, [] if dice.random() < 0.3 else [draft])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -102,10 +107,10 @@ def test_one_conversation_is_moved_into_a_store_with_others_and_goes_on_there(
         key = taken.open_conversation("maya", "Sam").key
         at = taken.utterances(key)[-1].at
         assert taken.append(key, "Maya", "on we go", at, 3600, lambda: START).id == "u5"
-        assert taken.new_trait_id(key) == "t3"
+        assert taken.personas(key).add("Maya", "I sing.", at, "u5", VECTOR).id == "t3"
         assert [u.text for u in taken.open_utterances(key)] == ["walnut after all", "on we go"]
         assert [u.id for u in taken.unextracted(key)] == ["u2", "u3", "u4", "u5"]
-        assert [s.number for s in taken.undigested(key, "events")] == []
+        assert [s.number for s in taken.shelf(key, "events").undigested()] == []
     assert other.without_vector("record")
     other.close()
 

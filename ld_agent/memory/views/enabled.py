@@ -16,8 +16,10 @@ from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import merged
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
-from ld_agent.storage.base import CATCH_UP
 from ld_agent.types import Recalled, Session, Utterance
+
+BATCH = 8
+"""Sessions that a view which asks a model digests at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class EnabledViews:
     def pending(self, running: Sequence[int], unanswered: frozenset[str]) -> list[Steps[list[str]]]:
         """The views' pending work, as pieces that may run side by side; each returns notes on what failed.
 
-        Closed sessions are digested a few at a time, oldest first.
+        Closed sessions are digested oldest first.
 
         Args:
             running: numbers of the running sessions, for views that observe.
@@ -116,14 +118,17 @@ class EnabledViews:
         return Remembered(all_views.recalled, tuple(notes), explanations)
 
     def _digested(self, view: View) -> Steps[list[str]]:
-        context = self._context
-        sessions = context.shelf(view.name).undigested(CATCH_UP if view.asks_model else None)
-        items = [str(session.number) for session in sessions]
+        """Digest what is due, a batch at a time, so that an interruption loses little; a failure leaves the rest for later."""
+        context, shelf = self._context, self._context.shelf(view.name)
+        notes: list[str] = []
+        while not notes and (sessions := shelf.undigested(BATCH if view.asks_model else None)):
 
-        def digest(count: int) -> Steps[None]:
-            return view.digest(sessions[:count])
+            def digest(count: int, sessions: Sequence[Session] = sessions) -> Steps[None]:
+                return view.digest(sessions[:count])
 
-        return (yield from attempted(context.store, context.key, view.name, items, digest, "to be summarized"))
+            items = [str(session.number) for session in sessions]
+            notes = yield from attempted(context.store, context.key, view.name, items, digest, "to be summarized")
+        return notes
 
     def _observed(self, view: View, session: int, unanswered: frozenset[str]) -> Steps[list[str]]:
         context = self._context

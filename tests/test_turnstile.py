@@ -1,0 +1,140 @@
+"""One caller at a time, in the order of arrival, from threads and coroutines alike."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ld_agent.errors import ConversationBusyError
+from ld_agent.turnstile import Turnstile
+
+PATIENCE = 30.0
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Give other threads the processor until something has happened; a watchdog ends a test that hangs."""
+    gate, left = threading.Event(), int(PATIENCE * 1000)
+    while not condition():
+        left -= 1
+        assert left, "nothing happened"
+        gate.wait(0.001)
+
+
+def queued(turnstile: Turnstile) -> int:
+    return len(turnstile._queue)
+
+
+def test_threads_and_coroutines_are_let_in_in_the_order_of_arrival() -> None:
+    turnstile, order = Turnstile("it", waits=True), list[int]()
+
+    def in_thread(number: int) -> None:
+        with turnstile.entered():
+            order.append(number)
+
+    async def in_coroutine(number: int) -> None:
+        async with turnstile.aentered():
+            order.append(number)
+
+    workers = []
+    with turnstile.entered():
+        for number in range(6):
+            if number % 2:
+                worker = threading.Thread(target=in_thread, args=(number,))
+            else:
+                worker = threading.Thread(target=lambda number=number: asyncio.run(in_coroutine(number)))
+            worker.start()
+            workers.append(worker)
+            until(lambda number=number: queued(turnstile) == number + 1)
+        assert order == []
+    for worker in workers:
+        worker.join(PATIENCE)
+    assert order == list(range(6))
+    with turnstile.entered(waits=False):
+        pass
+
+
+def test_a_caller_that_does_not_wait_is_refused_and_the_turnstile_is_free_afterwards() -> None:
+    turnstile, refused = Turnstile("conversation 'maya'", waits=False), list[str]()
+
+    def enter() -> None:
+        try:
+            with turnstile.entered():
+                refused.append("entered")
+        except ConversationBusyError as exc:
+            refused.append(str(exc))
+
+    with turnstile.entered():
+        worker = threading.Thread(target=enter)
+        worker.start()
+        worker.join(PATIENCE)
+    assert refused == [
+        "conversation 'maya' is in use by another caller; wait for its turn to end, or use another conversation"
+    ]
+    enter()
+    assert refused[1:] == ["entered"]
+
+
+def test_a_caller_that_would_wait_for_itself_is_refused() -> None:
+    turnstile = Turnstile("it", waits=True)
+    with turnstile.entered():
+        with pytest.raises(ConversationBusyError), turnstile.entered():
+            pass
+        with pytest.raises(ConversationBusyError), turnstile.entered(waits=False):
+            pass
+    with turnstile.entered(waits=False):
+        pass
+
+
+def test_an_exception_inside_lets_the_next_one_in() -> None:
+    turnstile = Turnstile("it", waits=True)
+    with pytest.raises(ValueError), turnstile.entered():  # noqa: PT011
+        raise ValueError
+    with turnstile.entered(waits=False):
+        pass
+
+
+def test_a_waiter_that_is_cancelled_is_passed_over() -> None:
+    turnstile, order = Turnstile("it", waits=True), list[str]()
+
+    async def enter(name: str) -> None:
+        async with turnstile.aentered():
+            order.append(name)
+
+    async def scene() -> None:
+        async with turnstile.aentered():
+            first, second, third = (asyncio.ensure_future(enter(name)) for name in ("first", "second", "third"))
+            while queued(turnstile) < 3:
+                await asyncio.sleep(0)
+            second.cancel()
+            await asyncio.sleep(0)
+        await asyncio.gather(first, third)
+        assert second.cancelled()
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+    assert order == ["first", "third"]
+    with turnstile.entered(waits=False):
+        pass
+
+
+def test_a_waiter_that_is_cancelled_as_it_is_let_in_leaves_again() -> None:
+    turnstile = Turnstile("it", waits=True)
+
+    async def enter() -> None:
+        async with turnstile.aentered():
+            raise AssertionError("it was cancelled")
+
+    async def scene() -> None:
+        async with turnstile.aentered():
+            waiter = asyncio.ensure_future(enter())
+            while queued(turnstile) < 1:
+                await asyncio.sleep(0)
+        waiter.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+    with turnstile.entered(waits=False):
+        pass

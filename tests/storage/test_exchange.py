@@ -15,15 +15,10 @@ import numpy as np
 import pytest
 
 from ld_agent.errors import DataFileError, StoreError
-<<<<<<< HEAD
+from ld_agent.storage.base import Draft
 from ld_agent.storage.exchange import copy_conversation, export_lines, import_file, import_into_file
 from ld_agent.storage.sqlite import Store
-from ld_agent.types import UNNAMABLE, Record, Trait
-=======
-from ld_agent.storage.base import Draft
-from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.sqlite import Store
->>>>>>> w/tests
+from ld_agent.types import UNNAMABLE
 
 Fill = Callable[..., int]
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)

@@ -1,6 +1,7 @@
 """Pending work that may fail: tried oldest first, counted where it fails, and set aside after a few failures.
 
-Nothing that fails here keeps a conversation from opening or a turn from being answered. Knows no kind of work.
+Nothing that fails here keeps a conversation from opening or a turn from being answered. What was set aside gets one more
+attempt whenever its conversation is opened. Knows no kind of work.
 """
 
 from __future__ import annotations
@@ -14,32 +15,35 @@ from ld_agent.storage.base import PATIENCE, Store
 
 
 def attempted(
-    store: Store, key: int, work: str, items: Sequence[str], do: Callable[[int], Steps[None]], waiting: str
+    store: Store, key: int, work: str, items: Sequence[str], do: Callable[[Sequence[str]], Steps[None]], waiting: str
 ) -> Steps[list[str]]:
-    """Do a kind of pending work on its first items.
+    """Do a kind of pending work on some items, oldest first.
 
-    All items are one batch, unless the oldest has failed before: it then goes alone, so that one bad item does not hold up
-    the rest. A failure is counted against the oldest item.
+    Items are one batch, but one that has failed before goes alone, so that a bad item does not hold up the rest for long. A
+    failure is counted against the oldest item of its batch, and leaves what comes after it for another time.
 
     Args:
         items: utterance ids or session numbers, oldest first.
-        do: the work on the first n items.
+        do: the work on some of them.
         waiting: what failed items wait for, in words ("to be summarized").
 
     Returns:
         notes on what failed; none if all went well.
     """
-    if not items:
-        return []
-    failed_before = {failure.item for failure in store.failures(key) if failure.work == work}
-    try:
-        yield from do(1 if items[0] in failed_before else len(items))
-    except Exception as exc:
-        reason = str(exc) if isinstance(exc, LDAgentError) else f"{type(exc).__name__}: {exc}"
-        with suppress(StoreError):  # what cannot be written to is reported by what comes next
-            if store.failed(key, work, items[:1], reason):
-                return [
-                    f"{work}: {items[0]} failed {PATIENCE} times and was set aside ({reason}); `ld-agent memory rebuild` retries"
-                ]
-        return [f"{work}: {len(items)} waiting {waiting}: {reason}"]
+    failed_before = {failure.item for failure in store.failures(key) if failure.work == work} if items else set()
+    start = 0
+    while start < len(items):
+        stop = start + 1
+        while items[start] not in failed_before and stop < len(items) and items[stop] not in failed_before:
+            stop += 1
+        try:
+            yield from do(items[start:stop])
+        except Exception as exc:
+            reason = str(exc) if isinstance(exc, LDAgentError) else f"{type(exc).__name__}: {exc}"
+            with suppress(StoreError):  # a store that cannot be written to is reported by what comes next
+                if store.failed(key, work, items[start : start + 1], reason):
+                    aside = f"{work}: {items[start]} failed {PATIENCE} times and was set aside"
+                    return [f"{aside} ({reason}); `ld-agent memory rebuild` retries"]
+            return [f"{work}: {len(items) - start} waiting {waiting}: {reason}"]
+        start = stop
     return []

@@ -5,7 +5,7 @@ Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ class Relation:
         self.bank.seed(agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
         self._notes = self.views.enable()
+        self._store.retry(self.key, once=True)  # what failed while a model was away is made up for
 
     def _views(self) -> EnabledViews:
         return EnabledViews(self.resources.config.memory.views, self.resources.view_context(self.key, self.agent_name))
@@ -117,13 +118,14 @@ class Relation:
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the banks."""
 
-        def learn(count: int) -> Steps[None]:
-            utterances = waiting[:count]
+        by_id = {u.id: u for u in waiting}
+
+        def learn(items: Sequence[str]) -> Steps[None]:
+            utterances = [by_id[item] for item in items]
             answered = [self._store.answered(self.key, u) for u in utterances]
             extracted = yield from self._extractor.steps([u.text for u in utterances], answered)
             with self._store.writing(self.key):
                 self.refresh()  # what another process has learned is counted, not overwritten
                 self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])
 
-        items = [u.id for u in waiting]
-        return (yield from attempted(self._store, self.key, TRAITS, items, learn, "for their traits"))
+        return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))

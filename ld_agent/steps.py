@@ -174,10 +174,12 @@ def run_many(pieces: Iterable[tuple[K, Steps[T]]], complete: Complete, width: in
                     work.fail(exc)
             else:
                 _distribute(asking, completions)
-            ended = [(key, work) for key, work in under_way if work.done]
-            under_way = [(key, work) for key, work in under_way if not work.done]
-            for key, work in ended:
-                yield key, work.result
+            answered = [pair for pair in under_way if pair[1] in asking]
+            waiting = [pair for pair in under_way if pair[1] not in asking]
+            under_way = waiting + [pair for pair in answered if not pair[1].done]
+            for key, work in answered:
+                if work.done:
+                    yield key, work.result
     finally:
         for _, work in under_way:  # a failure of one leaves no other suspended
             work.close()

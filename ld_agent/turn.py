@@ -74,7 +74,7 @@ class Turn:
 
     def prompted(self) -> Steps[Prompted]:
         """The prompt of the reply, after everything pending is done."""
-        yield from metered(self.relation.pending(), self._seen)
+        yield from self.relation.pending()
         self.notes += self.relation.take_notes()
         self.watch.lap("pending")
         query = self._query()

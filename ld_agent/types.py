@@ -175,7 +175,7 @@ class Trait:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Token counts of one turn's model calls, all modules together."""
+    """Token counts of the model calls that made one reply: its recall and itself, but not the learning."""
 
     prompt: int = 0
     completion: int = 0

@@ -132,8 +132,9 @@ def test_what_fails_beside_the_reply_is_noted_and_made_up_for_later(
     notes: list[str] = []
     for day, text in enumerate(("I keep bees.", "I paint.", "I sing.", "I sail.")):
         notes += maya.respond(text, "Maya", START + day * DAY).notes
-    assert any("the model is away" in note for note in notes)
-    assert all("wait" in note for note in notes)
+    if failing_calls in ((), (1, 2, 3)):  # a single failed call is made up for in the same turn
+        assert any("the model is away" in note for note in notes)
+    assert all("waiting" in note or "set aside" in note for note in notes)
     agent.close()
     again = scene.agent()
     assert [t.text for t in again.conversation("maya").persona("Maya")] == [
@@ -217,19 +218,17 @@ def test_an_interruption_passes_through_where_it_is_not_expected(scene: Scene) -
 def test_an_interruption_beside_the_reply_leaves_everything_consistent(
     scene: Scene, module: str, interruptible: bool
 ) -> None:
-    agent = scene.agent()
-    agent.conversation("maya").respond("I keep bees.", "Maya", START)
-    agent.close(end_sessions=False)
     agent = scene.agent({module: KeyboardInterrupt()})
     maya: Conversation = agent.conversation("maya")
+    maya.respond("I keep bees.", "Maya", START)
 
     def go_on() -> Any:
         return maya.respond("I paint.", "Maya", START + DAY, interruptible=interruptible)
 
     if interruptible:
         reply = go_on()
-        assert bool(reply.utterance) == (module == "extractor")
-        assert (INTERRUPTED in reply.notes) == (module == "summarizer")
+        assert reply.utterance is None
+        assert INTERRUPTED in reply.notes
     else:
         with pytest.raises(KeyboardInterrupt):
             go_on()

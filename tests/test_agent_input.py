@@ -79,7 +79,7 @@ def test_what_the_reply_is_given_is_checked_before_anything_is_heard(maya: Conve
     bad_values: list[dict[str, Any]] = [{"recorded": " "}, {"reply_at": "soon"}, {"reply_at": START - DAY}]
     for bad in bad_values:
         with pytest.raises(InputError):
-            run(maya.turn("And wasps.", "Maya", START, **bad), maya.agent.models.complete)
+            run(maya.turn("And wasps.", "Maya", START, **bad), maya.relation.resources.models.complete)
     assert len(maya.utterances) == 2
 
 

@@ -119,9 +119,6 @@ def test_changes_by_hand_reach_the_prompt_the_index_and_another_agent(scene: Sce
         assert [t for t in talk.traits() if t.speaker == "Maya"] == []
 
 
-@pytest.mark.xfail(
-    strict=True, reason="side_by_side fails every piece of a batch, so that a summary is set aside for a bad trait call"
-)
 def test_work_that_keeps_failing_is_set_aside_and_a_rebuild_retries(scene: Scene) -> None:
     away = [True]
 

@@ -64,7 +64,7 @@ def test_whatever_was_acknowledged_survives_a_kill_and_pending_work_is_finished(
         stored = [(u.id, u.text) for u in store.utterances(found.key)] if found else []
         assert [pair for pair in stored if pair in said] == said, point
         assert len(stored) <= len(said) + 2, point
-        pending = bool(found) and bool(store.unextracted(found.key) or store.undigested(found.key, "events"))
+        pending = bool(found) and bool(store.unextracted(found.key) or store.shelf(found.key, "events").undigested())
         seen["pending"] = seen.get("pending", 0) + pending
         seen["unacknowledged"] = seen.get("unacknowledged", 0) + (len(stored) > len(said))
         store.close()
@@ -134,7 +134,7 @@ def assert_finished(path: Path, point: int, before: list[tuple[str, str]]) -> No
     assert sorted(i for r in store.records(key) for i in r.sources) == sorted(u.id for u in utterances), point
     assert store.unextracted(key) == [], point
     told = [u.text for u in utterances if u.speaker == "Maya" and u.text.startswith("I ")]
-    traits = [(trait.text, trait.mentions) for trait, _ in store.traits(key) if trait.speaker == "Maya"]
+    traits = [(trait.text, trait.mentions) for trait, _ in store.personas(key).traits() if trait.speaker == "Maya"]
     assert traits == [(text, 1) for text in told], point
     assert store.db.row("PRAGMA integrity_check") == ("ok",), point
     store.close()

@@ -121,7 +121,7 @@ def test_the_last_session_is_summarised_and_a_second_run_does_nothing(scene: Sce
     assert len(requests_of(agent, "generator")) == asked
 
 
-class CutOff(Exception):
+class CutOff(BaseException):
     """The power fails here."""
 
 

@@ -53,7 +53,7 @@ def test_writers_to_different_conversations_do_not_disturb_each_other(processes:
         assert said == [tuple(json.loads(line)) for line in run["lines"][:-1]]
         assert [i for i, _ in said] == [f"u{n}" for n in range(1, 25)]
         assert [r.session for r in store.records(key)] == [1, 2, 3]
-        assert [(t.speaker, t.mentions) for t, _ in store.traits(key)] == [(name.title(), 6)]
+        assert [(t.speaker, t.mentions) for t, _ in store.personas(key).traits()] == [(name.title(), 6)]
     store.close()
 
 
@@ -73,7 +73,7 @@ def test_writers_to_one_conversation_lose_nothing(processes: Processes, tmp_path
     assert sorted(r.session for r in store.records(key)) == closed
     assert Counter(i for r in store.records(key) for i in r.sources) == Counter(i for i, _ in said)
     assert store.unextracted(key) == []
-    [(trait, _)] = store.traits(key)
+    [(trait, _)] = store.personas(key).traits()
     assert trait.mentions == 2 * (turns // 2)
     store.close()
 
@@ -88,7 +88,7 @@ def test_a_writer_whose_conversation_is_deleted_gets_one_clear_error(processes: 
     error = json.loads(wrote["lines"][-1])
     assert error[1] == "StoreError"
     assert "deleted" in error[2]
-    assert "open it anew" in error[2]
+    assert "reopen it" in error[2]
     assert json.loads(deleted["lines"][0]) == ["deleted"]
     store = Store(path)
     assert store.db.row("PRAGMA integrity_check") == ("ok",)

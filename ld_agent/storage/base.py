@@ -354,8 +354,12 @@ class Store(Protocol):
 
     def failures(self, key: int) -> list[Failure]: ...
 
-    def retry(self, key: int) -> None:
-        """Forget the failures: what was set aside is pending again."""
+    def retry(self, key: int, *, once: bool = False) -> None:
+        """Make what was set aside pending again, forgetting its failures.
+
+        Args:
+            once: for one more attempt each.
+        """
         ...
 
     def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:

@@ -40,8 +40,7 @@ class Store(NotedEncoder):
     """
 
     def __init__(self, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> None:
-        self.db = Connection(path, busy_seconds)
-        super().__init__(self.db)
+        super().__init__(Connection(path, busy_seconds))
         if self.db.row("SELECT 1 FROM meta WHERE key = 'erase'"):
             with suppress(StoreError):  # still read by another process, or read-only: the next opening tries again
                 self._erase()
@@ -282,8 +281,15 @@ class Store(NotedEncoder):
         )
         return [Failure(*row) for row in rows]
 
-    def retry(self, key: int) -> None:
-        self.db.execute("DELETE FROM failure WHERE conversation = ?", (key,))
+    def retry(self, key: int, *, once: bool = False) -> None:
+        if not self.failures(key):
+            return
+        if once:
+            self.db.execute(
+                "UPDATE failure SET attempts = ?2 WHERE conversation = ?1 AND attempts > ?2", (key, PATIENCE - 1)
+            )
+        else:
+            self.db.execute("DELETE FROM failure WHERE conversation = ?", (key,))
 
     # ---- changes by hand
 

@@ -13,18 +13,18 @@ class NotedEncoder:
     """The part of a store that guards its vectors; see `ld_agent.storage.base.Store`."""
 
     def __init__(self, db: Connection) -> None:
-        self._vectors_in = db
+        self.db = db
         self._encoder: str | None = None
 
     def check_encoder(self, name: str, dimension: int) -> None:
         wanted = json_text({"dimension": dimension, "name": name})
         if self._noted() is None:
-            self._vectors_in.execute("INSERT OR IGNORE INTO meta VALUES ('encoder', ?)", (wanted,))
+            self.db.execute("INSERT OR IGNORE INTO meta VALUES ('encoder', ?)", (wanted,))
         self._require(wanted)
         self._encoder = wanted
 
     def change_encoder(self, name: str, dimension: int) -> None:
-        db = self._vectors_in
+        db = self.db
         with db.transaction():
             db.execute("DELETE FROM meta WHERE key = 'encoder'")
             for derived in ("passage", "snapshot"):
@@ -37,7 +37,7 @@ class NotedEncoder:
         return [
             (table, pk, text)
             for table in ("record", "trait")
-            for pk, text in self._vectors_in.rows(f"SELECT pk, text FROM {table} WHERE vector IS NULL ORDER BY pk")
+            for pk, text in self.db.rows(f"SELECT pk, text FROM {table} WHERE vector IS NULL ORDER BY pk")
         ]
 
     def require_same_encoder(self) -> None:
@@ -53,14 +53,14 @@ class NotedEncoder:
         return vector_bytes(vector)
 
     def _noted(self) -> str | None:
-        row = self._vectors_in.row("SELECT value FROM meta WHERE key = 'encoder'")
+        row = self.db.row("SELECT value FROM meta WHERE key = 'encoder'")
         return row[0] if row else None
 
     def _require(self, wanted: str) -> None:
         stored = self._noted()
         if stored is not None and stored != wanted:
             known, given = json.loads(stored), json.loads(wanted)
-            path = self._vectors_in.path
+            path = self.db.path
             raise EncoderMismatchError(
                 f"{path} was encoded by {known['name']} ({known['dimension']} dimensions), the config names "
                 f"{given['name']} ({given['dimension']}); run `ld-agent memory reindex --store {path}` with this "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import Vector, microseconds, moment, vector_from
+from ld_agent.storage.connection import Connection
 from ld_agent.types import Trait
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ class SQLitePersonas:
     """See `ld_agent.storage.base.PersonaShelf`."""
 
     def __init__(self, store: Store, key: int) -> None:
-        self._store, self._db, self._key = store, store.db, key
+        self._store, self._key = store, key
+
+    @property
+    def _db(self) -> Connection:
+        return self._store.db
 
     def traits(self) -> list[tuple[Trait, Vector | None]]:
         rows = self._db.rows(

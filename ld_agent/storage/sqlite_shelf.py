@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ld_agent.errors import StoreError
 from ld_agent.storage.base import CATCH_UP, PATIENCE, Draft, IndexRow
 from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
+from ld_agent.storage.connection import Connection
 from ld_agent.storage.recollection import with_recall
 from ld_agent.storage.sqlite_rows import RECORD, record, record_values, utterances
 from ld_agent.types import Record, Session, Utterance
@@ -27,7 +28,11 @@ class SQLiteShelf:
     """See `ld_agent.storage.base.Shelf`."""
 
     def __init__(self, store: Store, key: int, view: str) -> None:
-        self._store, self._db, self._key, self._view = store, store.db, key, view
+        self._store, self._key, self._view = store, key, view
+
+    @property
+    def _db(self) -> Connection:
+        return self._store.db
 
     # ---- sessions and utterances taken in
 

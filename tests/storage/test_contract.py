@@ -348,7 +348,7 @@ def test_an_edit_replaces_text_and_vector_and_is_dated(store: Store, open_store:
     assert kept is not None
     assert row.vector is not None
     assert kept.tolist() == row.vector.tolist() == [1, 1, 1, 1]
-    assert [(c.target, c.kind, c.at, c.before) for c in other.changes(key)] == [
+    assert [(c.target, c.action, c.at, c.before) for c in other.changes(key)] == [
         ("m1", "edit", AT, "They talk about a walnut."), ("t2", "edit", AT + timedelta(days=1), "I like walnut."),
     ]  # fmt: skip
     assert other.edits(key) == edits + 2
@@ -361,7 +361,7 @@ def test_forgetting_leaves_no_earlier_text_and_what_was_superseded_is_active_aga
     store.forget(key, "t2", AT + timedelta(days=1))
     [(left, _)] = store.personas(key).traits()
     assert (left.id, left.superseded_by) == ("t1", None)
-    assert [(c.target, c.kind, c.at, c.before) for c in store.changes(key)] == [
+    assert [(c.target, c.action, c.at, c.before) for c in store.changes(key)] == [
         ("t2", "edit", AT, ""), ("t2", "forget", AT + timedelta(days=1), ""),
     ]  # fmt: skip
     store.forget(key, "m1", AT)
@@ -377,7 +377,7 @@ def test_a_pin_is_kept_and_taken_back(store: Store, fill: Fill) -> None:
     assert [t.pinned for t, _ in store.personas(key).traits()] == [True, False]
     store.pin(key, "m1", False, AT)
     assert store.pinned(key) == []
-    assert [c.kind for c in store.changes(key)] == ["pin", "pin", "unpin"]
+    assert [c.action for c in store.changes(key)] == ["pin", "pin", "unpin"]
 
 
 @pytest.mark.parametrize("target", ["m9", "t9", "u1", "", "x"])

@@ -106,7 +106,7 @@ def test_one_conversation_is_moved_into_a_store_with_others_and_goes_on_there(
         assert [u.text for u in taken.open_utterances(key)] == ["walnut after all", "on we go"]
         assert [u.id for u in taken.unextracted(key)] == ["u2", "u3", "u4", "u5"]
         assert [s.number for s in taken.shelf(key, "events").undigested()] == []
-    assert other.without_vector("record")
+    assert other.without_vector()
     other.close()
 
 

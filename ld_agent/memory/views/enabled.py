@@ -122,24 +122,24 @@ class EnabledViews:
         context, shelf = self._context, self._context.shelf(view.name)
         notes: list[str] = []
         while not notes and (sessions := shelf.undigested(BATCH if view.asks_model else None)):
+            by_number = {str(session.number): session for session in sessions}
 
-            def digest(count: int, sessions: Sequence[Session] = sessions) -> Steps[None]:
-                return view.digest(sessions[:count])
+            def digest(items: Sequence[str], by_number: Mapping[str, Session] = by_number) -> Steps[None]:
+                return view.digest([by_number[item] for item in items])
 
-            items = [str(session.number) for session in sessions]
+            items = list(by_number)
             notes = yield from attempted(context.store, context.key, view.name, items, digest, "to be summarized")
         return notes
 
     def _observed(self, view: View, session: int, unanswered: frozenset[str]) -> Steps[list[str]]:
         context = self._context
         waiting = context.shelf(view.name).unobserved(session, context.agent)
-        said = tuple(u for u in waiting if u.id not in unanswered)
-        items = [u.id for u in said]
+        by_id = {u.id: u for u in waiting if u.id not in unanswered}
 
-        def observe(count: int) -> Steps[None]:
-            return view.observe(Session(session, said[:count]))
+        def observe(items: Sequence[str]) -> Steps[None]:
+            return view.observe(Session(session, tuple(by_id[item] for item in items)))
 
-        return (yield from attempted(context.store, context.key, view.name, items, observe, "to be remembered"))
+        return (yield from attempted(context.store, context.key, view.name, list(by_id), observe, "to be remembered"))
 
 
 def _recalled(view: View, query: Query) -> Steps[tuple[list[Recalled], str]]:

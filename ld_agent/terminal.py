@@ -1,22 +1,44 @@
-"""Progress and notes on a terminal, on standard error. Knows nothing of what is under way."""
+"""What everything that runs in a terminal shares: its two streams, notes, and progress. Knows nothing of what is under way.
+
+What people said is data: it is shown without markup, and its control characters never reach the terminal.
+"""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+def plain(text: str, style: str = "") -> Text:
+    """Text as data: no markup, and control characters but line ends and tabs become U+FFFD."""
+    return Text(
+        "".join(
+            "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text
+        ),
+        style=style,
+    )
+
+
+def say(message: str) -> None:
+    """Tell the user something on standard error, on one line however long it is."""
+    errors.print(plain(message), soft_wrap=True)
 
 
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar while the block runs; nothing where standard error is not a terminal.
+    """Show a progress bar on standard error while the block runs, if that is a terminal.
 
     Yields:
-        a function that is told how many of ``total`` were done since the last call.
+        a function that is told how many of ``total`` were done since its last call.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+    with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.advance(task, done)

@@ -136,7 +136,7 @@ def _counted(rows: Iterable[Values], module: str) -> Iterator[Values]:
     """Show on standard error how many rows there are so far."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from ld_agent.cli.show import errors
+    from ld_agent.terminal import errors
 
     columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed} rows"), TimeElapsedColumn())
     with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:

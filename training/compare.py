@@ -160,7 +160,7 @@ def compare_adapters(
 def _show(result: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from ld_agent.cli.show import console
+    from ld_agent.terminal import console
 
     names = [name for name in ("perplexity", "bleu_2", "bleu_3", "rouge_l") if name in result[0]]
     table = Table(box=None, padding=(0, 1), header_style="dim")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-from ld_agent.cli.show import errors
+from ld_agent.terminal import errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ld_agent.cli.show import console
+from ld_agent.terminal import console
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.measures import check_risk
 from training.risk import Risk
@@ -111,6 +111,6 @@ def _duration(seconds: float) -> str:
 
 
 def _print(text: str) -> None:
-    from ld_agent.cli.show import plain
+    from ld_agent.terminal import plain
 
     console.print(plain(text), soft_wrap=True)

@@ -167,7 +167,7 @@ def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequenc
     from ld_agent.backbones.local.chat_tokens import ChatTokens
     from ld_agent.backbones.local.loading import context_window, decoder_start, load
     from ld_agent.backbones.weights import resolve_model
-    from ld_agent.cli.show import say
+    from ld_agent.terminal import say
     from training.examples import Collator, encode
 
     source = resolve_model(settings.model, settings.sha256)

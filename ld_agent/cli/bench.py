@@ -29,17 +29,34 @@ def recall(overrides: Overrides = None, config: ConfigOption = None, as_json: Js
 
 
 @app.command()
-def turn(overrides: Overrides = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+def turn(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    growth: Annotated[
+        bool,
+        typer.Option("--growth", help="Instead, how a turn and reopening grow from 1,000 to 1,000,000 utterances."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Time a whole turn at 10,000 events, generation against a plain float32 generate(), the start, and adapters.
 
-    Example:
+    Examples:
 
       ld-agent bench turn --json
+
+      ld-agent bench turn --growth
     """
     from ld_agent.config import load_config
+
+    settings = load_config(config, overrides or [])
+    if growth:
+        from ld_agent.evaluation.bench_growth import bench_growth
+
+        _show(bench_growth(settings), as_json)
+        return
     from ld_agent.evaluation.bench import bench_turn
 
-    _show(bench_turn(load_config(config, overrides or [])), as_json)
+    _show(bench_turn(settings), as_json)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from ld_agent.storage.base import StoredConversation
+    from ld_agent.storage.base import Failure, StoredConversation
     from ld_agent.storage.sqlite import Store
 
 app = typer.Typer(help="Look into a memory file, search it, move it, forget.", no_args_is_help=True)
@@ -44,12 +44,17 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
             _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
             return
         console.print(records_table(records))
+        for failure in opened.failures(found.key):
+            state = "set aside" if failure.set_aside else "pending"
+            console.print(plain(f"{state}: {failure.work} of {failure.item}: {failure.error}", "red"), soft_wrap=True)
         for speaker in dict.fromkeys(t.speaker for t in traits):
             console.print(plain(speaker, "bold"))
             console.print(traits_table([t for t in traits if t.speaker == speaker]))
         return
-    rows = [
-        {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)} | opened.counts(c.key)
+    rows: list[dict[str, Any]] = [
+        {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)}
+        | opened.counts(c.key)
+        | {"set_aside": [_failure_json(f) for f in opened.failures(c.key) if f.set_aside]}
         for c in opened.conversations()
     ]
     if as_json:
@@ -59,9 +64,17 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
     for heading in ("conversation", "speakers", "sessions", "utterances", "records", "traits"):
         table.add_column(heading)
     for row in rows:
-        cells = (", ".join(v) if isinstance(v, list) else str(v) for k, v in row.items() if k != "agent")
+        cells = (
+            ", ".join(v) if isinstance(v, list) else str(v) for k, v in row.items() if k not in ("agent", "set_aside")
+        )
         table.add_row(*(plain(cell) for cell in cells))
     console.print(table if rows else "no conversations yet")
+    for row in rows:
+        for aside in row["set_aside"]:
+            text = f"{row['conversation']}: {aside['work']} of {aside['item']} was set aside: {aside['error']}"
+            console.print(plain(text, "red"), soft_wrap=True)
+    if any(row["set_aside"] for row in rows):
+        console.print("`ld-agent memory rebuild` tries it again", style="dim")
 
 
 @app.command()
@@ -313,6 +326,12 @@ def _conversation(store: Store, conversation_id: str) -> StoredConversation:
     return found_conversation(store, conversation_id)
 
 
+def _failure_json(failure: Failure) -> dict[str, Any]:
+    return {
+        "work": failure.work, "item": failure.item, "attempts": failure.attempts, "error": failure.error,
+    }  # fmt: skip
+
+
 def _record_json(record: Any) -> dict[str, Any]:
     from ld_agent.types import iso
 
@@ -325,6 +344,7 @@ def _record_json(record: Any) -> dict[str, Any]:
         "topics": list(record.topics),
         "sources": list(record.sources),
         "fallback": record.fallback,
+        **({"pinned": True} if record.pinned else {}),
         **({"details": dict(record.details)} if record.details else {}),
     }
 

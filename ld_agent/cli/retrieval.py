@@ -196,8 +196,9 @@ def _show_figures(result: dict[str, Any]) -> None:
     title = f"scorer {result['scorer']}, {asked}, {tau}, {result['ms_per_query']} ms a query"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
     shown = ("questions", "recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr")
-    for heading in ("", *shown):
-        table.add_column(heading, justify="right" if heading else "left")
+    table.add_column("recall", no_wrap=True)
+    for key in shown:
+        table.add_column(key.removeprefix("recall_"), justify="right", no_wrap=True)
     for name, figures in [("all", result), *result["by_category"].items()]:
         table.add_row(name, *(str(v) if isinstance(v := figures[key], int) else f"{v:.3f}" for key in shown))
     console.print(table)

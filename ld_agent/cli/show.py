@@ -5,7 +5,6 @@ What people said is data here too: it is shown without markup, and its control c
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -13,28 +12,14 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ld_agent.terminal import console as console
+from ld_agent.terminal import errors as errors
+from ld_agent.terminal import plain as plain
+from ld_agent.terminal import say as say
 from ld_agent.types import Recalled, Record, Trait
 
 WIDE = 100
 """Columns from which on a recalled record fits on one line beside its numbers."""
-
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
-
-
-def plain(text: str, style: str = "") -> Text:
-    """Text as data: no markup, and control characters but line ends and tabs become U+FFFD."""
-    return Text(
-        "".join(
-            "\N{REPLACEMENT CHARACTER}" if unicodedata.category(c) == "Cc" and c not in "\n\t" else c for c in text
-        ),
-        style=style,
-    )
-
-
-def say(message: str) -> None:
-    """Tell the user something on standard error, on one line however long it is."""
-    errors.print(plain(message), soft_wrap=True)
 
 
 def day(value: Record | Trait) -> str:

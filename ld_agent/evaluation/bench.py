@@ -27,7 +27,6 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.backbones.weights import quiet_transformers
-from ld_agent.cli.show import errors
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.memory.encoder import SentenceEncoder
@@ -38,6 +37,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.generator import Situation, render
 from ld_agent.shipped import shipped_path
 from ld_agent.storage.base import Draft, Store
+from ld_agent.terminal import errors
 from ld_agent.types import Utterance
 
 SIZES = (1_000, 10_000, 100_000)

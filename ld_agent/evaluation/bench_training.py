@@ -22,13 +22,13 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from ld_agent.cli.show import errors
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.errors import ConfigError, ModelError
 from ld_agent.evaluation.bench import START, machine
 from ld_agent.modules.generator import Situation, render
 from ld_agent.shipped import shipped_path
+from ld_agent.terminal import errors
 from ld_agent.types import Recalled, Record, Utterance
 
 BATCH, LORA_R, LORA_ALPHA, LEARNING_RATE = 8, 8, 16, 5e-4

@@ -17,7 +17,6 @@ from rich.progress import Progress
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Backbone, Completion, Request
-from ld_agent.cli.show import errors
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
@@ -29,6 +28,7 @@ from ld_agent.memory.views import VIEWS, check_views
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.shipped import shipped_path
 from ld_agent.steps import run_many
+from ld_agent.terminal import errors
 
 SAMPLE = "data/samples/msc_session_3.txt"
 REPLIES = "generator"

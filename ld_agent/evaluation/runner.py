@@ -198,7 +198,7 @@ def progress(total: int, done: int, what: str) -> Iterator[Advance]:
         TimeRemainingColumn,
     )
 
-    from ld_agent.cli.show import errors
+    from ld_agent.terminal import errors
 
     name = TextColumn("{task.description}", markup=False)
     columns = (name, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

@@ -201,9 +201,10 @@ def _explain(model: type[BaseModel], exc: ValidationError) -> str:
         return f"unknown key {path}" + (f"; the known keys are {known}" if known else "")
     if problem["type"] == "missing":
         return f"{path} is missing; add it"
-    if not path:
-        return problem["msg"].removeprefix("Value error, ")
-    return f"{path}={problem['input']!r}: {problem['msg']}"
+    said = problem["msg"].removeprefix("Value error, ")
+    if not path or isinstance(problem["input"], dict):  # a rule over several keys names them itself
+        return said
+    return f"{path}={problem['input']!r}: {said}"
 
 
 def _first_line(exc: BaseException) -> str:

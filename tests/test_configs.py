@@ -134,7 +134,7 @@ def refusal(path: str | Path | None = None, overrides: tuple[str, ...] = ()) -> 
         ("memory.views=[events,events]", ("memory", "events", "twice")),
         ("agent.name=", ("agent.name",)),
         ("agent.user='  '", ("agent.user",)),
-        ("agent.user=Sam", ("agent", "'Sam'", "change one")),
+        ("agent.user=Sam", ("agent.user", "'Sam'", "another name")),
         ("base=bare", ("base", "unknown key")),
         ("agent.name=\udc80", ("agent.name", "Unicode")),
         ("memory.k=" + "[" * 3000 + "]" * 3000, ("memory.k", "deep")),
@@ -246,7 +246,7 @@ def test_an_override_is_named_when_it_is_to_blame():
         ('agent.user="a\\nb"', "agent.user"),
         ('agent.name=" "', "agent.name"),
         ("memory.k=0", "memory.k=0 recalls nothing, but memory.views has events"),
-        ("agent.user=\ud83d", "half a character"),
+        ("agent.user=\ud83d", "not valid Unicode text"),
         ("memory.k=" + "[" * 3000 + "]" * 3000, "override"),
     ],
 )

@@ -19,8 +19,8 @@ from ld_agent.evaluation.annotation import Mark, add_mark, load_marks
 from ld_agent.evaluation.recall_tau import picture
 from ld_agent.evaluation.retrieval import Outcome, Records, figures, load_cases, measure
 from ld_agent.evaluation.retrieval_cases import Asked
+from ld_agent.storage.base import Draft
 from ld_agent.storage.sqlite import Store
-from ld_agent.types import Record
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -204,8 +204,8 @@ def store_of_two(tmp_path: Path) -> Path:
     store = Store(path)
     key = store.open_conversation("alice", "Sam").key
     for number, text in enumerate(["Maya adopted a beagle, Biscuit.", "Maya sold her violin to Ben."], 1):
-        record = Record(f"m{number}", "events", text, START.replace(day=number), number, tuple(text.lower().split()))
-        store.insert_record(key, record, None)
+        draft = Draft(text, START.replace(day=number), number, topics=tuple(text.lower().split()))
+        store.shelf(key, "events").digest(number, [draft])
     store.close()
     return path
 

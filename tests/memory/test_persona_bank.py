@@ -148,14 +148,14 @@ def test_a_failed_merge_leaves_nothing_behind(bank: PersonaBank, store: Store, k
     heard = said()
     bank.merge([(heard, ["I have a dog."])])
     first, second = said(), said()
-    put = store.put_trait
+    add = bank._shelf.add
 
-    def failing(conversation: int, trait, vector) -> None:
-        if trait.text == "I play the violin.":
+    def failing(speaker: str, text: str, *values):
+        if text == "I play the violin.":
             raise RuntimeError("the disk is gone")
-        put(conversation, trait, vector)
+        return add(speaker, text, *values)
 
-    monkeypatch.setattr(store, "put_trait", failing)
+    monkeypatch.setattr(bank._shelf, "add", failing)
     with pytest.raises(RuntimeError, match="the disk is gone"):
         bank.merge([(first, ["I have two dogs.", "I like tea."]), (second, ["I play the violin."])])
     monkeypatch.undo()

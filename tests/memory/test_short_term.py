@@ -41,7 +41,7 @@ def test_a_gap_of_beta_joins_the_session_and_more_begins_one(cache: ShortTermCac
     third = cache.append("Maya", "three", after(2 * BETA + 1e-6))
     assert [u.text for u in cache.utterances] == ["three"]
     assert third.session == 2
-    [closed] = store.undigested(1, "events")
+    [closed] = store.shelf(1, "events").undigested()
     assert [u.text for u in closed.utterances] == ["one", "two"]
 
 
@@ -67,7 +67,7 @@ def test_without_a_time_the_clock_decides(cache: ShortTermCache):
 
 def test_a_backward_time_is_refused_and_nothing_is_stored(cache: ShortTermCache, store: Store):
     cache.append("Maya", "one", START)
-    with pytest.raises(InputError, match="goes forward"):
+    with pytest.raises(InputError, match="is before the last utterance"):
         cache.append("Maya", "two", after(-1))
     assert [u.text for u in store.utterances(1)] == [u.text for u in cache.utterances] == ["one"]
 

@@ -47,6 +47,7 @@ def test_the_reply_decides_and_one_more_call_makes_the_record(scene: Scene):
     assert (greeted.text, calls(agent), talk.records) == ("Hello you!", ["generator"], [])
     told = talk.respond(BEES, "Maya", START)
     assert (told.text, told.utterance and told.utterance.text) == ("Lovely bees!", "Lovely bees!")
+    talk.resume()
     assert calls(agent) == ["generator", "generator", "memory"], "two calls at most"
     [record] = talk.records
     assert record.text == "Maya tells of her garden. Maya keeps bees in Lyon."
@@ -65,10 +66,12 @@ def test_the_reply_decides_and_one_more_call_makes_the_record(scene: Scene):
 def test_an_answer_is_given_no_more_room_than_it_can_use(scene: Scene):
     talk = remembering(scene, "Bees.", memory="Enough: 1")
     talk.respond("And the bees?", "Maya", LATER)
-    reflection, *_ = requests_of(talk.agent, "memory")
+    reflection, *_ = requests_of(talk.relation.resources, "memory")
     assert reflection.max_new_tokens == 48
     agent = made(scene, YES, **{"modules.memory": {"max_new_tokens": 20}})
-    agent.conversation("ben").respond(BEES, "Ben", START)
+    ben = agent.conversation("ben")
+    ben.respond(BEES, "Ben", START)
+    ben.resume()
     assert requests_of(agent, "memory")[0].max_new_tokens == 20
 
 
@@ -85,6 +88,7 @@ def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene
     agent = made(scene, "Lovely bees!", answer)
     talk = agent.conversation("maya")
     assert talk.respond(BEES, "Maya", START).text == "Lovely bees!"
+    talk.resume()
     assert calls(agent) == ["generator", "memory"], "two calls at most"
     assert "Remember:" in requests_of(agent, "memory")[0].messages[-1].content
     assert [r.text for r in talk.records] == records
@@ -93,7 +97,9 @@ def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene
 
 def test_the_record_and_the_traits_of_a_turn_are_asked_in_one_batch(scene: Scene):
     agent = made(scene, YES)
-    agent.conversation("maya").respond(BEES, "Maya", START)
+    talk = agent.conversation("maya")
+    talk.respond(BEES, "Maya", START)
+    talk.resume()
     assert agent.models.backbone("memory").batches == [1, 3]  # type: ignore[attr-defined]
 
 
@@ -115,13 +121,14 @@ def test_what_others_say_among_themselves_is_taken_in_with_the_next_turn(scene: 
 
 def test_a_failing_model_lets_the_utterance_wait(scene: Scene):
     agent = made(scene, YES, BackboneError("away"))
-    reply = agent.conversation("maya").respond(BEES, "Maya", START)
-    assert reply.text == "Lovely bees!"
-    assert any("waits to be remembered: away" in note for note in reply.notes)
+    talk = agent.conversation("maya")
+    assert talk.respond(BEES, "Maya", START).text == "Lovely bees!"
+    notes = talk.respond("And goats.", "Maya", START).notes
+    assert any("1 waiting to be remembered: away" in note for note in notes)
     agent.close(end_sessions=False)
     again = made(scene, NO, "Remember: yes\n" + RECORD).conversation("maya")
     again.end_session()
-    assert len(again.records) == 1
+    assert [r.sources for r in again.records] == [("u1",), ("u3",)]
 
 
 @pytest.mark.parametrize(
@@ -138,6 +145,7 @@ def test_ablations(scene: Scene, ablation: dict[str, Any], text: str, asked: lis
     agent = made(scene, replies, RECORD, **{"memory.conditional": ablation})
     talk = agent.conversation("maya")
     talk.respond(BEES, "Maya", START)
+    talk.resume()
     assert ([r.text for r in talk.records], calls(agent)) == ([text], asked)
     decides = "Remember:" in requests_of(agent, "generator")[0].messages[0].content
     assert decides == bool(set(ablation) & {"context", "knowledge"})
@@ -168,8 +176,8 @@ def remembering_ids(talk: Conversation, rounds: int) -> list[str]:
     from ld_agent.memory.views.base import Query
     from ld_agent.memory.views.stored import StoredRecords
 
-    query: Query = talk.agent.query("What hums in my beehive?", LATER)
-    records = StoredRecords(talk.agent.parts(talk.key, talk.agent_name), "conditional")
+    query: Query = talk.relation.resources.query("What hums in my beehive?", LATER)
+    records = StoredRecords(talk.relation.resources.view_context(talk.key, talk.agent_name), "conditional")
     return [r.record.id for r in records.nearest(query, 3, -1.0)]
 
 
@@ -177,8 +185,8 @@ def test_missing_keywords_extend_the_query_and_the_search_is_repeated(scene: Sce
     talk = remembering(scene, *NOTES, memory="Missing: brother, Oslo", **{"memory.conditional": {"k": 1}})
     found = talk.recall("What hums in my beehive?", LATER)
     assert [r.record.text for r in found] == ["Talk 1. Maya has a brother in Oslo."]
-    assert len(requests_of(talk.agent, "memory")) == 1, "one round"
-    prompt = requests_of(talk.agent, "memory")[0].messages[-1].content
+    assert len(requests_of(talk.relation.resources, "memory")) == 1, "one round"
+    prompt = requests_of(talk.relation.resources, "memory")[0].messages[-1].content
     assert "1. Talk 0. Maya keeps bees." in prompt
     assert "What hums in my beehive?" in prompt
 
@@ -202,7 +210,7 @@ def test_no_rounds_no_calls_and_nothing_found_none_either(scene: Scene):
     talk = remembering(scene, *NOTES, memory="Enough: none", **{"memory.conditional": {"rounds": 0}})
     assert len(talk.recall("What hums in my beehive?", LATER)) == 3
     assert talk.recall("What hums in my beehive?", START - DAY) == []
-    assert requests_of(talk.agent, "memory") == []
+    assert requests_of(talk.relation.resources, "memory") == []
     assert remembering(scene, memory="Enough: none").recall("Bees?", LATER) == []
 
 

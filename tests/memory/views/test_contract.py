@@ -13,12 +13,12 @@ from agent_process import Processes
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.errors import BackboneError
-from ld_agent.memory.views import ALONE, VIEWS
+from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.storage.exchange import export_lines, import_file
 from ld_agent.storage.sqlite import Store
 
-PAIRS = [pair for pair in combinations(VIEWS, 2) if not set(pair) & set(ALONE)]
+PAIRS = [pair for pair in combinations(VIEWS, 2) if not any(VIEWS[name].alone for name in pair)]
 SETS = [(name,) for name in VIEWS] + PAIRS
 LATER = START + 20 * DAY
 QUESTION = "Do you remember the bees in my garden?"
@@ -48,8 +48,8 @@ def recalled(talk: Conversation, text: str = QUESTION) -> list[tuple[str, str]]:
 def test_what_was_said_is_taken_in_recalled_and_still_there_when_reopened(views: tuple[str, ...], scene: Scene):
     settings = {"memory.views": list(views), "memory.gamma": -1.0}
     talk = two_sessions(scene.agent(**settings))
-    store, key = talk.agent.store, talk.key
-    assert all(store.undigested(key, view) == [] for view in views)
+    store, key = talk.relation.resources.store, talk.key
+    assert all(store.shelf(key, view).undigested() == [] for view in views)
     said = {utterance.id for utterance in talk.utterances}
     for record in talk.records:
         assert record.view in views
@@ -62,12 +62,12 @@ def test_what_was_said_is_taken_in_recalled_and_still_there_when_reopened(views:
     assert {view for view, _ in before} <= remembering
     assert bool(before) == bool(remembering)
     assert not talk.recall(QUESTION, START - DAY), "nothing younger than the question"
-    talk.agent.close()
+    talk.relation.resources.close()
 
     again = scene.agent(**settings)
     talk = again.conversation("garden")
     assert recalled(talk) == before
-    assert again.store.count_records(talk.key, views[0]) == sum(r.view == views[0] for r in talk.records)
+    assert again.store.shelf(talk.key, views[0]).count() == sum(r.view == views[0] for r in talk.records)
     reply = talk.respond(QUESTION, "Maya", LATER)
     assert bool(reply.recalled) == bool(remembering)
     prompt = requests_of(again, "generator")[-1].messages[0].content
@@ -120,7 +120,9 @@ def test_garbage_from_the_model_and_its_failure_lose_nothing(
         return
     agent.close(end_sessions=False)
     talk = scene.agent(**{"memory.views": list(views), "memory.gamma": -1.0}).conversation("garden")
-    assert all(talk.agent.store.undigested(talk.key, view) == [] for view in views), "what waited is made up for"
+    assert all(talk.relation.resources.store.shelf(talk.key, view).undigested() == [] for view in views), (
+        "what waited is made up for"
+    )
     assert bool(recalled(talk)) == (views != ("none",))
 
 
@@ -143,7 +145,7 @@ def processes() -> Iterator[Processes]:
 def test_killed_anywhere_every_view_finishes_its_work_when_the_store_is_opened_again(
     processes: Processes, tmp_path: Path
 ):
-    together = [name for name in VIEWS if name not in ALONE]
+    together = [name for name in VIEWS if not VIEWS[name].alone]
     task: dict[str, Any] = {
         "conversation": "garden",
         "speaker": "Maya",
@@ -163,7 +165,9 @@ def test_killed_anywhere_every_view_finishes_its_work_when_the_store_is_opened_a
         store = Store(path)
         found = store.find_conversation("garden")
         assert found is not None
-        assert {view: len(store.undigested(found.key, view)) for view in together} == dict.fromkeys(together, 0), share
+        assert {view: len(store.shelf(found.key, view).undigested()) for view in together} == dict.fromkeys(
+            together, 0
+        ), share
         texts = [u.text for u in store.utterances(found.key) if u.speaker == "Maya"]
         for view in ("conditional", "recursive"):
             records = [r for r in store.records(found.key) if r.view == view]

@@ -90,7 +90,6 @@ def test_without_memos_or_room_for_any_no_model_is_asked(view):
     assert one.ask("Dogs?", 1) == []
     one.session(1, *LINES)
     assert one.ask("Dogs?", 0.9) == []  # all of them younger than the query
-    assert view(Model(), k=0).ask("Dogs?", 2) == []
     assert one.backbone.batches == [1]
 
 

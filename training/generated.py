@@ -54,9 +54,10 @@ class Generations:
         return measured(self._module, texts, self._targets)
 
     def _answered(self, prompts: Sequence[list[int]]) -> list[str]:
+        from ld_agent.backbones.answer_text import answer_text
         from ld_agent.backbones.local.decoding import Row as Sequence_
         from ld_agent.backbones.local.decoding import decode
 
         rows = [Sequence_(self._start or prompt, self._limit) for prompt in prompts]
         decode(self._steps(prompts), rows, self._choice)
-        return [self._tokens.decode(row.out).strip() for row in rows]
+        return [answer_text(self._tokens.decode(row.out).strip()) for row in rows]

@@ -113,7 +113,7 @@ def test_a_dry_run_shows_the_prompts_and_writes_nothing(settings: Callable[..., 
     done = command("summarizer", *assigned(given), "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "<|start|>user\na?<|end|>\n<|start|>assistant\n" in done.stdout
-    assert "prompt tokens: least" in done.stdout
+    assert "prompt tokens: min" in done.stdout
     assert "8 steps of 4 rows" in done.stdout
     assert sorted(tmp_path.iterdir()) == before
     same = command("train", "summarizer", *assigned(given), "--dry-run")

@@ -178,6 +178,8 @@ class MemorySection(Section):
 
     ``query_turns``: how many of the running session's last utterances, the one to answer included, are the query.
 
+    ``quotes``: most tokens of what was said in recalled sessions, quoted word for word beside the memories; 0: none.
+
     ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
 
     ``budget``: most tokens of memories in a prompt where several views give some; null: as many as fit the window.
@@ -190,6 +192,7 @@ class MemorySection(Section):
     gamma: Cosine = 0.125
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
+    quotes: Count = 128
     close_on_exit: bool = True
     budget: AtLeastOne | None = 512
     recursive: RecursiveSection = RecursiveSection()

@@ -8,15 +8,16 @@ Nothing here knows SQL, prompts or tensors, or how a model is loaded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ld_agent.backbones.base import Completion
+from ld_agent.backbones.base import Completion, Message
 from ld_agent.errors import BackboneError, ConversationBusyError, InputError, StoreError
 from ld_agent.memory.persona_bank import PersonaBank
+from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.combine import side_by_side
 from ld_agent.memory.views.together import Remembered, Together
@@ -26,6 +27,7 @@ from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.steps import Steps, metered, run
 from ld_agent.stopwatch import Stopwatch
 from ld_agent.storage.columns import EPOCH
+from ld_agent.storage.passages import utterances_by_id
 from ld_agent.types import (
     Recalled,
     Record,
@@ -239,7 +241,8 @@ class Conversation:
                 traits = dict(self._bank.select(tuple(everyone), query.vector, heard.at))
                 context = tuple(u for u in self._cache.utterances if u.id != heard.id)
                 guidance = self._memory.guidance(found.recalled)
-                situation = Situation(self.agent_name, heard, context, found.recalled, traits, people=people)
+                quoted = self._quotes(heard, found.recalled)
+                situation = Situation(self.agent_name, heard, context, found.recalled, traits, people, quotes=quoted)
                 situation = replace(situation, steps=guidance.steps, examples=guidance.examples, decides=decides)
                 prompted = self._generator.prompt_for(replace(situation, labelled=self._memory.combined))
                 notes += prompted.notes
@@ -327,6 +330,21 @@ class Conversation:
         if heard_at is not None and at < heard_at:
             raise InputError(f"reply_at={iso(at)} lies before the utterance ({iso(heard_at)}); give a later time")
         return at
+
+    def _quotes(self, heard: Utterance, recalled: Sequence[Recalled]) -> tuple[Utterance, ...]:
+        """What was said in recalled sessions and bears on what was heard."""
+        room, models = self.agent.config.memory.quotes, self.agent.models
+        ids = sources_of(recalled) if room else []
+        if not ids:
+            return ()
+        said = in_time_order(ids, utterances_by_id(self._store, self.key, ids))
+
+        frame = models.count_tokens("generator", [Message("user", "")])
+
+        def length(text: str) -> int:
+            return models.count_tokens("generator", [Message("user", text)]) - frame
+
+        return quotes(heard, self.agent_name, said, self.agent.encoder.encode, length, room)
 
     def _waiting(self) -> Utterance | None:
         """The utterance that waits for a reply: the last one, unless it is the agent's."""

@@ -54,13 +54,17 @@ def texts_and_sources(store: Store, key: int, records: Sequence[int]) -> list[tu
         (key, json_text(list(records))),
     )
     listed = [(pk, text, json.loads(sources)) for pk, text, sources in rows]
-    wanted = sorted({source for _, _, sources in listed for source in sources})
-    said = {
+    said = utterances_by_id(store, key, sorted({source for _, _, sources in listed for source in sources}))
+    return [(pk, text, [said[source] for source in sources if source in said]) for pk, text, sources in listed]
+
+
+def utterances_by_id(store: Store, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
+    """Utterances of a conversation by id; one that is not stored is left out."""
+    return {
         i: Utterance(i, speaker, text, moment(at), session)
         for i, speaker, text, at, session in store.db.rows(
             "SELECT id, speaker, text, at, session FROM utterance "
             "WHERE conversation = ? AND id IN (SELECT value FROM json_each(?))",
-            (key, json_text(wanted)),
+            (key, json_text(list(ids))),
         )
     }
-    return [(pk, text, [said[source] for source in sources if source in said]) for pk, text, sources in listed]

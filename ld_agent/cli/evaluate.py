@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ld_agent.cli import retrieval
+from ld_agent.cli import questions, retrieval
 from ld_agent.cli.runs import BertModel, Configs, Data, Json, Limit, Out, Overrides, Overwrite, carry_out, report
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure extraction, summaries, replies and recall against references.", no_args_is_help=True)
 retrieval.register(app)
+questions.register(app)
 
 
 @app.command()

@@ -233,7 +233,7 @@ def answers(
     lived = ((group, live(agent, group.episode)) for group in groups)
     for group, _ in run_many(lived, agent.models.complete, width):
         questions = [(key, probe) for key, probe in group.questions if key in wanted]
-        _copy(agent, group.episode.id, [key for key, _ in questions])
+        copy_conversation(agent, group.episode.id, [key for key, _ in questions])
         at = group.episode.turns[-1].at + LATER
         asked = (
             (key, agent.conversation(key, agent_name=ASSISTANT).turn(probe.question, USER, at, reply_at=at))
@@ -266,7 +266,7 @@ def ecm_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     return rouge(texts, references, ["rouge_1", "rouge_2"]) | {"f1": token_f1(texts, references)}
 
 
-def _copy(agent: Agent, conversation_id: str, names: Sequence[str]) -> None:
+def copy_conversation(agent: Agent, conversation_id: str, names: Sequence[str]) -> None:
     """Store copies of a conversation under other ids, by way of an export."""
     header, head, *rest = export_lines(agent.store, conversation_id)
     lines = [header]

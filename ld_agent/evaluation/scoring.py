@@ -24,6 +24,7 @@ _FIGURES = {
     "extraction": ("extraction", "extraction_measures"),
     "summary": ("summary", "summary_measures"),
     "response": ("response", "response_measures"),
+    "questions": ("questions", "question_measures"),
     "memory": ("memory_quality", "memory_measures"),
     **{f"ecm-{benchmark}": ("ecm", "ecm_measures") for benchmark in ("continuing", "knowledge", "feedback")},
 }
@@ -118,6 +119,10 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
 
 def _corpus_figures(task: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Figures that are no sums, and so have no interval."""
+    if task == "questions":
+        from ld_agent.evaluation.questions import by_category
+
+        return {"questions": len(predictions), "by_category": by_category(predictions)}
     if task != "response":
         return {}
     from ld_agent.evaluation.response import distinct_figures

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.lexical import stems
@@ -62,12 +63,12 @@ def quotes(
 
 def worths(
     heard: Utterance, agent: str, said: Sequence[Utterance], encode: Callable[[Sequence[str]], Vectors]
-) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+) -> NDArray[np.float64]:
     """How much each of n utterances bears on what was heard, (n,)."""
     vectors = encode([heard.text, *(u.text for u in said)])
     asked = set(stems(heard.text))
     about = _about(heard, agent)
-    worth = (vectors[1:] @ vectors[0]).astype(np.float64)
+    worth = np.asarray(vectors[1:] @ vectors[0], np.float64)
     for n, utterance in enumerate(said):
         worth[n] += COVER * len(asked & set(stems(utterance.text))) / max(len(asked), 1)
         worth[n] += SPEAKER * (utterance.speaker == about) + DETAIL * (not _asks(utterance))

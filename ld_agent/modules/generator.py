@@ -91,8 +91,8 @@ class Generator:
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
 
-        Left out first are the examples, then the oldest lines of the context, then the oldest quotes, then the least of the memories, then the
-        traits that have been known longest, then the middle of the utterance.
+        Left out first are the examples, then the oldest lines of the context, then the oldest quotes, then the least of
+        the memories, then the traits that have been known longest, then the middle of the utterance.
         """
         notes: list[str] = []
         if situation.examples and not self._fits(situation):

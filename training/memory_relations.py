@@ -55,7 +55,7 @@ class Relation:
 def lists() -> Mapping[str, tuple[str, ...]]:
     """The lists of `RELATIONS` by name."""
     found = (line[1:].partition(" ") for line in RELATIONS.read_text("utf-8").splitlines() if line.startswith("@"))
-    return {name: _parted(text) for name, _, text in found}
+    return {name: parted(text) for name, _, text in found}
 
 
 @cache
@@ -70,13 +70,14 @@ def _relation(block: Sequence[str]) -> Relation:
     name, _, avoid = block[0].partition(" / ")
     given = {line[0]: line[2:] for line in block[1:]}
     values, roles = (
-        lists()[text[1:]] if text.startswith("@") else _parted(text) for text in (given["V"], given.get("R", ""))
+        lists()[text[1:]] if text.startswith("@") else parted(text) for text in (given["V"], given.get("R", ""))
     )
     texts = {KINDS[key]: tuple(t.strip() for t in text.split(" | ")) for key, text in given.items() if key in KINDS}
     return Relation(name.strip(), avoid.strip(), values, roles, texts)
 
 
-def _parted(text: str) -> tuple[str, ...]:
+def parted(text: str) -> tuple[str, ...]:
+    """The items of a list."""
     return tuple(one.strip() for one in text.split(";"))
 
 

@@ -27,6 +27,7 @@ from ld_agent.modules.generator import Situation, render
 from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
 from training.memory_relations import Relation, asked_about, asked_back, lists, relations, second_person
+from training.memory_scenes import drawn_scene
 from training.rows import row_values, write_rows
 
 NOW = datetime(2024, 6, 1, 18, tzinfo=UTC)
@@ -48,6 +49,8 @@ BEGINNINGS = (
 )
 ENDS = (*[""] * 18, " Am I right?", " How could I forget!")
 LEADS = (*[""] * 8, "Quick question: ", "Hi Sam. ", "Hey! ", "So, ", "Just testing you: ", "By the way, ", "Tell me, ")
+
+COMMON = frozenset("what does where which have with from this that there many much long".split())
 
 Turn = tuple[str, str]
 """A question and its answer."""
@@ -157,14 +160,28 @@ class Maker:
             if self._rng.random() < 0.06:
                 yield self._row(setting, [self.follow_up(setting)])
                 continue
-            wanted = self._rng.choice((1, 3, 4, 5, 6))
+            asked = self.scene(setting) if self._rng.random() < 0.4 else []
+            wanted = self._rng.choice((0, 1) if asked else (1, 3, 4, 5, 6))
             kinds = self._rng.choices((self.relation, self.annotated, self.of_agent), (60, 28, 12), k=wanted)
-            asked = [turn for ask in kinds if (turn := ask(setting)) is not None]
+            asked += [turn for ask in kinds if (turn := ask(setting)) is not None]
             if not asked:
                 continue
             self._fill(setting)
             self._rng.shuffle(asked)
             yield self._row(setting, asked)
+
+    def scene(self, setting: Setting) -> list[Turn]:
+        """Questions about what was told in a few sentences."""
+        rng = self._rng
+        scene = drawn_scene(rng)
+        setting.said += [(setting.person, said, "") for said in scene.said]
+        setting.traits += [trait for trait in scene.traits if rng.random() < 0.6]
+        known = rng.sample(scene.asked, rng.randrange(2, 5))
+        missing = rng.sample(scene.missing, rng.choice((0, 1, 1, 2)))
+        words = {word for question, _ in missing for word in re.findall(r"\w{4,}", question.casefold())} - COMMON
+        if words:
+            setting.avoid.append(re.compile("|".join(sorted(words)), re.IGNORECASE))
+        return [*((q, self._answer(a)) for q, a in known), *((q, self._missing(u)) for q, u in missing)]
 
     def relation(self, setting: Setting) -> Turn | None:
         """A question about a relation, known or not, or known otherwise since."""
@@ -172,7 +189,7 @@ class Maker:
         relation = rng.choice(relations())
         role, value = rng.choice(relation.roles), rng.choice(relation.values)
         avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
-        known = rng.random() < 0.7
+        known = rng.random() < 0.62
         if setting.clashes(avoid, " ".join(relation.texts["traits"]).replace("{r}", role)):
             return None
         others = [r for r in relation.roles if r.split()[-1] != role.split()[-1]] if role else []
@@ -200,7 +217,7 @@ class Maker:
         if asked is None:
             return None
         questions, answers, unknown, topic = asked
-        known = rng.random() < 0.75 or unknown == "that"
+        known = rng.random() < 0.68 or unknown == "that"
         words = {
             w
             for w in re.findall(r"\w{4,}", f"{one.trait} {topic}".casefold())

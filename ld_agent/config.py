@@ -192,7 +192,7 @@ class MemorySection(Section):
     gamma: Cosine = 0.125
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
-    quotes: Count = 128
+    quotes: Count = 80
     close_on_exit: bool = True
     budget: AtLeastOne | None = 512
     recursive: RecursiveSection = RecursiveSection()

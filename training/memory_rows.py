@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -22,7 +22,12 @@ from typing import Annotated, Any
 import typer
 
 from ld_agent.backbones.base import Message
+from ld_agent.config import Config
 from ld_agent.datasets import load_annotated_utterances
+from ld_agent.evaluation.questions import says_unknown
+from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.lexical import stems
+from ld_agent.memory.quotes import quotes
 from ld_agent.modules.generator import Situation, render
 from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
@@ -30,6 +35,7 @@ from training.memory_relations import Relation, asked_about, asked_back, lists, 
 from training.memory_scenes import drawn_scene
 from training.rows import row_values, write_rows
 
+ROOM = 80  # tokens of quotes, as configured by memory.quotes
 NOW = datetime(2024, 6, 1, 18, tzinfo=UTC)
 AGENTS = ("Sam", "Sam", "Sam", "Alex", "Robin", "Nova", "Speaker 2", "Kim", "Assistant")
 PEOPLE = (*"Lena Tunde Maya Carla Igor Joan Mei Paul Rita User Hugo Asha Dan".split(), "Speaker 1")
@@ -51,6 +57,8 @@ ENDS = (*[""] * 18, " Am I right?", " How could I forget!")
 LEADS = (*[""] * 8, "Quick question: ", "Hi Sam. ", "Hey! ", "So, ", "Just testing you: ", "By the way, ", "Tell me, ")
 
 COMMON = frozenset("what does where which have with from this that there many much long".split())
+
+Encode = Callable[[Sequence[str]], Vectors]
 
 Turn = tuple[str, str]
 """A question and its answer."""
@@ -79,6 +87,7 @@ class Setting:
     context: tuple[str, ...] = ()
     avoid: list[re.Pattern[str]] = field(default_factory=list)  # what nothing but the facts themselves may speak of
     questions: list[str] = field(default_factory=list)
+    asked: tuple[str, ...] = ()
 
     def answers(self, text: str) -> bool:
         """Whether a text may say what is asked about already."""
@@ -98,23 +107,19 @@ class Setting:
         if "s" in where and summed:
             self.summed.append(summed)
 
-    def situation(self, heard: str, summaries: Sequence[str]) -> Situation:
+    def situation(self, heard: str, summaries: Sequence[str], encode: Encode) -> Situation:
         """What inference would have made of it; the order of all is drawn."""
         rng = self.rng
         then = NOW - timedelta(days=rng.choice((3, 7, 14, 20, 21, 24, 35, 60, 120)), hours=rng.randrange(12))
         rng.shuffle(self.traits)
         rng.shuffle(self.own)
-        lines: list[tuple[str, str]] = []
-        for speaker, what, before in self.said:
-            if (
-                lines and not before and lines[-1][0] == speaker and rng.random() < 0.4
-            ):  # people tell more than one thing
-                lines[-1] = (speaker, f"{lines[-1][1]} {what}")
-            else:
-                lines += self._lines(speaker, what, before)
-        quotes = tuple(
-            Utterance(f"u{n}", speaker, what, then + timedelta(minutes=n), 1) for n, (speaker, what) in enumerate(lines)
-        )
+        said = self._said(then)
+        quoted: dict[str, Utterance] = {}
+        for question in (*self.asked[1:], heard):  # the first question's last, as where it is asked alone
+            spoken = Utterance("h", self.person, question, NOW, 2)
+            for quote in quotes(spoken, self.agent, said, encode, tokens_of, ROOM):
+                quoted.pop(quote.id, None)
+                quoted[quote.id] = quote
         texts = [" ".join(self.summed)] if self.summed else []
         texts += rng.sample(list(summaries), min(len(summaries), rng.choice((0, 0, 1) if texts else (0, 1, 1, 2))))
         recalled = tuple(
@@ -127,8 +132,20 @@ class Setting:
             Utterance(f"c{n}", names[n % 2], text, NOW - timedelta(minutes=9 - n), 2)
             for n, text in enumerate(self.context)
         )
-        said = Utterance("h", self.person, heard, NOW, 2)
-        return Situation(self.agent, said, context, recalled, traits, (self.person,), quotes=quotes)
+        spoken = Utterance("h", self.person, heard, NOW, 2)
+        return Situation(self.agent, spoken, context, recalled, traits, (self.person,), quotes=tuple(quoted.values()))
+
+    def _said(self, then: datetime) -> list[Utterance]:
+        """What was said, a minute apart; people also tell two things at once."""
+        lines: list[tuple[str, str]] = []
+        for speaker, what, before in self.said:
+            if lines and not before and lines[-1][0] == speaker and self.rng.random() < 0.4:
+                lines[-1] = (speaker, f"{lines[-1][1]} {what}")
+            else:
+                lines += self._lines(speaker, what, before)
+        return [
+            Utterance(f"u{n}", speaker, what, then + timedelta(minutes=n), 1) for n, (speaker, what) in enumerate(lines)
+        ]
 
     def _lines(self, speaker: str, what: str, before: str) -> list[tuple[str, str]]:
         other = self.agent if speaker == self.person else self.person
@@ -145,30 +162,40 @@ class Maker:
         people: for each person of a corpus what they told.
         talks: beginnings of sessions, as context before a question.
         summaries: of real sessions, between ``Speaker 1`` and ``Speaker 2``.
+        encode: as `quotes` wants it.
     """
 
     def __init__(
-        self, people: Sequence[Sequence[Told]], talks: Sequence[Sequence[str]], summaries: Sequence[str], seed: int
+        self,
+        people: Sequence[Sequence[Told]],
+        talks: Sequence[Sequence[str]],
+        summaries: Sequence[str],
+        encode: Encode,
+        seed: int,
     ) -> None:
-        self._people, self._talks, self._summaries = people, talks, summaries
+        self._people, self._talks, self._summaries, self._encode = people, talks, summaries, encode
         self._rng = random.Random(seed)
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
-        """``count`` rows of one to six questions each."""
+        """At most ``count`` rows of one to four questions each; a row whose answers its prompt does not hold is left out."""
         for _ in range(count):
             setting = self._setting()
             if self._rng.random() < 0.06:
-                yield self._row(setting, [self.follow_up(setting)])
+                row = self._row(setting, [self.follow_up(setting)])
+                if row is not None:
+                    yield row
                 continue
             asked = self.scene(setting) if self._rng.random() < 0.4 else []
-            wanted = self._rng.choice((0, 1) if asked else (1, 3, 4, 5, 6))
+            wanted = self._rng.choice((0, 0, 1) if asked else (1, 1, 1, 2, 3))
             kinds = self._rng.choices((self.relation, self.annotated, self.of_agent), (60, 28, 12), k=wanted)
             asked += [turn for ask in kinds if (turn := ask(setting)) is not None]
             if not asked:
                 continue
             self._fill(setting)
             self._rng.shuffle(asked)
-            yield self._row(setting, asked)
+            row = self._row(setting, asked)
+            if row is not None:
+                yield row
 
     def scene(self, setting: Setting) -> list[Turn]:
         """Questions about what was told in a few sentences."""
@@ -176,8 +203,8 @@ class Maker:
         scene = drawn_scene(rng)
         setting.said += [(setting.person, said, "") for said in scene.said]
         setting.traits += [trait for trait in scene.traits if rng.random() < 0.6]
-        known = rng.sample(scene.asked, rng.randrange(2, 5))
-        missing = rng.sample(scene.missing, rng.choice((0, 1, 1, 2)))
+        known = rng.sample(scene.asked, rng.choice((1, 1, 2, 3)))
+        missing = rng.sample(scene.missing, rng.choice((0, 0, 1)))
         words = {word for question, _ in missing for word in re.findall(r"\w{4,}", question.casefold())} - COMMON
         if words:
             setting.avoid.append(re.compile("|".join(sorted(words)), re.IGNORECASE))
@@ -189,7 +216,7 @@ class Maker:
         relation = rng.choice(relations())
         role, value = rng.choice(relation.roles), rng.choice(relation.values)
         avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
-        known = rng.random() < 0.62
+        known = rng.random() < 0.68
         if setting.clashes(avoid, " ".join(relation.texts["traits"]).replace("{r}", role)):
             return None
         others = [r for r in relation.roles if r.split()[-1] != role.split()[-1]] if role else []
@@ -310,13 +337,16 @@ class Maker:
     def _missing(self, unknown: str) -> str:
         return self._rng.choice(lists()["not_known"]).replace("{u}", unknown)
 
-    def _row(self, setting: Setting, asked: Sequence[Turn]) -> dict[str, Any]:
+    def _row(self, setting: Setting, asked: Sequence[Turn]) -> dict[str, Any] | None:
         rng = self._rng
         drawn = rng.sample(list(self._summaries), min(2, len(self._summaries)))
         summaries = [text for text in drawn if not setting.answers(text)]
         turns = [(self._led(setting, question), answer) for question, answer in asked]
-        situation = setting.situation(turns[0][0], summaries)
+        setting.asked = tuple(question for question, _ in turns)
+        situation = setting.situation(turns[0][0], summaries, self._encode)
         messages = list(render(situation))
+        if not all(in_prompt(messages[0].content, *turn) for turn in turns):
+            return None
         for (_, answer), (question, _) in pairwise(turns):
             messages += [Message("assistant", answer), Message("user", question)]
         values = row_values(messages, turns[-1][1], corpus="memory", episode="memory", session=2, turn=1)
@@ -328,6 +358,19 @@ class Maker:
             return question
         same = lead.endswith((". ", "! ")) or question.startswith("I ")
         return lead + (question if same else question[0].lower() + question[1:])
+
+
+def in_prompt(shown: str, question: str, answer: str) -> bool:
+    """Whether a prompt holds what an answer says, or the answer says that it is not known."""
+    if says_unknown(answer):
+        return True
+    new = set(stems(answer)) - set(stems(question)) - set(stems(" ".join(BEGINNINGS)))
+    return not new or len(new & set(stems(shown))) >= 0.6 * len(new)
+
+
+def tokens_of(text: str) -> int:
+    """About how many tokens a text has."""
+    return len(text) // 4 + 1
 
 
 def people_of(sources: Sequence[Path]) -> list[list[Told]]:
@@ -374,7 +417,9 @@ def main(
 ) -> None:
     """Write rows that need memory, mixed with ordinary replies."""
     rows = [json.loads(line) for file in replies for line in file.read_text("utf-8").splitlines()]
-    maker = Maker(people_of(sources), talks_of(sources[-1]), summaries_of(rows), seed)
+    settings = Config().encoder
+    encoder = SentenceEncoder(settings.model, settings.device, settings.sha256, cache_size=50_000)
+    maker = Maker(people_of(sources), talks_of(sources[-1]), summaries_of(rows), encoder.encode, seed)
     rng = random.Random(seed)
     mixed = [*maker.rows(count), *rng.sample(rows, min(ordinary, len(rows)))]
     rng.shuffle(mixed)

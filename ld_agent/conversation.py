@@ -217,6 +217,7 @@ class Conversation:
             everyone = dict.fromkeys([self.agent_name, *(u.speaker for u in self._cache.utterances)])
             people = tuple(name for name in everyone if name != self.agent_name)
             notes, unread, pieces, interrupted = self._memory.ignored(), list[str](), list[str](), False
+            quoted: tuple[Utterance, ...] = ()
             found, traits, verdicts = Remembered(), dict[str, tuple[str, ...]](), dict[str, bool]()
             decides = self._memory.decides
 
@@ -279,7 +280,7 @@ class Conversation:
             watch.lap("extract")
             tokens = Tokens(sum(c.prompt_tokens for c in seen), sum(c.completion_tokens for c in seen))
             reply = Reply(said, kept, heard, found.recalled, traits, (*notes, *unread), watch.milliseconds, tokens)
-            self.last_reply = replace(reply, explanations=found.explanations)
+            self.last_reply = replace(reply, explanations=found.explanations, quotes=quoted)
             return self.last_reply
 
     def ending(self, at: datetime | str | None = None) -> Steps[list[Record]]:

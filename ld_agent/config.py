@@ -200,6 +200,8 @@ class MemorySection(Section):
 
     ``query_turns``: how many of the running session's last utterances, the one to answer included, are the query.
 
+    ``quotes``: most tokens of what was said in recalled sessions, quoted word for word beside the memories; 0: none.
+
     ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
 
     ``budget``: most tokens of memories in a prompt where several views give some; null: as many as fit the window.
@@ -215,6 +217,7 @@ class MemorySection(Section):
     gamma: Cosine = 0.125
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
+    quotes: Count = 80
     close_on_exit: bool = True
     budget: AtLeastOne | None = 512
     index_mb: Positive | None = 1024.0
@@ -229,6 +232,8 @@ class PersonasSection(Section):
 
     Attributes:
         cap: most traits of one speaker in a prompt; 0 is none.
+        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent.
+            False is the paper: every trait belongs to whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
         topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
             the other; two that give one thing its value (where one lives, one's age) need no such likeness.
@@ -236,6 +241,7 @@ class PersonasSection(Section):
     """
 
     cap: Count = 8
+    attribution: bool = True
     merge_similarity: Cosine = 0.88
     topic_similarity: Cosine = 0.5
     recency: Share = 0.1

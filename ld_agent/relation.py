@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ld_agent.errors import StoreError
 from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.views.enabled import EnabledViews
+from ld_agent.modules.attribution import own_traits
 from ld_agent.modules.extractor import Extractor
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
@@ -115,6 +116,13 @@ class Relation:
         failures = yield from side_by_side([self._learned(waiting), *self.views.pending(running, unanswered)])
         self._notes += [note for notes in failures for note in notes]
 
+    def _attributed(self, said: Utterance, traits: tuple[str, ...], before: str) -> tuple[str, ...]:
+        """Of the traits found in what the agent said, those that are its own."""
+        if said.speaker != self.agent_name:
+            return traits
+        known = [trait.text for trait in self.bank.traits() if trait.speaker != self.agent_name]
+        return own_traits(traits, said.text, [*known, before])
+
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the banks."""
 
@@ -124,6 +132,11 @@ class Relation:
             utterances = [by_id[item] for item in items]
             answered = [self._store.answered(self.key, u) for u in utterances]
             extracted = yield from self._extractor.steps([u.text for u in utterances], answered)
+            if self.resources.config.personas.attribution:
+                extracted = [
+                    self._attributed(u, traits, before)
+                    for u, traits, before in zip(utterances, extracted, answered, strict=True)
+                ]
             with self._store.writing(self.key):
                 self.refresh()  # what another process has learned is counted, not overwritten
                 self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ld_agent.backbones.base import Completion
+from ld_agent.backbones.base import Completion, Message
+from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
@@ -43,6 +44,7 @@ class Turn:
     watch: Stopwatch = field(default_factory=Stopwatch)
     remembered: Remembered = field(default_factory=Remembered)
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    quotes: tuple[Utterance, ...] = ()
     notes: list[str] = field(default_factory=list)
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
@@ -69,7 +71,7 @@ class Turn:
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
         return Reply(
             said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
-            tokens, self.remembered.explanations,
+            tokens, self.remembered.explanations, self.quotes,
         )  # fmt: skip
 
     def prompted(self) -> Steps[Prompted]:
@@ -83,6 +85,7 @@ class Turn:
         self.notes += self.remembered.notes
         self.watch.lap("recall")
         self.traits = dict(self.relation.bank.select(self._everyone(), query.vector, self.heard.at))
+        self.quotes = self._quotes()
         prompted = Generator(self.relation.resources.models).prompt_for(self._situation())
         self.notes += prompted.notes
         self.watch.lap("prompt")
@@ -113,6 +116,23 @@ class Turn:
             examples=guidance.examples,
             labelled=views.combined,
             decides=views.decides,
+            quotes=self.quotes,
+        )
+
+    def _quotes(self) -> tuple[Utterance, ...]:
+        """What was said in recalled sessions and bears on what was heard, within ``memory.quotes`` tokens."""
+        resources, room = self.relation.resources, self.relation.resources.config.memory.quotes
+        ids = sources_of(self.remembered.recalled) if room else []
+        if not ids:
+            return ()
+        said = in_time_order(ids, resources.store.utterances_by_id(self.relation.key, ids))
+
+        def count(text: str) -> int:
+            return resources.models.count_tokens("generator", [Message("user", text)])
+
+        frame = count("")
+        return quotes(
+            self.heard, self.relation.agent_name, said, resources.encoder.encode, lambda text: count(text) - frame, room
         )
 
     def _generated(self, prompted: Prompted) -> Steps[str]:

@@ -214,6 +214,7 @@ class Reply:
         traits: the traits that entered the prompt, by speaker.
         notes: things the caller should know (context that did not fit, an interrupted reply).
         timings_ms: milliseconds by step.
+        quotes: what was said in recalled sessions and stood in the prompt, the one that bears most on it last.
         explanations: by view, what its recall has to tell beyond the numbers (rounds, keywords, selections).
     """
 
@@ -226,3 +227,4 @@ class Reply:
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     tokens: Tokens = Tokens()
     explanations: Mapping[str, Any] = field(default_factory=dict)
+    quotes: tuple[Utterance, ...] = ()

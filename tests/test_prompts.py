@@ -71,6 +71,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
         "agent_traits": ("I sail.",),
         "others_traits": (("Maya", ("I have a dog.",)),),
         "memories": [("3 days ago", "Maya left.")],
+        "quotes": [("3 days ago", "Maya", "Good-bye!")],
     },
 }
 SHIPPED = sorted(f.name.removesuffix(".yaml") for f in files("ld_agent.prompts").iterdir() if f.name.endswith(".yaml"))

@@ -49,7 +49,7 @@ def situation_of(reply: Reply, said: Sequence[Utterance], agent: str) -> Situati
     session = [u for u in said if u.session == heard.session]
     context = tuple(session[: session.index(heard)])
     people = tuple(dict.fromkeys(u.speaker for u in (*context, heard) if u.speaker != agent))
-    return Situation(agent, heard, context, reply.recalled, reply.traits, people)
+    return Situation(agent, heard, context, reply.recalled, reply.traits, people, quotes=reply.quotes)
 
 
 def reduced(situation: Situation, parts: Parts) -> Situation:
@@ -62,4 +62,6 @@ def reduced(situation: Situation, parts: Parts) -> Situation:
         for name, own in situation.traits.items()
         if (parts.agent_personas if name == situation.agent else parts.user_personas)
     }
-    return replace(situation, recalled=situation.recalled if parts.memory else (), traits=traits)
+    if not parts.memory:
+        situation = replace(situation, recalled=(), quotes=())
+    return replace(situation, traits=traits)

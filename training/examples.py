@@ -24,11 +24,25 @@ MEGABATCH = 50
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The token ids of a row; ``cut`` is the number of tokens removed from the prompt."""
+    """The token ids of a row.
+
+    Attributes:
+        cut: number of tokens removed from the prompt.
+        spans: where in the prompt further targets are, (start, end) each.
+    """
 
     prompt: list[int]
     answer: list[int]
     cut: int = 0
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def labels(self) -> list[int]:
+        """The ids of all targets, and `IGNORED` elsewhere."""
+        labels = [IGNORED] * len(self.prompt) + self.answer
+        for start, end in self.spans:
+            labels[start:end] = self.prompt[start:end]
+        return labels
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.answer)
@@ -70,7 +84,20 @@ def encode(
             row.path, row.line, f"the target has {len(answer)} tokens, which leaves no room for a prompt within "
             f"max_length={window}; raise max_length, or remove the row"
         )  # fmt: skip
-    return Example(cut_left(ids, head, room), answer, max(0, len(ids) - room))
+    spans = _further(row, tokens, ids) if decoder_start is None and len(ids) <= room else ()
+    return Example(cut_left(ids, head, room), answer, max(0, len(ids) - room), spans)
+
+
+def _further(row: Row, tokens: ChatTokens, ids: list[int]) -> tuple[tuple[int, int], ...]:
+    """Where the further targets of a row stand in its prompt's ids."""
+    places = [n for n, message in enumerate(row.prompt) if message.role == "assistant"]
+    spans = []
+    for place in places[len(places) - row.further :]:
+        start = len(tokens.encode_messages(row.prompt[:place]))
+        answer = tokens.encode_answer(row.prompt[place].content)
+        if ids[start : start + len(answer)] == answer:  # else the template writes it otherwise than it is answered
+            spans.append((start, start + len(answer)))
+    return tuple(spans)
 
 
 class Collator:
@@ -93,7 +120,7 @@ class Collator:
         if self._start is None:
             return {
                 "input_ids": padded([e.prompt + e.answer for e in examples], self.padding_id),
-                "labels": padded([[IGNORED] * len(e.prompt) + e.answer for e in examples], IGNORED),
+                "labels": padded([e.labels for e in examples], IGNORED),
             }
         return {
             "input_ids": padded([e.prompt for e in examples], self.padding_id),

@@ -28,12 +28,15 @@ class Row:
         prompt: the messages as at inference.
         target: what the model is to answer.
         path, line: where the row stands, for messages.
+        further: how many of the prompt's last assistant messages are targets too; one reading of a prompt then teaches
+            several answers.
     """
 
     prompt: tuple[Message, ...]
     target: str
     path: Path
     line: int
+    further: int = 0
 
 
 def row_values(prompt: Sequence[Message], target: str, **provenance: Any) -> dict[str, Any]:
@@ -87,4 +90,5 @@ def _row(record: Record) -> Row:
         messages.append(Message(ROLES[role], message.text("content")))
     if len(messages) < 2 or messages[-1].role != "assistant":
         raise record.error("messages must be a prompt and then the target, which is an assistant's message")
-    return Row(tuple(messages[:-1]), messages[-1].content, record.path, record.line or 0)
+    further = record.integer("further") if "further" in record else 0
+    return Row(tuple(messages[:-1]), messages[-1].content, record.path, record.line or 0, further)

@@ -17,7 +17,7 @@ from ld_agent.datasets.records import Record, built, json_lines
 from ld_agent.errors import InputError
 from ld_agent.types import iso, utc
 
-_KEYS = ("id", "agent", "personas", "sessions", "utterances")
+_KEYS = ("id", "agent", "personas", "sessions", "utterances", "questions")
 _UTTERANCE_KEYS = ("speaker", "text", "at", "traits")
 
 

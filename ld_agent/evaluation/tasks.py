@@ -112,6 +112,14 @@ Example:
 
   ld-agent eval memory msc_personasummary/session_4/test.txt -c recursive -c memorybank --limit 20 --out runs/memory
 """
+QUESTIONS = """Ask about what was said weeks before: answered, F1, unknown_right, and where answers were lost.
+
+Examples:
+
+  ld-agent eval questions data/samples/questions.jsonl --out runs/questions
+
+  ld-agent eval questions locomo10.json --limit 1 --no-arms -c default -c none --json
+"""
 
 TASKS: Mapping[str, TaskEntry] = {
     task.name: task
@@ -152,6 +160,25 @@ TASKS: Mapping[str, TaskEntry] = {
             measures="ld_agent.evaluation.memory_quality:memory_measures",
             data="Conversations with personas or annotated traits.",
             help=MEMORY,
+        ),
+        TaskEntry(
+            "questions",
+            runner="ld_agent.evaluation.questions:QuestionsTask",
+            measures="ld_agent.evaluation.questions:question_measures",
+            figures="ld_agent.evaluation.questions:question_figures",
+            data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
+            help=QUESTIONS,
+            options=(
+                Option(
+                    "free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False
+                ),
+                Option(
+                    "no_arms",
+                    "--no-arms",
+                    "Leave out the arms: nothing, everything, the answer.",
+                    default=False,
+                ),
+            ),
         ),
         *(
             TaskEntry(

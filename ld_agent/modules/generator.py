@@ -52,6 +52,7 @@ class Situation:
         heard: u', the utterance to answer; not in ``context``.
         context: M_S, the running session before it, oldest first.
         recalled: m, best first.
+        quotes: what was said in earlier sessions, word for word, oldest first.
         traits: P_u and P_a: traits by speaker, the agent's under its own name.
         people: everyone else who takes part.
         steps: how to use what was recalled, in the words of the memory mechanisms that want it said.
@@ -70,6 +71,7 @@ class Situation:
     examples: tuple[str, ...] = ()
     labelled: bool = False
     decides: bool = False
+    quotes: tuple[Utterance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,8 @@ class Generator:
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
 
-        Left out first are the examples, then the oldest lines of the context, then the least of the memories, then the
-        traits that have been known longest, then the middle of the utterance.
+        Left out first are the examples, then the oldest lines of the context, then the oldest quotes, then the least of
+        the memories, then the traits that have been known longest, then the middle of the utterance.
         """
         notes: list[str] = []
         if situation.examples and not self._fits(situation):
@@ -102,6 +104,10 @@ class Generator:
             context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
             _note(notes, len(situation.context) - len(context), "earlier utterances of this session")
             situation = replace(situation, context=context)
+        if situation.quotes and not self._fits(situation):
+            quoted = _longest_tail(situation.quotes, lambda tail: self._fits(replace(situation, quotes=tail)))
+            _note(notes, len(situation.quotes) - len(quoted), "quotes")
+            situation = replace(situation, quotes=quoted)
         if not self._fits(situation):
             least_first, start = situation.recalled[::-1], situation
             kept = _longest_tail(least_first, lambda tail: self._fits(replace(start, recalled=tail[::-1])))
@@ -172,6 +178,7 @@ def render(situation: Situation) -> tuple[Message, ...]:
         agent_traits=situation.traits.get(situation.agent, ()),
         others_traits=others,
         memories=[(_origin(r, situation), r.record.text) for r in situation.recalled],
+        quotes=[(ago(u.at, situation.heard.at), u.speaker, u.text) for u in situation.quotes],
     )
     added = [text for text in (*situation.examples, situation.steps) if text]
     messages = [*system[:-1], Message(system[-1].role, "\n\n".join([system[-1].content, *added]))]

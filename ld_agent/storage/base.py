@@ -312,6 +312,10 @@ class Store(Protocol):
 
     def utterances(self, key: int) -> list[Utterance]: ...
 
+    def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
+        """Utterances by id; one that is not stored is left out."""
+        ...
+
     def session_utterances(self, key: int, session: int) -> list[Utterance]: ...
 
     def speakers(self, key: int) -> list[str]:

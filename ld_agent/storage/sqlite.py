@@ -15,7 +15,7 @@ from typing import Any
 
 from ld_agent.errors import InputError, StoreError
 from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
-from ld_agent.storage.columns import Vector, microseconds, moment
+from ld_agent.storage.columns import Vector, json_text, microseconds, moment
 from ld_agent.storage.connection import BUSY_SECONDS, Connection
 from ld_agent.storage.sqlite_encoder import NotedEncoder
 from ld_agent.storage.sqlite_personas import SQLitePersonas
@@ -203,6 +203,10 @@ class Store(NotedEncoder):
 
     def utterances(self, key: int) -> list[Utterance]:
         return utterances(self.db, "conversation = ? ORDER BY pk", (key,))
+
+    def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
+        where = "conversation = ? AND id IN (SELECT value FROM json_each(?))"
+        return {u.id: u for u in utterances(self.db, where, (key, json_text(list(ids))))}
 
     def session_utterances(self, key: int, session: int) -> list[Utterance]:
         return utterances(self.db, "conversation = ? AND session = ? ORDER BY pk", (key, session))

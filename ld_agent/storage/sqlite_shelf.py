@@ -230,14 +230,7 @@ class SQLiteShelf:
         )
         listed = [(pk, text, json.loads(sources)) for pk, text, sources in rows]
         wanted = sorted({source for _, _, sources in listed for source in sources})
-        said = {
-            u.id: u
-            for u in utterances(
-                self._db,
-                "conversation = ? AND id IN (SELECT value FROM json_each(?))",
-                (self._key, json_text(wanted)),
-            )
-        }
+        said = self._store.utterances_by_id(self._key, wanted)
         return [(pk, text, [said[source] for source in sources if source in said]) for pk, text, sources in listed]
 
     def snapshot(self) -> tuple[int, bytes] | None:

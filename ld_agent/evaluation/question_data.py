@@ -1,0 +1,123 @@
+"""Questions beside conversations: the project's own JSON lines with ``questions``, and LoCoMo. Knows no agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from ld_agent.datasets import format_of, load_episodes
+from ld_agent.datasets.base import Episode
+from ld_agent.datasets.records import Record, json_document, json_lines, raise_bad
+from ld_agent.errors import InputError
+from ld_agent.types import utc
+
+LATER = timedelta(weeks=3)
+"""How long after a LoCoMo conversation its questions are asked."""
+LOCOMO = {1: "multi-hop", 2: "temporal", 3: "open domain", 4: "single-hop", 5: "adversarial"}
+_KEYS = ("speaker", "text", "at", "answers", "category")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something asked after a conversation.
+
+    Attributes:
+        key: unique in the data.
+        answers: those that are accepted; (): it was never said.
+        evidence: places in the episode's turns where the corpus says that the answer stands.
+    """
+
+    key: str
+    speaker: str
+    text: str
+    at: datetime
+    answers: tuple[str, ...]
+    category: str
+    evidence: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Questioned:
+    """A conversation and what is asked after it."""
+
+    episode: Episode
+    questions: tuple[Question, ...]
+
+
+def load_questions(path: Path, limit: int | None = None) -> list[Questioned]:
+    """Return the conversations of a file that have questions.
+
+    Raises:
+        InputError: a file of another format, or without questions.
+        DataFileError: a broken record.
+    """
+    kind = format_of(path)
+    if kind not in ("jsonl", "locomo"):
+        raise InputError(f"{path} ({kind}) has no questions; give conversations with questions, or LoCoMo")
+    episodes = load_episodes(path, kind, limit=limit)
+    if kind == "jsonl":
+        records = [record for record, _ in zip(json_lines(path, raise_bad), episodes, strict=False)]
+        asked = [_stated(episode, record) for episode, record in zip(episodes, records, strict=True)]
+    else:
+        samples = json_document(path)
+        records = [Record(sample, path, None, f"[{n}]") for n, sample in enumerate(samples[: len(episodes)])]
+        asked = [_of_locomo(episode, record) for episode, record in zip(episodes, records, strict=True)]
+    found = [Questioned(episode, own) for episode, own in zip(episodes, asked, strict=True) if own]
+    if not found:
+        raise InputError(f'{path} has no questions; add "questions" to its conversations (data/README.md shows how)')
+    return found
+
+
+def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:
+    questions = []
+    for number, one in enumerate(record.records("questions") if "questions" in record else ()):
+        for key in one.values:
+            if key not in _KEYS:
+                raise one.error(f"unknown key {key!r}; the keys there are {', '.join(_KEYS)}")
+        try:
+            at = utc(one.text("at"))
+        except InputError as exc:
+            raise one.error(str(exc)) from exc
+        if at < episode.turns[-1].at:
+            raise one.error("is asked before the conversation's last utterance; give it a later time")
+        speaker = one.text("speaker")
+        if speaker == episode.agent:
+            raise one.error(f"{speaker!r} is the agent, which is asked and does not ask; name another speaker")
+        answers = tuple(one.texts("answers")) if "answers" in one else ()
+        category = one.text("category") if "category" in one else ("told" if answers else "never told")
+        questions.append(Question(f"{episode.id}/{number}", speaker, one.text("text"), at, answers, category))
+    return tuple(questions)
+
+
+def _of_locomo(episode: Episode, record: Record) -> tuple[Question, ...]:
+    """Speaker A asks; adversarial questions count as never said."""
+    asker = next(name for name in episode.speakers if name != episode.agent)
+    at = episode.turns[-1].at + LATER
+    places = _places(record.record("conversation"))
+    questions = []
+    for number, one in enumerate(record.records("qa")):
+        category = LOCOMO.get(one.integer("category"), "other")
+        answer = one.values.get("answer")
+        answers = () if category == "adversarial" or answer is None else (str(answer),)
+        evidence = frozenset(places[i] for i in _listed(one.values.get("evidence")) if i in places)
+        questions.append(
+            Question(f"{episode.id}/{number}", asker, one.text("question"), at, answers, category, evidence)
+        )
+    return tuple(questions)
+
+
+def _places(conversation: Record) -> dict[str, int]:
+    """The place of every ``dia_id`` among the turns, as the loader lays them out."""
+    sessions = sorted(
+        (int(key.removeprefix("session_")), key)
+        for key in conversation.values
+        if key.removeprefix("session_").isdigit()
+    )
+    ids = [str(said.values.get("dia_id")) for _, key in sessions for said in conversation.records(key)]
+    return {dialogue_id: place for place, dialogue_id in enumerate(ids)}
+
+
+def _listed(value: object) -> Sequence[str]:
+    return [str(one).strip() for one in value] if isinstance(value, list) else []

@@ -1,0 +1,288 @@
+"""Questions about what was said weeks before: does what is remembered show in the replies?
+
+A conversation is taken into the memory, then each question is asked in a session of its own, of a copy, so that none
+changes what the next one meets. The same question is also asked with nothing remembered, with the whole history in the
+prompt and with the sentence that answers it handed over: the floor and the ceiling of the figure. Knows no file of
+predictions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ld_agent.agent import Agent
+from ld_agent.backbones.base import Completion, Request
+from ld_agent.config import Config
+from ld_agent.evaluation.ecm import live
+from ld_agent.evaluation.metrics import Measure, mean, token_f1
+from ld_agent.evaluation.question_data import Question, Questioned, load_questions
+from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.memory.quotes import worths
+from ld_agent.modules.generator import Generator, Situation, reply_text
+from ld_agent.modules.summarizer import whole_sentences
+from ld_agent.replay import play
+from ld_agent.steps import Steps, run_many
+from ld_agent.storage.exchange import copy_conversation
+from ld_agent.types import Reply, Utterance
+
+WIDTH = 16
+ARMS = ("nothing", "history", "handed")
+LOST = ("not_stored", "not_recalled", "not_in_prompt", "ignored")
+Asked = tuple[Reply, Request, dict[str, str]]
+
+_NOT_KNOWING = re.compile(
+    r"\b(?:(?:do(?:n['’]t| not)|did(?:n['’]t| not)|can(?:['’]t|not)|could(?:n['’]t| not)) (?:\w+ ){0,2}"
+    r"(?:know|recall|remember|think you)"
+    r"|(?:have|has|had)(?:n['’]t| not) (?:\w+ ){0,2}(?:told|said|mentioned|shared|talked|spoken)"
+    r"|never (?:\w+ )?(?:told|said|mentioned|shared|spoke|talked)|did(?:n['’]t| not) (?:\w+ )?(?:tell|say|mention|share)"
+    r"|no idea|not (?:sure|certain|aware)|no (?:information|record|memory)|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"(?<=[.!?;])\s+|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE)
+_INVITING = re.compile(
+    r"\b(?:tell me|let me know|remind me|sorry|apologi[sz]e|love to (?:hear|know)|share)\b", re.IGNORECASE
+)
+
+
+class QuestionsTask:
+    """Every question of a file, in every arm.
+
+    Args:
+        limit: conversations read; None: all.
+        free: the agent's recorded replies give way to what it says itself.
+        no_arms: do not also ask with nothing remembered, with all of the history, and with the answer handed over.
+
+    Raises:
+        InputError: no such file, or no questions in it.
+        DataFileError: a broken record.
+    """
+
+    name = "questions"
+    prompts = ("[!ej]*.yaml", "extractor_*.yaml")
+
+    def __init__(
+        self, data: Path, config: Config, limit: int | None = None, free: bool = False, no_arms: bool = False
+    ) -> None:
+        self._asked = {one.episode.id: one for one in load_questions(data, limit)}
+        self._free, self._arms = free, not no_arms
+        self._questions = {q.key: q for one in self._asked.values() for q in one.questions}
+        self.items: Sequence[Item] = [
+            Item(
+                q.key,
+                one.episode.id,
+                1,
+                q.answers or ("",),
+                {"speaker": q.speaker, "text": q.text, "category": q.category, "told": bool(q.answers)},
+            )
+            for one in self._asked.values()
+            for q in one.questions
+        ]
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        return {**config.model_dump(mode="json"), "store": None, "free": self._free, "arms": self._arms}
+
+    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+        todo = {item.key: item for item in items}
+        memory = config.memory.model_copy(update={"close_on_exit": False})
+        store = config.store.model_copy(update={"path": ":memory:"})
+        agent = Agent(config.model_copy(update={"memory": memory, "store": store}))
+        try:
+            wanted = [self._asked[name] for name in dict.fromkeys(item.episode for item in items)]
+            for one, _ in run_many(((one, self._lived(agent, one)) for one in wanted), agent.models.complete, WIDTH):
+                self._ask(agent, one, [todo[q.key] for q in one.questions if q.key in todo], keep)
+        finally:
+            agent.close(end_sessions=False)
+
+    def _lived(self, agent: Agent, one: Questioned) -> Steps[None]:
+        if self._free:
+            return play(agent, one.episode, lambda turn: None)
+        return live(agent, one.episode)
+
+    def _ask(self, agent: Agent, one: Questioned, items: Sequence[Item], keep: Keep) -> None:
+        """Ask the questions of one conversation, side by side."""
+        name, mine = one.episode.id, one.episode.agent
+        stored = agent.store.find_conversation(name)
+        assert stored is not None
+        said, records = agent.store.utterances(stored.key), agent.store.records(stored.key)
+        remembered = "\n".join(
+            [*(r.text for r in records), *(t.text for t, _ in agent.store.personas(stored.key).traits())]
+        )
+        sources = {source for record in records for source in record.sources}
+        if agent.config.memory.quotes:
+            remembered += "\n" + "\n".join(u.text for u in said if u.id in sources)
+        fallbacks = {"records": len(records), "fallback_records": sum(r.fallback for r in records)}
+        copies = {f"{name}?{number}": item for number, item in enumerate(items)}
+        copy_conversation(agent.resources.store, name, list(copies))
+        work = (
+            (key, self._answered(agent, key, mine, self._questions[item.key], said)) for key, item in copies.items()
+        )
+        for key, (reply, request, arms) in run_many(work, agent.models.complete, WIDTH):
+            item, question = copies[key], self._questions[copies[key].key]
+            recalled = [r.record.text for r in reply.recalled]
+            behind = {source for r in reply.recalled for source in r.record.sources}
+            quotable = [u.text for u in said if u.id in behind] if agent.config.memory.quotes else []
+            traits = [t for known in reply.traits.values() for t in known]
+            shown = request.messages[0].content if request.messages else ""
+            details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes), **fallbacks}
+            if question.answers and not contains(reply.text, question.answers):
+                places = ("\n".join([remembered]), "\n".join([*recalled, *quotable, *traits]), shown)
+                details["lost"] = next(
+                    (LOST[n] for n, text in enumerate(places) if not contains(text, question.answers)), LOST[-1]
+                )
+            keep(item, reply.text, details)
+            agent.conversation(key, agent_name=mine).delete()
+        agent.conversation(name, agent_name=mine).delete()
+
+    def _answered(
+        self, agent: Agent, key: str, mine: str, question: Question, said: Sequence[Utterance]
+    ) -> Steps[Asked]:
+        """Ask one question of a copy, and again in every arm."""
+        asked: list[Request] = []
+        conversation = agent.conversation(key, agent_name=mine)
+        turn = conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
+        reply = yield from unlearning(turn, asked)
+        generator = Generator(agent.models)
+        situations = self._situations(agent, reply, mine, question, said) if self._arms else {}
+        requests = [generator.request(generator.prompt_for(one).messages) for one in situations.values()]
+        requests = [replace(request, cacheable_prefix=1) for request in requests]
+        completions = (yield requests) if requests else []
+        texts = [c.text if c.finish == "stop" else whole_sentences(c.text) for c in completions]
+        replies = [reply_text(text, mine, [question.speaker]) for text in texts]
+        return (
+            reply,
+            asked[-1] if asked else Request((), "generator", max_new_tokens=1),
+            dict(zip(situations, replies, strict=True)),
+        )
+
+    def _situations(
+        self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]
+    ) -> dict[str, Situation]:
+        seed = tuple(agent.config.agent.persona)
+        bare = Situation(mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,))
+        found = {"nothing": bare, "history": replace(bare, quotes=tuple(said))}
+        if question.answers and (sentence := answering(agent, question, said, mine)):
+            found["handed"] = replace(bare, quotes=sentence)
+        return found
+
+
+def answering(agent: Agent, question: Question, said: Sequence[Utterance], mine: str) -> tuple[Utterance, ...]:
+    """What a corpus names as evidence, else the utterance with the answer in it that is most like the question."""
+    named = tuple(u for n, u in enumerate(said) if n in question.evidence)
+    if named:
+        return named
+    holding = [u for u in said if contains(u.text, question.answers)]
+    if not holding:
+        return ()
+    heard = Utterance("", question.speaker, question.text, question.at, 0)
+    return (holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))],)
+
+
+def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
+    """Pass a turn through, but extract no traits: nothing is asked of the copy after it.
+
+    Args:
+        asked: takes what the generator was asked.
+    """
+    try:
+        requests = next(steps)
+        while True:
+            asked += [request for request in requests if request.module == "generator"]
+            others = [request for request in requests if request.module != "extractor"]
+            try:
+                completions = iter((yield others) if others else ())
+            except BaseException as exc:
+                requests = steps.throw(exc)
+            else:
+                silent = Completion("NO_TRAIT", 0, 0)
+                requests = steps.send([silent if r.module == "extractor" else next(completions) for r in requests])
+    except StopIteration as stop:
+        reply: Reply = stop.value
+        return reply
+
+
+def contains(text: str, answers: Sequence[str]) -> bool:
+    """Whether a text says one of the accepted answers; words may go on after it, as in a plural."""
+    plain = " ".join(text.casefold().replace("’", "'").split())
+    return any(
+        re.search(rf"(?<!\w){re.escape(' '.join(a.casefold().replace('’', chr(39)).split()))}", plain)
+        for a in answers
+        if a.strip()
+    )
+
+
+def says_unknown(reply: str) -> bool:
+    """Whether a reply says that something is not known."""
+    return _NOT_KNOWING.search(reply) is not None
+
+
+def invents_nothing(reply: str) -> bool:
+    """Whether a reply says that something is not known and claims nothing beside: it asks, or is polite."""
+    clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
+    return says_unknown(reply) and all(
+        _NOT_KNOWING.search(c) or c.rstrip().endswith("?") or _INVITING.search(c) or len(c.split()) <= 3
+        for c in clauses
+    )
+
+
+def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    """Figures of the agent as configured and, under ``…_ARM``, of the arms; and where answers were lost.
+
+    ``answered``, ``f1``: over the questions with an answer. ``unknown_right``: over those without. ``denied``: the share
+    of questions with an answer to which the reply says that it does not know. ``lost_…``: shares of the questions with an
+    answer; with ``answered`` they add up to 1. ``fallbacks``: the share of memories that are fallbacks.
+    """
+    told = [bool(p.details["told"]) for p in predictions]
+    found = {**_figures(predictions, [p.text for p in predictions], told)}
+    for place in LOST:
+        found[f"lost_{place}"] = mean(float(p.details.get("lost") == place) for p in predictions).where(told)
+    records = np.array([(p.details["fallback_records"], p.details["records"]) for p in predictions], np.float64)
+    found["fallbacks"] = Measure(records, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1.0))
+    for arm in ARMS:
+        texts = [p.details["arms"].get(arm) for p in predictions]
+        there = [text is not None for text in texts]
+        if any(there):
+            figures = _figures(predictions, [text or "" for text in texts], told, there)
+            found |= {
+                f"{name}_{arm}": m for name, m in figures.items() if not (arm == "handed" and name == "unknown_right")
+            }
+    return found
+
+
+def _figures(
+    predictions: Sequence[Prediction], texts: Sequence[str], told: Sequence[bool], there: Sequence[bool] | None = None
+) -> dict[str, Measure]:
+    counted = there or [True] * len(told)
+    with_answer = [a and b for a, b in zip(told, counted, strict=True)]
+    without = [not a and b for a, b in zip(told, counted, strict=True)]
+    references = [p.references for p in predictions]
+    hits = [contains(text, own) for text, own in zip(texts, references, strict=True)]
+    return {
+        "answered": mean(map(float, hits)).where(with_answer),
+        "f1": token_f1(texts, references).where(with_answer),
+        "denied": mean(float(says_unknown(text) and not hit) for text, hit in zip(texts, hits, strict=True)).where(
+            with_answer
+        ),
+        "unknown_right": mean(float(invents_nothing(text)) for text in texts).where(without),
+    }
+
+
+def question_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """What is said of the questions as a whole."""
+    return {"questions": len(predictions), "by_category": by_category(predictions)}
+
+
+def by_category(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
+    """The main figures of each category of questions."""
+    found = {}
+    for category in dict.fromkeys(str(p.details["category"]) for p in predictions):
+        chosen = [p for p in predictions if p.details["category"] == category]
+        figures = question_measures(chosen)
+        names = ("answered", "f1") if any(p.details["told"] for p in chosen) else ("unknown_right",)
+        found[category] = {"questions": len(chosen)} | {name: round(figures[name].overall, 6) for name in names}
+    return found

@@ -1,0 +1,63 @@
+"""Whose trait it is: what somebody says of another person, or repeats of what that person said, is not their own.
+
+The paper extracts traits from every utterance and files them under its speaker, so that an agent that says "Your son Jakob
+is four!" gets a son. Pure functions over text; knows no model and no bank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ld_agent.modules.wording import stems_of
+
+FIRST_PERSON = re.compile(r"\b(?:i|i['’](?:m|ve|d|ll)|my|mine|me|myself|we|we['’]\w+|our|ours|us)\b", re.IGNORECASE)
+SECOND_PERSON = re.compile(r"\b(?:you|you['’]\w+|your|yours|yourself)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SAYING = re.compile(
+    r"\b(?:i|i['’]\w+)\s+(?:\w+\s+){0,2}(?:see|hear|heard|know|remember|think|hope|guess|believe|bet|understand|say|said|wonder)\b"
+    r"|\b(?:tell|told|let|remind|excuse|trust)\s+me\b|\blet\s+us\b",
+    re.IGNORECASE,
+)
+"""First persons that say nothing of the speaker: "I hope your son is well", "you told me that …"."""
+REPEATED = 0.8
+"""Share of a trait's words, said before by the other person, from which on it is a repetition."""
+
+
+def belongs(trait: str, said: str, others: Sequence[str] = ()) -> bool:
+    """Whether a trait that was found in an utterance is its speaker's own.
+
+    Args:
+        trait: as extracted, in the first person.
+        said: the utterance.
+        others: what is known of the others: their traits, or what they said right before.
+    """
+    sentence = _source(trait, said)
+    if not _speaks_of_self(sentence):
+        return not (SECOND_PERSON.search(sentence) or _repeated(trait, others))
+    return True
+
+
+def own_traits(traits: Sequence[str], said: str, others: Sequence[str] = ()) -> tuple[str, ...]:
+    """The traits that are the speaker's own; see `belongs`."""
+    return tuple(trait for trait in traits if belongs(trait, said, others))
+
+
+def _source(trait: str, said: str) -> str:
+    """The sentence of an utterance that shares most with a trait, the first of several."""
+    words = stems_of(trait)
+    sentences = [s for s in _SENTENCE.split(said) if s.strip()] or [said]
+    return max(sentences, key=lambda sentence: len(words & stems_of(sentence)))
+
+
+def _speaks_of_self(sentence: str) -> bool:
+    """Whether a sentence says something of its speaker; a question about the other says nothing."""
+    rest = _SAYING.sub(" ", sentence)
+    if sentence.rstrip().endswith("?") and SECOND_PERSON.search(rest) and not re.match(r"\W*(?:I|My)\b", rest):
+        return False
+    return FIRST_PERSON.search(rest) is not None
+
+
+def _repeated(trait: str, others: Sequence[str]) -> bool:
+    words = stems_of(trait)
+    return bool(words) and any(len(words & stems_of(other)) >= REPEATED * len(words) for other in others)

@@ -1,0 +1,134 @@
+"""``ld-agent eval questions``: what counts as answered and as not known, and that asking leaves no trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_commands import CommandLine, scripted_config
+
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.question_data import load_questions
+from ld_agent.evaluation.questions import contains, invents_nothing, says_unknown
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+def conversation(**changes: Any) -> dict[str, Any]:
+    said = [("Lena", "I moved to Oslo."), ("Sam", "I see."), ("Lena", "I repair violins."), ("Sam", "How nice.")]
+    turns = [
+        {"speaker": speaker, "text": text, "at": f"2026-02-02T18:0{n}:00+00:00"}
+        for n, (speaker, text) in enumerate(said)
+    ]
+    at = "2026-02-23T18:00:00+00:00"
+    asked = [
+        {"speaker": "Lena", "text": "Where do I live?", "at": at, "answers": ["Oslo"], "category": "where"},
+        {"speaker": "Lena", "text": "What do I repair?", "at": at, "answers": ["violin"]},
+        {"speaker": "Lena", "text": "What is my cat called?", "at": at, "answers": []},
+    ]
+    return {"id": "lena", "agent": "Sam", "sessions": [turns], "questions": asked} | changes
+
+
+def written(tmp_path: Path, *conversations: dict[str, Any]) -> Path:
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in conversations), "utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "found"),
+    [
+        ("You live in OSLO.", ["oslo"], True),
+        ("You repair violins.", ["violin"], True),  # words may go on
+        ("It's a concert.", ["cert"], False),  # but not begin earlier
+        ("He’s at Joe’s.", ["Joe's"], True),
+        ("Anything.", [""], False),
+    ],
+)
+def test_an_accepted_answer_stands_in_the_reply(text: str, answers: list[str], found: bool):
+    assert contains(text, answers) is found
+
+
+@pytest.mark.parametrize(
+    ("reply", "right"),
+    [
+        ("You haven't told me your cat's name.", True),
+        ("I don't know, you never mentioned it. What is it called?", True),
+        ("Sorry, I'm not sure. Tell me!", True),
+        ("I don't know, but your cat is called Tom.", False),
+        ("I have no idea. She is probably a tabby called Mimi.", False),
+        ("Your cat is called Tom.", False),
+        ("What a lovely day!", False),
+    ],
+)
+def test_a_reply_to_what_was_never_said_says_so_and_invents_nothing(reply: str, right: bool):
+    assert invents_nothing(reply) is right
+
+
+def test_an_answer_is_not_taken_for_not_knowing():
+    assert not says_unknown("You told me that you live in Oslo.")
+
+
+def test_figures_by_hand(command_line: CommandLine, tmp_path: Path):
+    config = scripted_config(tmp_path, generator="You live in Oslo.", summarizer="Lena moved.", extractor="NO_TRAIT")
+    ran = command_line("eval", "questions", written(tmp_path, conversation()), "-c", config, "--json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["questions"], found["answered"], found["unknown_right"]) == (0, 3, 0.5, 0)
+    assert found["lost_ignored"] == 0.5  # the words themselves are quoted
+    assert found["answered_nothing"] == found["answered_handed"] == found["answered_history"] == 0.5
+    assert found["by_category"]["where"] == {"questions": 1, "answered": 1.0, "f1": pytest.approx(0.4)}
+
+
+def test_where_an_answer_was_lost(command_line: CommandLine, tmp_path: Path):
+    config = scripted_config(tmp_path, generator="Hm.", summarizer="Lena talks to Sam.", extractor="NO_TRAIT")
+    data = written(tmp_path, conversation())
+    places = {
+        "not_stored": ["memory.quotes=0"],
+        "not_in_prompt": ["memory.quotes=1"],
+        "not_recalled": ["memory.gamma=1"],
+    }
+    for place, settings in places.items():
+        found = json.loads(command_line("eval", "questions", data, "-c", config, "--json", "--no-arms", *settings).out)
+        assert {name: found[name] for name in found if name.startswith("lost_") and found[name]} == {
+            f"lost_{place}": 1.0
+        }
+        assert "answered_nothing" not in found
+
+
+def test_the_sample_has_thirty_people_with_eight_questions_each():
+    asked = load_questions(SAMPLES / "questions.jsonl")
+    assert len(asked) >= 30
+    for one in asked:
+        said = [turn.text for turn in one.episode.turns if turn.speaker != one.episode.agent]
+        assert len(one.questions) == 8
+        assert sum(not q.answers for q in one.questions) == 2
+        assert all(contains("\n".join(said), q.answers) for q in one.questions if q.answers)
+
+
+def test_locomo_has_evidence_and_its_adversarial_questions_no_answers():
+    asked = load_questions(SAMPLES / "locomo.json")
+    questions = [q for one in asked for q in one.questions]
+    assert questions
+    assert all((q.category == "adversarial") == (not q.answers) for q in questions)
+    turns = asked[0].episode.turns
+    assert all(place < len(turns) for q in asked[0].questions for place in q.evidence)
+
+
+def test_bad_questions_are_named(tmp_path: Path):
+    question = {"speaker": "Lena", "text": "Where?", "at": "2026-02-23T18:00:00+00:00"}
+    for wrong, message in (
+        ({"answer": "Oslo"}, "unknown key 'answer'"),
+        ({"at": "2026-01-01T18:00:00+00:00"}, "before the conversation's last utterance"),
+        ({"speaker": "Sam"}, "is the agent"),
+    ):
+        with pytest.raises(DataFileError, match=message):
+            load_questions(written(tmp_path, conversation(questions=[question | wrong])))
+    with pytest.raises(InputError, match="has no questions"):
+        load_questions(written(tmp_path, conversation(questions=[])))

@@ -1,0 +1,94 @@
+"""Quotes: what is chosen of what was said, and that it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.index.lexical import stems
+from ld_agent.memory.quotes import CANDIDATES, in_time_order, quotes, sources_of, worths
+from ld_agent.types import Recalled, Record, Utterance
+
+START = datetime(2024, 5, 1, 18, tzinfo=UTC)
+WORDS = ["son", "name", "violin", "repair", "cat", "oslo", "live"]
+
+
+def utterance(number: int, speaker: str, text: str) -> Utterance:
+    return Utterance(f"u{number}", speaker, text, START + timedelta(minutes=number), 1)
+
+
+def encode(texts: Sequence[str]) -> Vectors:
+    """Unit vectors over `WORDS`."""
+    counts = np.array([[stems(text).count(word) for word in WORDS] for text in texts], np.float32)
+    return np.asarray(counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-9), np.float32)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+SAID = [
+    utterance(1, "Lena", "I live in Oslo."),
+    utterance(2, "Sam", "Do you have a son?"),
+    utterance(3, "Lena", "Yes, a son, Jakob."),
+    utterance(4, "Lena", "I repair violins."),
+    utterance(5, "Sam", "My son is called Max."),
+]
+
+
+def asked(text: str) -> Utterance:
+    return Utterance("u9", "Lena", text, START + timedelta(weeks=3), 2)
+
+
+def test_what_bears_on_the_question_is_quoted_with_the_question_that_it_answers():
+    chosen = quotes(asked("What's my son's name?"), "Sam", SAID, encode, words, room=9)
+    assert [u.id for u in chosen] == ["u2", "u3"]
+
+
+def test_what_bears_most_comes_last():
+    turned = [SAID[3], *SAID[:3]]
+    assert quotes(asked("What violins do I repair?"), "Sam", turned, encode, words, room=8)[-1] is SAID[3]
+
+
+def test_of_many_utterances_the_likely_ones_are_looked_at():
+    many = [utterance(n, "Sam", "Hm?") for n in range(10, 10 + 2 * CANDIDATES)]
+    seen: list[str] = []
+
+    def counted(texts: Sequence[str]) -> Vectors:
+        seen.extend(texts)
+        return encode(texts)
+
+    chosen = quotes(asked("What's my son's name?"), "Sam", [*SAID, *many], counted, words, room=9)
+    assert [u.id for u in chosen] == ["u2", "u3"]
+    assert len(seen) == CANDIDATES + 1
+
+
+def test_my_is_the_speaker_and_your_the_agent():
+    mine = worths(asked("What's my son's name?"), "Sam", SAID, encode)
+    yours = worths(asked("What's your son's name?"), "Sam", SAID, encode)
+    assert mine[2] > mine[4]
+    assert yours[4] > yours[2]
+
+
+@pytest.mark.parametrize("room", [0, 3, 4, 8, 50])
+def test_quotes_fit_their_room(room: int):
+    chosen = quotes(asked("Do I repair violins in Oslo, where I live?"), "Sam", SAID, encode, words, room)
+    assert sum(words(u.text) for u in chosen) <= room
+    assert (len(chosen) > 0) == (room >= 3)
+
+
+def test_what_bears_on_nothing_is_not_quoted():
+    assert quotes(asked("Good evening!"), "Sam", SAID[1:2], encode, words, 50) == ()
+    assert quotes(asked("Good evening!"), "Sam", [], encode, words, 50) == ()
+
+
+def test_sources_come_once_and_in_time_order():
+    records = [Record(f"e{n}", "events", "x", START, 1, sources=own) for n, own in enumerate((("u10", "u2"), ("u2",)))]
+    recalled = [Recalled(record, 0.5, 0.0, 1.0, 1.0) for record in records]
+    assert sources_of(recalled) == ["u10", "u2"]
+    said = {u.id: u for u in (utterance(10, "Lena", "b"), utterance(2, "Lena", "a"))}
+    assert [u.id for u in in_time_order(["u10", "u2", "u99"], said)] == ["u2", "u10"]

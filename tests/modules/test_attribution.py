@@ -1,0 +1,41 @@
+"""Whose trait it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from ld_agent.modules.attribution import belongs, own_traits
+
+
+@pytest.mark.parametrize(
+    ("trait", "said", "others"),
+    [
+        ("I have a son named Jakob.", "Your son Jakob must be four by now!", ()),
+        ("I repair violins.", "You told me that you repair violins.", ()),
+        ("I am allergic to peanuts.", "I hope you found something without peanuts, with your allergy.", ()),
+        ("I have a dog.", "Do you have a dog?", ()),
+        ("I live in Oslo.", "Oslo! How nice to live there.", ("I live in Oslo.",)),
+        ("I play tennis.", "I see, you play tennis. Great!", ()),
+    ],
+)
+def test_what_is_said_of_the_other_is_not_the_speakers_own(trait: str, said: str, others: tuple[str, ...]):
+    assert not belongs(trait, said, others)
+
+
+@pytest.mark.parametrize(
+    ("trait", "said", "others"),
+    [
+        ("I have a son named Jakob.", "My son Jakob is four. And you?", ()),
+        ("I live in Oslo.", "I live in Oslo too!", ("I live in Oslo.",)),
+        ("I love dogs.", "Love dogs, always have.", ()),
+        ("I like to sail.", "I like to sail, do you?", ()),
+        ("I told my boss the truth.", "I told my boss the truth, you know.", ()),
+    ],
+)
+def test_what_people_say_of_themselves_stays_theirs(trait: str, said: str, others: tuple[str, ...]):
+    assert belongs(trait, said, others)
+
+
+def test_each_trait_is_judged_by_its_own_sentence():
+    said = "Your daughter Mina sounds lovely. I grow tomatoes on my balcony."
+    assert own_traits(["I have a daughter named Mina.", "I grow tomatoes."], said) == ("I grow tomatoes.",)

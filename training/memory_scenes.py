@@ -1,0 +1,60 @@
+"""Scenes: things told in a few sentences, and what may be asked about them. `memory_scenes.txt` holds them; its head says how
+a block reads. Knows no prompt and no model.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from training.memory_relations import lists, parted
+
+SCENES = Path(__file__).with_name("memory_scenes.txt")
+DRAWN = {"p": "person", "c": "city", "j": "job", "n": "numbers", "t": "petname", "f": "dishes", "m": "months"}
+DRAWN |= {"k": "colours", "d": "days"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One block, its values filled in.
+
+    Attributes:
+        asked: (question, answer); the answer stands in what was said.
+        missing: (question, what is not known).
+    """
+
+    said: tuple[str, ...]
+    traits: tuple[str, ...]
+    asked: tuple[tuple[str, str], ...]
+    missing: tuple[tuple[str, str], ...]
+
+
+def drawn_scene(rng: random.Random) -> Scene:
+    """A scene with values drawn for its places."""
+    blocks, values = _blocks()
+    block = rng.choice(blocks)
+    places = sorted(set(re.findall(r"{([a-z])(\d)}", block)))
+    filled = {f"{{{kind}{n}}}": rng.choice(values[DRAWN[kind]]) for kind, n in places}
+    text = re.sub(r"{[a-z]\d}", lambda place: filled[place.group()], block)
+    text = re.sub(r"\b([Aa]) (?=[aeioAEIO])", r"\1n ", text)
+    by_kind: dict[str, list[str]] = {kind: [] for kind in "STQN"}
+    for line in text.splitlines():
+        by_kind[line[0]].append(line[2:])
+    traits = tuple(trait for line in by_kind["T"] for trait in line.split(" | "))
+    return Scene(tuple(by_kind["S"]), traits, _pairs(by_kind["Q"]), _pairs(by_kind["N"]))
+
+
+@cache
+def _blocks() -> tuple[tuple[str, ...], Mapping[str, Sequence[str]]]:
+    lines = [line for line in SCENES.read_text("utf-8").splitlines() if not line.startswith("#")]
+    own = {line[1:].split()[0]: parted(line.partition(" ")[2]) for line in lines if line.startswith("@")}
+    blocks = "\n".join(line for line in lines if not line.startswith("@")).split("\n\n")
+    return tuple(block.strip() for block in blocks if block.strip()), {**lists(), **own}
+
+
+def _pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((question, answer) for question, _, answer in (line.partition(" = ") for line in lines))

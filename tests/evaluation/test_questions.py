@@ -78,7 +78,9 @@ def test_an_answer_is_not_taken_for_not_knowing():
 
 def test_figures_by_hand(command_line: CommandLine, tmp_path: Path):
     config = scripted_config(tmp_path, generator="You live in Oslo.", summarizer="Lena moved.", extractor="NO_TRAIT")
-    ran = command_line("eval", "questions", written(tmp_path, conversation()), "-c", config, "--json")
+    ran = command_line(
+        "eval", "questions", written(tmp_path, conversation()), "-c", config, "--json", "memory.quotes=80"
+    )
     found = json.loads(ran.out)
     assert (ran.code, found["questions"], found["answered"], found["unknown_right"]) == (0, 3, 0.5, 0)
     assert found["lost_ignored"] == 0.5  # the words themselves are quoted
@@ -92,7 +94,7 @@ def test_where_an_answer_was_lost(command_line: CommandLine, tmp_path: Path):
     places = {
         "not_stored": ["memory.quotes=0"],
         "not_in_prompt": ["memory.quotes=1"],
-        "not_recalled": ["memory.gamma=1"],
+        "not_recalled": ["memory.gamma=1", "memory.quotes=80"],
     }
     for place, settings in places.items():
         found = json.loads(command_line("eval", "questions", data, "-c", config, "--json", "--no-arms", *settings).out)

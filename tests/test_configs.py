@@ -267,3 +267,16 @@ def test_a_file_nested_without_end_is_refused(tmp_path: Path):
     path.write_text("a: " + "[" * 3000 + "]" * 3000)
     with pytest.raises(ConfigError, match=r"deep.yaml cannot be read as YAML"):
         load_config(path)
+
+
+@pytest.mark.parametrize(
+    ("view", "key"),
+    [
+        *((view, "memory.k") for view in ("events", "history", "bm25", "dense", "memorybank", "memochat")),
+        ("summary", "memory.summary.k"),
+        ("conditional", "memory.conditional.k"),
+    ],
+)
+def test_a_view_that_recalls_cannot_have_k_0(view: str, key: str):
+    with pytest.raises(ConfigError, match=rf"{key}=0 recalls nothing, but memory.views has {view}"):
+        load_config("default", [f"memory.views=[{view}]", f"{key}=0"])

@@ -33,6 +33,7 @@ from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
 from training.memory_relations import Relation, asked_about, asked_back, lists, relations, second_person
 from training.memory_scenes import drawn_scene
+from training.reply_rows import deciding, folded, telling_utterances
 from training.rows import row_values, write_rows
 
 ROOM = 80  # tokens of quotes, as configured by memory.quotes
@@ -185,7 +186,7 @@ class Maker:
                 if row is not None:
                     yield row
                 continue
-            asked = self.scene(setting) if self._rng.random() < 0.4 else []
+            asked = self.scene(setting) if self._rng.random() < 0.55 else []
             wanted = self._rng.choice((0, 0, 1) if asked else (1, 1, 1, 2, 3))
             kinds = self._rng.choices((self.relation, self.annotated, self.of_agent), (60, 28, 12), k=wanted)
             asked += [turn for ask in kinds if (turn := ask(setting)) is not None]
@@ -412,16 +413,16 @@ def main(
     out: Annotated[Path, typer.Option("--out", help="The training file.")],
     replies: Annotated[list[Path], typer.Option("--replies", help="Ordinary rows to mix in, with their summaries.")],
     count: Annotated[int, typer.Option("--count", min=1, help="Rows that need memory.")] = 4000,
-    ordinary: Annotated[int, typer.Option("--ordinary", min=0, help="Ordinary rows.")] = 1000,
+    decisions: Annotated[int, typer.Option("--decisions", min=0, help="Replies with a decision.")] = 100,
     seed: Annotated[int, typer.Option("--seed")] = 0,
 ) -> None:
-    """Write rows that need memory, mixed with ordinary replies."""
+    """Write rows that need memory, mixed with a row of ordinary replies for each session."""
     rows = [json.loads(line) for file in replies for line in file.read_text("utf-8").splitlines()]
     settings = Config().encoder
     encoder = SentenceEncoder(settings.model, settings.device, settings.sha256, cache_size=50_000)
     maker = Maker(people_of(sources), talks_of(sources[-1]), summaries_of(rows), encoder.encode, seed)
     rng = random.Random(seed)
-    mixed = [*maker.rows(count), *rng.sample(rows, min(ordinary, len(rows)))]
+    mixed = [*maker.rows(count), *folded(rows), *deciding(rows, telling_utterances(sources), decisions, rng)]
     rng.shuffle(mixed)
     typer.echo(f"{write_rows(out, mixed)} rows in {out}")
 

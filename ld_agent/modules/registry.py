@@ -89,6 +89,13 @@ TUNED: Mapping[str, TunedModule] = {
             ),
             metrics=("bleu_2", "bleu_3", "rouge_l"),
         ),
+        TunedModule(
+            "memory",
+            purpose="writes the records, memos and memories of the mechanisms other than events, and chooses among them",
+            prompts=("conditional_rec*.yaml", "conditional_ref*.yaml", "recursive_rewrite.yaml", "memo*.yaml"),
+            rows="training.memory:rows",
+            metrics=("rouge_1", "rouge_l"),
+        ),
     )
 }
 

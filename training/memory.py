@@ -1,0 +1,283 @@
+"""Tunes the memory module, which writes records, memos and memories for the mechanisms other than events:
+
+python -m training.memory -c configs/training/memory.yaml [key=value ...] [--dry-run] [--overwrite]
+
+Its rows are made from what people annotated: the traits of MSC's utterances, DialogSum's topics and summaries. So what the
+module learns to write rests on the dialogue by construction.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from training.row_building import BuildRequest
+from training.train import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ld_agent.backbones.base import Message
+    from ld_agent.datasets.base import AnnotatedUtterance
+
+Lines = list[tuple[str, str]]
+Facts = dict[str, list[str]]
+Made = tuple["tuple[Message, ...]", str]
+"""A prompt and its answer."""
+SEED = 5
+RECORDS = 3  # of a session
+LATEST = 12  # lines before an utterance that its record shows
+MOST_FACTS = 12  # of a memory that is rewritten: an answer's tokens are bounded
+SMALL_TALK = (
+    "Good morning! How did you sleep?",
+    "Ha, that's funny.",
+    "I see what you mean.",
+    "Thanks, that's nice of you.",
+    "What are you up to today?",
+    "It's raining again here.",
+    "See you later!",
+    "Really? I had no idea.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A session between two named people; ``facts``: of each line, in the third person."""
+
+    episode: str
+    session: int
+    lines: Lines
+    facts: list[list[str]]
+
+    @property
+    def people(self) -> list[str]:
+        return list(dict.fromkeys(speaker for speaker, _ in self.lines))
+
+    def known(self) -> Facts:
+        """All facts by speaker, in order."""
+        told: Facts = {person: [] for person in self.people}
+        for (speaker, _), facts in zip(self.lines, self.facts, strict=True):
+            told[speaker] += [fact for fact in facts if fact not in told[speaker]]
+        return told
+
+
+def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
+    """Rows of every prompt that the mechanisms send. ``limit``: sessions (dialogues, of DialogSum) of each source.
+
+    Raises:
+        InputError: no such file, or a corpus with neither traits nor summaries.
+    """
+    from ld_agent.datasets import format_of
+    from training.rows import row_values
+
+    rng = random.Random(SEED)
+    for source in request.sources:
+        corpus = format_of(source)
+        made = (
+            _of_dialogues(source, request.limit, rng)
+            if corpus == "dialogsum"
+            else _of_talks(source, request.limit, rng)
+        )
+        for episode, session, (messages, answer) in made:
+            yield row_values(messages, answer, corpus=corpus, episode=episode, session=session, turn=1)
+
+
+def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Made]]:
+    talks = list(_talks(source, limit, rng))
+    for number, talk in enumerate(talks):
+        elsewhere = [fact for other in talks[number - 3 : number] for told in other.known().values() for fact in told]
+        for made in (*_records(talk, rng), *_rewrites(talk, rng), *_portraits(talk), *_picks(talk, elsewhere, rng)):
+            yield talk.episode, talk.session, made
+
+
+def _talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[Talk]:
+    from ld_agent.datasets import load_annotated_utterances
+    from training.memory_rows import AGENTS, PEOPLE
+    from training.third_person import third_person
+
+    def session_of(utterance: AnnotatedUtterance) -> tuple[str, int]:
+        return utterance.episode, utterance.session
+
+    for (episode, session), group in groupby(load_annotated_utterances(source, limit=limit), session_of):
+        said = list(group)
+        agent = rng.choice(AGENTS)
+        person = rng.choice([name for name in PEOPLE if name != agent])
+        names = dict(zip(dict.fromkeys(u.speaker for u in said), rng.sample([person, agent], 2), strict=False))
+        yield Talk(
+            episode,
+            session,
+            [(names[u.speaker], u.text.strip()) for u in said],
+            [[third_person(t, names[u.speaker]) for t in u.traits if "name is" not in t] for u in said],
+        )
+
+
+# ---- conditional memory
+
+
+def _records(talk: Talk, rng: random.Random) -> Iterator[Made]:
+    """Records of some utterances (ECM, Table 18): what was asked, and what was learned."""
+    from ld_agent.prompts import prompt
+
+    numbers = rng.sample(range(len(talk.lines)), min(RECORDS, len(talk.lines)))
+    for number in numbers:
+        speaker, text = talk.lines[number]
+        other = next((name for name in talk.people if name != speaker), "the agent")
+        decide, told = rng.random() < 0.5, talk.facts[number]
+        if not told and not decide:
+            continue
+        messages = prompt("conditional_record").render(
+            agent=other,
+            decide=decide,
+            context=True,
+            knowledge=True,
+            lines=talk.lines[max(0, number - LATEST) : number + 1],
+            speaker=speaker,
+            text=text,
+        )
+        yield messages, _record(talk, number, other, decide)
+
+
+def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
+    speaker, told = talk.lines[number][0], talk.facts[number]
+    if not told:
+        return "Remember: no"
+    before = _sentences(talk.lines[number - 1][1]) if number else []
+    asked = next((s for s in reversed(before) if s.endswith("?")), "")
+    if not before:
+        related, situation = "none", f"{speaker} begins the conversation with {other}."
+    elif asked:
+        related, situation = f"{other}: {asked}", f"{speaker} answers {other}, who asked: {asked}"
+    else:
+        related, situation = f"{other}: {before[-1]}", f"{speaker} replies to {other}, who said: {before[-1]}"
+    parts = [f"Related: {related}", f"Situation: {situation}", f"Note: {' '.join(told)}"]
+    return "\n".join([*(["Remember: yes"] if decide else []), *parts])
+
+
+def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator[Made]:
+    """Reflection on notes (ECM, Table 19) and the choice of topics (MemoChat), for one message."""
+    from ld_agent.prompts import prompt
+    from training.memory_relations import asked_about
+
+    facts = [(fact, fact) for told in talk.facts for fact in told]
+    plain = [(first_person(fact, talk.people), fact) for fact, _ in facts]
+    asked = [(rule[0], fact) for trait, fact in plain if trait and (rule := asked_about(trait)) is not None]
+    others = [fact for fact, _ in facts] + list(elsewhere)
+    if len(others) < 4:
+        return
+    for _ in range(2):
+        kind = rng.choice(("known", "missing", "none")) if asked else "none"
+        questions, fact = rng.choice(asked) if asked else ((), "")
+        text = rng.choice(SMALL_TALK) if kind == "none" else rng.choice(questions)
+        words = set(re.findall(r"\w{4,}", f"{fact} {text}".casefold()))
+        free = [o for o in others if not words & set(re.findall(r"\w{4,}", o.casefold()))]
+        if len(free) < 3:
+            continue
+        notes = rng.sample(free, min(len(free), rng.randint(2, 5)))
+        if kind == "known":
+            notes.insert(rng.randrange(len(notes) + 1), fact)
+        place = notes.index(fact) + 1 if kind == "known" else 0
+        keywords = ", ".join(w for w in re.findall(r"\w{4,}", text.casefold()) if w not in ASKING)
+        enough = {"known": f"Enough: {place}", "none": "Enough: none", "missing": f"Missing: {keywords}"}[kind]
+        if kind != "missing" or keywords:
+            yield prompt("conditional_reflect").render(candidates=notes, text=text), enough
+        yield prompt("memochat_topics").render(text=text, notes=notes), str(place)
+
+
+ASKING = frozenset(
+    "what which where when whose does have know like best many much call called your with from that".split()
+)
+
+
+def first_person(fact: str, people: Sequence[str]) -> str:
+    """The plainest facts back as traits ("Maya works as a nurse." → "I work as a nurse"), for the rules about traits."""
+    for name in people:
+        if fact.startswith(f"{name}'s "):
+            return f"My {fact[len(name) + 3 :]}"
+        if fact.startswith(f"{name} "):
+            verb, _, rest = fact[len(name) + 1 :].partition(" ")
+            back = {"is": "am", "has": "have", "does": "do"}.get(
+                verb, verb.removesuffix("s") if verb != "was" else verb
+            )
+            return f"I {back} {rest}"
+    return ""
+
+
+# ---- recursive summarization, MemoryBank
+
+
+def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
+    """A memory rewritten after a session (LLM-Rsum, Table 1): the old facts and the session's, a line a person."""
+    from ld_agent.memory.views.memory_text import capped, memory_text
+    from ld_agent.modules.summarizer import named
+    from ld_agent.prompts import prompt
+
+    if sum(map(len, talk.known().values())) < 3:
+        return
+    half = len(talk.lines) // 2
+    early, late = (
+        replace(talk, lines=talk.lines[cut], facts=talk.facts[cut]) for cut in (slice(half), slice(half, None))
+    )
+    old = capped(early.known(), MOST_FACTS - 4)
+    whole: list[tuple[Facts, Talk]] = [({}, talk)] if rng.random() < 0.6 else []
+    for memory, part in [*whole, *([(old, late)] if old else [])]:
+        told = part.known()
+        both = {person: list(dict.fromkeys([*memory.get(person, []), *told.get(person, [])])) for person in talk.people}
+        messages = prompt("recursive_rewrite").render(
+            sentences=20, memory=list(memory.items()), lines=part.lines, people=named(tuple(talk.people))
+        )
+        yield messages, memory_text(capped(both, MOST_FACTS))
+
+
+def _portraits(talk: Talk) -> Iterator[Made]:
+    """A person described (MemoryBank), and dated notes brought together, by what they told."""
+    from ld_agent.prompts import prompt
+
+    for person, facts in talk.known().items():
+        if len(facts) >= 4:
+            known = " ".join(facts[:2])
+            yield (
+                prompt("memorybank_portrait").render(person=person, known=known, lines=talk.lines),
+                " ".join([*facts[:1], *facts[-2:]]),
+            )
+            notes = [
+                ("2024-05-01", " ".join(facts[: len(facts) // 2])),
+                ("2024-05-09", " ".join(facts[len(facts) // 2 :])),
+            ]
+            yield prompt("memorybank_summary").render(notes=notes), " ".join([facts[0], *facts[-2:]])
+            return
+
+
+# ---- MemoChat
+
+
+def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Made]]:
+    """Memos of one to three dialogues, one after the other: their topics, where they stand and what they say."""
+    from ld_agent.datasets import load_dialogues
+    from ld_agent.datasets.naming import named_dialogue
+    from ld_agent.prompts import prompt
+
+    dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]
+    rng.shuffle(dialogues)
+    while dialogues:
+        parts, dialogues = dialogues[: (count := rng.choice((1, 2, 2, 3)))], dialogues[count:]
+        lines: Lines = []
+        memos: list[str] = []
+        for part in parts:
+            session, summaries = named_dialogue(replace(part, id=parts[0].id))
+            first = len(lines) + 1
+            lines += [(u.speaker, u.text) for u in session.utterances]
+            summary = " ".join(summaries[0].split())
+            memos.append(f"{first}-{len(lines)} | {part.topics[0]} | {summary}")
+        yield parts[0].id, 1, (prompt("memochat_memos").render(lines=lines), "\n".join(memos))
+
+
+def _sentences(text: str) -> list[str]:
+    return [part for part in re.split(r"(?<=[.!?])\s+", text.strip()) if part]
+
+
+if __name__ == "__main__":
+    main("memory")

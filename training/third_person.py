@@ -1,0 +1,62 @@
+"""What people say of themselves, as it is said of them: "I have my dog" → "Maya has their dog". Rules for short English
+sentences such as annotated traits; knows no model.
+"""
+
+from __future__ import annotations
+
+import re
+
+UNCHANGED = frozenset(
+    "was were had did can could will would should must may might used ca won't can't couldn't wouldn't shouldn't didn't "
+    "wasn't went got made took gave came saw knew thought told found left lost bought brought taught caught felt kept met "
+    "sat stood slept spent won wrote read ran began drank sang swam grew flew drove rode broke spoke chose wore ate fell "
+    "heard held led paid said sent sold built lent cut put set hit let quit hurt became understood fought drew threw".split()
+)
+BESIDES = frozenset(
+    "also just really never always still often usually sometimes only once recently currently last now then both "
+    "actually mostly mainly already even once".split()
+)
+IRREGULAR = {"am": "is", "have": "has", "do": "does", "don't": "doesn't", "go": "goes", "haven't": "hasn't"}
+SHORT = {"i'm": "is", "i've": "has", "i'd": "would", "i'll": "will"}
+OBJECTS = {
+    "my": "their", "me": "them", "mine": "theirs", "myself": "themselves", "our": "their", "us": "them", "we": "they",
+    "i": "they", "i'm": "they are", "i've": "they have", "i'd": "they would", "i'll": "they will", "am": "are",
+    "we're": "they are", "we've": "they have", "ours": "theirs",
+}  # fmt: skip
+
+
+def third_person(fact: str, name: str) -> str:
+    """A fact in the first person as a sentence about ``name``; one in the third person stays as it is."""
+    words = fact.strip().rstrip(".!").split()
+    if not words:
+        return ""
+    first, rest = words[0].casefold().replace("’", "'"), words[1:]
+    if first in SHORT:
+        begin = [name, SHORT[first]]
+    elif first == "i":
+        besides = next((n for n, word in enumerate(rest) if word.casefold() not in BESIDES), 0)
+        begin, rest = [name, *rest[:besides]], rest[besides:]
+        if rest:
+            begin, rest = [*begin, conjugated(rest[0])], rest[1:]
+    elif first == "my":
+        begin = [f"{name}'s"]
+    else:
+        begin = [words[0]]
+    return " ".join([*begin, *(_other(word) for word in rest)]) + "."
+
+
+def conjugated(verb: str) -> str:
+    """A verb as it follows "I", as it follows a name."""
+    low = verb.casefold().replace("’", "'")
+    if low in IRREGULAR:
+        return IRREGULAR[low]
+    if low in UNCHANGED or low.endswith("ed") or not low.isalpha():
+        return verb
+    if re.search(r"(?:s|x|z|ch|sh|o)$", low):
+        return f"{verb}es"
+    return f"{verb[:-1]}ies" if re.search(r"[^aeiou]y$", low) else f"{verb}s"
+
+
+def _other(word: str) -> str:
+    bare = re.sub(r"[^\w'’]+$", "", word)
+    return OBJECTS.get(bare.casefold().replace("’", "'"), bare) + word[len(bare) :]

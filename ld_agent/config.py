@@ -126,6 +126,17 @@ class ExtractorSection(ModuleSection):
     grounded: bool = True
 
 
+class GeneratorSection(ModuleSection):
+    """The generator's own keys.
+
+    Attributes:
+        prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
+            that the generator was tuned with.
+    """
+
+    prompting: Literal["direct", "brief"] = "direct"
+
+
 class ModulesSection(Section):
     """The three modules of LD-Agent, and ``memory``: what the other mechanisms ask a model for (to rewrite a memory, to
     judge what is worth keeping, to choose among what was found). Its ``backbone`` may be another than the replies'.
@@ -133,7 +144,7 @@ class ModulesSection(Section):
 
     summarizer: ModuleSection = ModuleSection(max_new_tokens=64)
     extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
-    generator: ModuleSection = ModuleSection(max_new_tokens=64, repetition_penalty=1.1)
+    generator: GeneratorSection = GeneratorSection(max_new_tokens=64, repetition_penalty=1.1)
     memory: ModuleSection = ModuleSection(max_new_tokens=256, repetition_penalty=1.1)
 
 

@@ -86,10 +86,14 @@ class Turn:
         self.watch.lap("recall")
         self.traits = dict(self.relation.bank.select(self._everyone(), query.vector, self.heard.at))
         self.quotes = self._quotes()
-        prompted = Generator(self.relation.resources.models).prompt_for(self._situation())
+        prompted = self._generator().prompt_for(self._situation())
         self.notes += prompted.notes
         self.watch.lap("prompt")
         return prompted
+
+    def _generator(self) -> Generator:
+        resources = self.relation.resources
+        return Generator(resources.models, resources.config.modules.generator.prompting)
 
     def _everyone(self) -> tuple[str, ...]:
         """The agent and everyone who has spoken in the running session."""
@@ -138,9 +142,7 @@ class Turn:
     def _generated(self, prompted: Prompted) -> Steps[str]:
         """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
         views = self.relation.views
-        request = Generator(self.relation.resources.models).request(
-            prompted.messages, self._listener(), decides=views.decides
-        )
+        request = self._generator().request(prompted.messages, self._listener(), decides=views.decides)
         [completion] = yield [request]
         self._seen.append(completion)
         if views.decides and (verdict := decision(completion.text)) is not None:

@@ -65,6 +65,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
         "text": "I have a dog.",
     },
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
+    "generator_direct": {"people": "Maya"},
     "generator": {
         "agent": "Sam",
         "people": "Maya",
@@ -106,7 +107,7 @@ def test_a_missing_variable_is_named(name: str, variable: str):
 def test_the_messages_called_constant_are_constant(name: str):
     loaded = prompt(name)
     text = "".join(m.content for m in loaded.render(**VARIABLES[name])[: loaded.constant_messages])
-    joined = ("generator", "recursive_reply", "conditional_reply")  # parts of one system message
+    joined = ("generator", "generator_direct", "recursive_reply", "conditional_reply")  # parts of one system message
     assert loaded.constant_messages < len(loaded.render(**VARIABLES[name])) or name in joined
     assert not any(value in text for value in _strings(VARIABLES[name]) if value != "I have a dog.")
 

@@ -130,7 +130,7 @@ def _prompts(
     stored = agent.store.find_conversation(turn.conversation)
     assert stored is not None
     situation = situation_of(turn.reply, agent.store.utterances(stored.key), stored.agent)
-    render = Generator(agent.models).prompt_for
+    render = Generator(agent.models, agent.config.modules.generator.prompting).prompt_for
     for name, parts in variants.items():
         yield name, full if name == FULL else render(reduced(situation, parts)).messages
 

@@ -147,7 +147,7 @@ class QuestionsTask:
         conversation = agent.conversation(key, agent_name=mine)
         turn = conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
         reply = yield from unlearning(turn, asked)
-        generator = Generator(agent.models)
+        generator = Generator(agent.models, agent.config.modules.generator.prompting)
         situations = self._situations(agent, reply, mine, question, said) if self._arms else {}
         requests = [generator.request(generator.prompt_for(one).messages) for one in situations.values()]
         requests = [replace(request, cacheable_prefix=1) for request in requests]

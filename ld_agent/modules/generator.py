@@ -83,10 +83,14 @@ class Prompted:
 
 
 class Generator:
-    """Writes replies with the ``generator`` module."""
+    """Writes replies with the ``generator`` module.
 
-    def __init__(self, models: Models) -> None:
-        self._models = models
+    Args:
+        prompting: ``direct`` adds instructions on how to use what is remembered; ``brief`` leaves them to tuning.
+    """
+
+    def __init__(self, models: Models, prompting: str) -> None:
+        self._models, self._direct = models, prompting == "direct"
 
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
@@ -95,6 +99,10 @@ class Generator:
         the memories, then the traits that have been known longest, then the middle of the utterance.
         """
         notes: list[str] = []
+        if self._direct:
+            people = named(situation.people or (situation.heard.speaker,))
+            instructions = prompt("generator_direct").render(people=people)[0].content
+            situation = replace(situation, steps="\n\n".join(filter(None, (instructions, situation.steps))))
         if situation.examples and not self._fits(situation):
             shown, start = situation.examples[::-1], situation
             kept_examples = _longest_tail(shown, lambda tail: self._fits(replace(start, examples=tail[::-1])))

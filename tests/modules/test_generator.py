@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -97,7 +98,7 @@ def test_a_name_cannot_bring_lines_of_its_own():
 def generator(config) -> Callable[..., tuple[Generator, ScriptedBackbone]]:
     def make(window: int):
         backbone = ScriptedBackbone({"generator": "Fine!"}, context_window=window)
-        return Generator(Models(config(**{"modules.generator": {"max_new_tokens": 20}}), backbone)), backbone
+        return Generator(Models(config(**{"modules.generator": {"max_new_tokens": 20}}), backbone), "brief"), backbone
 
     return make
 
@@ -246,3 +247,14 @@ def test_a_streamed_reply_shows_what_is_kept_and_no_more(answer: str, shown: str
         assert shown.startswith("".join(pieces))
         assert len("".join(pieces)) >= len(shown) - 2
         assert reply_text(answer, "Sam", ["Maya"]) == shown
+
+
+def test_a_model_that_follows_instructions_is_told_how_to_use_what_it_is_given(config):
+    models = Models(config(), ScriptedBackbone())
+    brief, direct = (
+        Generator(models, how).prompt_for(replace(FULL, steps="Be kind.")).messages for how in ("brief", "direct")
+    )
+    assert direct[1:] == brief[1:]
+    assert direct[0].content.startswith(brief[0].content.removesuffix("\n\nBe kind."))
+    assert "say plainly that you have not been told" in direct[0].content
+    assert direct[0].content.endswith("\n\nBe kind.")

@@ -26,6 +26,8 @@ from ld_agent.types import Record, Utterance, iso, utc
 DELETED = "the conversation was deleted while in use; reopen it"
 TABLES = {"m": "record", "t": "trait"}
 """The table of a record or trait by its id's first letter."""
+OPEN_SESSIONS = "session INDEXED BY session_open"
+"""For ``closed = 0``: left to itself, SQLite reads every session of a conversation."""
 
 
 class Store(NotedEncoder):
@@ -163,7 +165,7 @@ class Store(NotedEncoder):
 
     def _open_session(self, key: int, thread: str) -> int:
         row = self.db.row(
-            "SELECT number FROM session WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
+            f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
         )
         if row:
             return int(row[0])
@@ -175,15 +177,15 @@ class Store(NotedEncoder):
     def close_session(self, key: int, thread: str = "") -> int | None:
         with self.db.transaction():
             where = "WHERE conversation = ? AND thread = ? AND closed = 0"
-            row = self.db.row(f"SELECT number FROM session {where}", (key, thread))
-            self.db.execute(f"UPDATE session SET closed = 1 {where}", (key, thread))
+            row = self.db.row(f"SELECT number FROM {OPEN_SESSIONS} {where}", (key, thread))
+            self.db.execute(f"UPDATE {OPEN_SESSIONS} SET closed = 1 {where}", (key, thread))
         return int(row[0]) if row else None
 
     def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
         number = "SELECT max(number) FROM session WHERE conversation = ?1"
         values: tuple[object, ...] = (key,) if thread is None else (key, thread)
         if thread is None:
-            sessions = f"SELECT number FROM session WHERE conversation = ?1 AND closed = 0 UNION {number}"
+            sessions = f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ?1 AND closed = 0 UNION {number}"
         else:
             sessions = f"{number} AND thread = ?2"
         where = f"conversation = ?1 AND session IN ({sessions}) ORDER BY pk DESC LIMIT 1"
@@ -192,14 +194,14 @@ class Store(NotedEncoder):
     def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
         return utterances(
             self.db,
-            """conversation = ?1 AND session IN
-               (SELECT number FROM session WHERE conversation = ?1 AND closed = 0 AND (?2 IS NULL OR thread = ?2)) ORDER BY pk""",
+            f"""conversation = ?1 AND session IN (SELECT number FROM {OPEN_SESSIONS}
+                WHERE conversation = ?1 AND closed = 0 AND (?2 IS NULL OR thread = ?2)) ORDER BY pk""",
             (key, thread),
         )
 
     def open_threads(self, key: int) -> list[str]:
-        rows = self.db.rows("SELECT thread FROM session WHERE conversation = ? AND closed = 0 ORDER BY number", (key,))
-        return [row[0] for row in rows]
+        where = "WHERE conversation = ? AND closed = 0 ORDER BY number"
+        return [row[0] for row in self.db.rows(f"SELECT thread FROM {OPEN_SESSIONS} {where}", (key,))]
 
     def utterances(self, key: int) -> list[Utterance]:
         return utterances(self.db, "conversation = ? ORDER BY pk", (key,))

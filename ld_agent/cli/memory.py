@@ -121,11 +121,13 @@ def search(
     from ld_agent.cli.show import console, plain, recalled_table
     from ld_agent.config import load_config
     from ld_agent.replay import recalled_json
+    from ld_agent.terminal import LongWork
 
     _existing(store).close()
     settings = load_config(config, [*(overrides or []), *([f"memory.k={k}"] if k else [])])
     settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
     agent = Agent(settings)
+    agent.resources.progress = LongWork()
     try:
         chosen = [_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
         found = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
@@ -252,6 +254,7 @@ def rebuild(
     from ld_agent.errors import BackboneError
     from ld_agent.memory.rebuild import missing
     from ld_agent.memory.rebuild import rebuild as rebuild_views
+    from ld_agent.terminal import LongWork
 
     _existing(store).close()
     settings = load_config(config, overrides or [])
@@ -263,6 +266,7 @@ def rebuild(
         total = sum(sum(views.values()) for views in lacking.values())
         count, problems = 0, list[str]()
         with Progress(console=errors, disable=not errors.is_terminal) as progress:
+            agent.resources.progress = LongWork(progress)
             task = progress.add_task("taking sessions in", total=total)
 
             def taken(view: str, sessions: int) -> None:

@@ -18,6 +18,7 @@ from ld_agent.datasets import load_episodes
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.files import check_output
 from ld_agent.replay import PlayedTurn, replay
+from ld_agent.terminal import LongWork
 
 FIRST_BYTES = b'{"conversation": '
 """How the output of every run begins."""
@@ -66,6 +67,7 @@ def run_file(
                 disable=hidden,
             )
         )
+        agent.resources.progress = LongWork(progress)
         task = progress.add_task("loading the models", total=total)
 
         def emit(turn: PlayedTurn) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.topics import TopicExtractor
@@ -44,6 +45,7 @@ class ViewContext:
 
     ``models`` makes the requests of views that ask a model of their own (module ``memory``); ``agent`` is the agent's name.
     ``waits``: there will be another occasion for what failed; false in a rebuild. ``indexes``: what views search in.
+    ``progress``: is told of long work on them.
     """
 
     store: Store
@@ -56,6 +58,7 @@ class ViewContext:
     agent: str
     waits: bool = True
     indexes: IndexCache[RecordIndex] = field(default_factory=IndexCache)
+    progress: Progress = untold
 
     def shelf(self, view: str) -> Shelf:
         """The records of a view of this conversation."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 from agent_parts import DAY, START, Scene
 
@@ -43,17 +44,11 @@ def exported(folder: Path) -> Path:
             text = f"Maya has {number} hives. Hive {number} swarmed." if number % 2 else f"Maya has {number} hives."
             shelf.digest(said.session, [Draft(text, at, said.session, sources=(said.id,))])
         for number in range(TRAITS):
-            personas.add("Maya", f"I own boat {number}.", START, "u1", shelf_vector())
+            personas.add("Maya", f"I own boat {number}.", START, "u1", np.zeros(384, np.float32))
     out = folder / "export.jsonl"
     out.write_text("".join(f"{line}\n" for line in export_lines(store)), encoding="utf-8")
     store.close()
     return out
-
-
-def shelf_vector():
-    import numpy as np
-
-    return np.zeros(384, np.float32)
 
 
 def test_the_first_turn_encodes_each_text_once_and_tells_its_progress(

@@ -182,7 +182,7 @@ def import_command(
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.storage.exchange import import_into_file
+    from ld_agent.storage.sqlite_import import import_into_file
 
     if not source.is_file():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`")

@@ -7,13 +7,14 @@ digests a session once and an utterance's traits are merged once, whoever comes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import InputError, StoreError
+from ld_agent.storage import sqlite_exchange
 from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
 from ld_agent.storage.columns import Vector, json_text, microseconds, moment
 from ld_agent.storage.connection import BUSY_SECONDS, Connection
@@ -58,8 +59,11 @@ class Store(NotedEncoder):
     def version(self) -> int:
         return self.db.data_version
 
-    def writing(self, key: int) -> AbstractContextManager[None]:
+    def writing(self, key: int | None) -> AbstractContextManager[None]:
         return self.db.transaction()
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self.db.snapshot()
 
     # ---- conversations
 
@@ -98,6 +102,21 @@ class Store(NotedEncoder):
     def _erase(self) -> None:
         self.db.scrub()
         self.db.execute("DELETE FROM meta WHERE key = 'erase'")
+
+    def rename_agent(self, key: int, name: str) -> None:
+        sqlite_exchange.rename_agent(self.db, key, name)
+
+    def counters(self, key: int) -> dict[str, int]:
+        return sqlite_exchange.counters(self.db, key)
+
+    def set_counters(self, key: int, counters: Mapping[str, int]) -> None:
+        sqlite_exchange.set_counters(self.db, key, counters)
+
+    def rows(self, key: int, kind: str) -> Iterator[dict[str, Any]]:
+        return sqlite_exchange.rows(self.db, key, kind)
+
+    def add_row(self, key: int, kind: str, row: Mapping[str, Any]) -> None:
+        sqlite_exchange.add_row(self.db, key, kind, row)
 
     def is_stored(self, key: int) -> bool:
         return bool(self.db.row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))

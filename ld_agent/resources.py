@@ -18,7 +18,7 @@ from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Query, ViewContext, check_views
+from ld_agent.memory.views import Query, ViewContext, check_memory
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.storage.sqlite import Store
@@ -54,7 +54,7 @@ class Resources:
             raise ConfigError(
                 f"the config is {type(config).__name__}, not a Config; make one with load_config() or parse_config({{…}})"
             )
-        check_views(config.memory.views)
+        check_memory(config.memory)
         scorer(config.memory.scorer)
         self.config = config
         self.clock = clock or (lambda: datetime.now(UTC))

@@ -82,6 +82,7 @@ class View:
         rewrites: each record replaces the one before, so that records are versions of one text.
         observes: takes the running session in too, utterance by utterance.
         alone: why it makes no sense beside other views; "": it does.
+        bound: the key below ``memory`` that says how many records it recalls at most; "": it has none.
     """
 
     name: ClassVar[str]
@@ -89,10 +90,19 @@ class View:
     rewrites: ClassVar[bool] = False
     observes: ClassVar[bool] = False
     alone: ClassVar[str] = ""
+    bound: ClassVar[str] = ""
 
     def __init__(self, context: ViewContext) -> None:
         self._context = context
         self._shelf = context.shelf(self.name)
+
+    @classmethod
+    def most(cls, settings: MemorySection) -> int | None:
+        """How many records it recalls at most; None: no such bound."""
+        value: Any = settings
+        for part in cls.bound.split(".") if cls.bound else ():
+            value = getattr(value, part)
+        return int(value) if cls.bound else None
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:

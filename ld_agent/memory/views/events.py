@@ -24,6 +24,7 @@ class EventView(View):
     """
 
     name = "events"
+    bound = "k"
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:

@@ -26,6 +26,7 @@ class DenseView(View):
     """Every utterance is a record; the k nearest to the query by cosine are recalled, if above γ."""
 
     name = "dense"
+    bound = "k"
     asks_model = False
 
     def __init__(self, context: ViewContext) -> None:
@@ -57,6 +58,7 @@ class Bm25View(View):
     """
 
     name = "bm25"
+    bound = "k"
     asks_model = False
 
     def __init__(self, context: ViewContext) -> None:

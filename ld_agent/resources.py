@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from ld_agent.backbones.base import Backbone
-from ld_agent.collector import Collector
+from ld_agent.collector import Collectors
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.index.cache import IndexCache
-from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, check_memory
@@ -59,10 +58,10 @@ class Resources:
         self.config = config
         self.clock = clock or (lambda: datetime.now(UTC))
         self.models = Models(config, backbone)
-        self.asking = Collector(self.models.complete)
+        self.asking = Collectors(self.models.complete, self.models.backbone_key)
         self.store = Store(config.store.path)
         bound = config.memory.index_mb
-        self.indexes: IndexCache[RecordIndex] = IndexCache(None if bound is None else int(bound * 2**20))
+        self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
         self.progress: Progress = untold
         self.loading = threading.RLock()
         if encoder is not None:

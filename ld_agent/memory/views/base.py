@@ -14,7 +14,6 @@ from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.index.cache import IndexCache
-from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
@@ -57,7 +56,7 @@ class ViewContext:
     models: Models
     agent: str
     waits: bool = True
-    indexes: IndexCache[RecordIndex] = field(default_factory=IndexCache)
+    indexes: IndexCache = field(default_factory=IndexCache)
     progress: Progress = untold
 
     def shelf(self, view: str) -> Shelf:

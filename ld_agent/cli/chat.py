@@ -260,8 +260,8 @@ def _why(conversation: Conversation, argument: str) -> None:
         return
     memory = conversation.relation.resources.config.memory
     for view in memory.views:
-        told = f"{view}: " if len(memory.views) > 1 else ""
-        console.print(plain(told + VIEWS[view].ranking(memory), "dim"))
+        label = f"{view}: " if len(memory.views) > 1 else ""
+        console.print(plain(label + VIEWS[view].ranking(memory), "dim"))
         console.print(recalled_table([r for r in reply.recalled if r.record.view == view]))
         for line in _explained(reply.explanations.get(view, {})):
             console.print(plain(line, "dim"), soft_wrap=True)

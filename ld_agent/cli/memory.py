@@ -240,7 +240,7 @@ def rebuild(
     conversation: ConversationOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Let the configured views take in the stored sessions that they lack; broken off, it goes on where it stopped.
+    """Backfill the configured views with the stored sessions they lack; an interrupted rebuild resumes where it stopped.
 
     Example:
 
@@ -279,7 +279,7 @@ def rebuild(
                     if sum(lacking[one.id].values()):
                         problems += rebuild_views(agent, one, taken)
             except KeyboardInterrupt:
-                say(f"interrupted after {count} of {total} sessions; the same command goes on from here")
+                say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
                 raise
     finally:
         agent.close(end_sessions=False)
@@ -292,7 +292,7 @@ def rebuild(
 
 @app.command()
 def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOption = None) -> None:
-    """Encode everything anew with the configured encoder.
+    """Re-encode everything with the configured encoder.
 
     Example:
 

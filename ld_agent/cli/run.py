@@ -83,9 +83,9 @@ def run_file(
         except KeyboardInterrupt:
             kept = config.store.path != ":memory:"
             say(
-                "interrupted; the same command goes on from here"
+                "interrupted; run the same command again to resume"
                 if kept
-                else "interrupted; with --store FILE the same command would go on from where it stopped"
+                else "interrupted; with --store FILE the same command would resume where it stopped"
             )
             raise
     if resumed and not written:
@@ -129,4 +129,4 @@ def _drop_unfinished_line(out: Path) -> None:
                 break
         if position < end:
             file.truncate(position)
-            say(f"{out}: its last line was broken off and is left out; its turn is in the store")
+            say(f"{out}: its last line was incomplete and has been removed; the turn itself is in the store")

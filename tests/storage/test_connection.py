@@ -118,8 +118,8 @@ def test_a_store_of_a_newer_version_is_refused_and_untouched(path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"this is no database" * 99, "no ld_agent store"),
-        (b"short", "no ld_agent store"),
+        (b"this is no database" * 99, "not an ld_agent store"),
+        (b"short", "not an ld_agent store"),
         (b"\0" * 4096, "no ld_agent"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_file_that_is_no_database_is_refused_and_untouched(path: Path, content
 def test_a_database_of_someone_else_is_refused_and_untouched(path: Path, sql: str) -> None:
     raw(path, sql)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="is a database, but no ld_agent store; give another --store"):
+    with pytest.raises(StoreError, match="is a database, but not an ld_agent store; give another --store"):
         Store(path)
     assert path.read_bytes() == before
 

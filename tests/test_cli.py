@@ -115,7 +115,7 @@ def test_the_demo_plays_and_goes_on(command_line: CommandLine, tmp_path: Path):
         "remembered as m1",
         "overall",
         "what is known about",
-        "run the demo again to continue from here",
+        "to continue from here",
     ):
         assert shown in first.out
     assert "holds" not in first.out

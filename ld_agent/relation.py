@@ -48,7 +48,7 @@ class Relation:
         self._extractor = Extractor(
             resources.models, config.modules.extractor.prompting, config.modules.extractor.grounded
         )
-        self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas)
+        self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas, resources.progress)
         self.bank.seed(agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
         self._notes = self.views.enable()

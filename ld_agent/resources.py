@@ -9,21 +9,18 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 from ld_agent.backbones.base import Backbone
-from ld_agent.collector import Collector
+from ld_agent.collector import Collectors
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.index.cache import IndexCache
-from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Query, ViewContext, check_views
+from ld_agent.memory.views import Query, ViewContext, check_memory
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.storage.sqlite import Store
-
-Progress = Callable[[str, int, int], None]
-"""Told (what, done, total) of work that takes long."""
 
 
 class Resources:
@@ -34,6 +31,9 @@ class Resources:
         backbone: a ready backbone for all modules instead of the configured ones.
         clock: gives the time of utterances that come without one.
         encoder, topics: loaded ones, shared with another agent; None: the configured ones.
+
+    Attributes:
+        progress: is told of long work on conversations that are opened from then on, such as encoding after an import.
 
     Raises:
         ConfigError: not a config, an unknown view or an unknown scorer.
@@ -53,15 +53,16 @@ class Resources:
             raise ConfigError(
                 f"the config is {type(config).__name__}, not a Config; make one with load_config() or parse_config({{…}})"
             )
-        check_views(config.memory.views)
+        check_memory(config.memory)
         scorer(config.memory.scorer)
         self.config = config
         self.clock = clock or (lambda: datetime.now(UTC))
         self.models = Models(config, backbone)
-        self.asking = Collector(self.models.complete)
+        self.asking = Collectors(self.models.complete, self.models.backbone_key)
         self.store = Store(config.store.path)
         bound = config.memory.index_mb
-        self.indexes: IndexCache[RecordIndex] = IndexCache(None if bound is None else int(bound * 2**20))
+        self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
+        self.progress: Progress = untold
         self.loading = threading.RLock()
         if encoder is not None:
             try:
@@ -110,7 +111,7 @@ class Resources:
         summarizer = Summarizer(self.models, self.encoder)
         return ViewContext(
             self.store, key, self.encoder, self.topics, summarizer, self.config.memory, self.models, agent_name,
-            indexes=self.indexes,
+            indexes=self.indexes, progress=self.progress,
         )  # fmt: skip
 
     def query(self, text: str, at: datetime) -> Query:

@@ -19,6 +19,8 @@ from ld_agent.shipped import shipped_path
 Model = TypeVar("Model", bound=BaseModel)
 Values = Mapping[str, Any]
 BASE = "base"
+IN_MEMORY = ":memory:"
+"""A store that keeps nothing. As YAML it would be a mapping; as an override it needs no quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +143,11 @@ def _override(text: str, example: str) -> Layer:
     from omegaconf.errors import OmegaConfBaseException
     from yaml import YAMLError
 
-    key, assigned, _ = text.partition("=")
+    key, assigned, value = text.partition("=")
     if not assigned or not key.strip():
         raise ConfigError(f"override {text!r} is not an assignment; write it like {example}")
+    if value.strip() == IN_MEMORY:
+        return Layer(f"override {text!r}", OmegaConf.to_container(OmegaConf.from_dotlist([f"{key}='{IN_MEMORY}'"])))
     try:
         text.encode()
         return Layer(f"override {text!r}", OmegaConf.to_container(OmegaConf.from_dotlist([text])))

@@ -16,13 +16,12 @@ Hear = Callable[[str], None]
 class _Pieces:
     """Passes pieces on, and stops the reply once nobody listens any more."""
 
-    def __init__(self, pass_on: Hear) -> None:
-        self._pass_on = pass_on
+    def __init__(self, pass_on: Hear, abandoned: threading.Event) -> None:
+        self._pass_on, self._abandoned = pass_on, abandoned
         self.text = ""
-        self.left = False
 
     def __call__(self, piece: str) -> None:
-        if self.left:
+        if self._abandoned.is_set():
             raise KeyboardInterrupt  # ends an interruptible reply; what was generated so far is kept
         self.text += piece
         self._pass_on(piece)
@@ -41,11 +40,13 @@ class SyncReplyStream:
 
     def __init__(self, respond: Callable[[Hear], Reply]) -> None:
         self._respond = respond
+        self._abandoned = threading.Event()
         self.reply: Reply | None = None
 
     def __iter__(self) -> Iterator[str]:
+        self._abandoned.clear()
         arrived: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        pieces, failed = _Pieces(arrived.put), list[BaseException]()
+        pieces, failed = _Pieces(arrived.put, self._abandoned), list[BaseException]()
 
         def respond() -> None:
             try:
@@ -63,7 +64,7 @@ class SyncReplyStream:
             if self.reply is not None and (rest := pieces.rest(self.reply)):
                 yield rest
         finally:
-            pieces.left = True
+            self._abandoned.set()
             worker.join()
         if failed:
             raise failed[0]
@@ -74,16 +75,18 @@ class AsyncReplyStream:
 
     def __init__(self, respond: Callable[[Hear], Awaitable[Reply]]) -> None:
         self._respond = respond
+        self._abandoned = threading.Event()
         self.reply: Reply | None = None
 
     async def __aiter__(self) -> AsyncIterator[str]:
+        self._abandoned.clear()
         loop = asyncio.get_running_loop()
         arrived: asyncio.Queue[str | None] = asyncio.Queue()
 
         def pass_on(piece: str | None) -> None:
             loop.call_soon_threadsafe(arrived.put_nowait, piece)
 
-        pieces = _Pieces(pass_on)
+        pieces = _Pieces(pass_on, self._abandoned)
 
         async def respond() -> None:
             try:
@@ -99,5 +102,5 @@ class AsyncReplyStream:
             if self.reply is not None and (rest := pieces.rest(self.reply)):
                 yield rest
         finally:
-            pieces.left = True
+            self._abandoned.set()
             await task

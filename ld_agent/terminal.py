@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 from rich.text import Text
 
 console = Console(highlight=False)
@@ -30,6 +30,31 @@ def plain(text: str, style: str = "") -> Text:
 def say(message: str) -> None:
     """Tell the user something on standard error, on one line however long it is."""
     errors.print(plain(message), soft_wrap=True)
+
+
+class LongWork:
+    """Shows a progress bar on standard error for work that is told as (what, done, total), if that is a terminal.
+
+    Args:
+        bars: where the bar is shown, instead of on its own.
+    """
+
+    def __init__(self, bars: Progress | None = None) -> None:
+        self._shared, self._alone = bars, Progress(console=errors, disable=not errors.is_terminal, transient=True)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show that ``done`` of ``total`` are done; the bar goes when all are."""
+        bars = self._shared or self._alone
+        if what not in self._tasks:
+            if not self._tasks and self._shared is None:
+                self._alone.start()
+            self._tasks[what] = bars.add_task(what, total=total)
+        bars.update(self._tasks[what], completed=done, total=total)
+        if done >= total:
+            bars.remove_task(self._tasks.pop(what))
+            if not self._tasks and self._shared is None:
+                self._alone.stop()
 
 
 @contextmanager

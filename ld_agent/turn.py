@@ -7,7 +7,7 @@ that nobody waits for it. Knows no SQL, no model and no thread.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ld_agent.backbones.base import Completion, Message
@@ -81,7 +81,9 @@ class Turn:
         self.watch.lap("pending")
         query = self._query()
         self.watch.lap("encode")
-        self.remembered = yield from metered(self.relation.views.recall(query), self._seen)
+        views = self.relation.views
+        recalled = yield from metered(views.recall(query), self._seen)
+        self.remembered = replace(recalled, recalled=views.with_pinned(recalled.recalled, query.at))
         self.notes += self.remembered.notes
         self.watch.lap("recall")
         self.traits = dict(self.relation.bank.select(self._everyone(), query.vector, self.heard.at))

@@ -24,8 +24,9 @@ class Turnstile:
         self._name, self._waits = name, waits
         self._lock = threading.Lock()
         self._busy = False
-        self._thread: int | None = None  # of the caller inside, where it blocks one
-        self._queue: deque[Future[None]] = deque()
+        self._thread: int | None = None  # that the caller inside blocks
+        self._loop_thread: int | None = None  # whose event loop the caller inside needs to go on
+        self._queue: deque[tuple[Future[None], int | None]] = deque()  # with the thread whose event loop waits
 
     @contextmanager
     def entered(self, waits: bool | None = None) -> Iterator[None]:
@@ -35,7 +36,8 @@ class Turnstile:
             waits: otherwise than the turnstile does.
 
         Raises:
-            ConversationBusyError: another caller is inside and this one does not wait, or it is itself that caller.
+            ConversationBusyError: another caller is inside and this one does not wait, or it is itself that caller; or the
+                call would block the event loop that the caller inside, or one that waits, needs to go on.
         """
         self._enter(self._waits if waits is None else waits)
         try:
@@ -46,7 +48,8 @@ class Turnstile:
     @asynccontextmanager
     async def aentered(self) -> AsyncIterator[None]:
         """Be inside, from a coroutine; see `entered`."""
-        if (ticket := self._ticket(self._waits)) is not None:
+        loop_thread = threading.get_ident()
+        if (ticket := self._ticket(self._waits, loop_thread)) is not None:
             try:
                 await asyncio.wrap_future(ticket)
             except asyncio.CancelledError:
@@ -63,6 +66,11 @@ class Turnstile:
         with self._lock:
             if self._busy and self._thread == caller:
                 waits = False  # it would wait for itself
+            if self._busy and caller in (self._loop_thread, *(loop_thread for _, loop_thread in self._queue)):
+                raise ConversationBusyError(
+                    f"{self._name} is in use by a coroutine of this event loop, which a synchronous call would block for "
+                    "ever; await the asynchronous call, or make this one in a thread (asyncio.to_thread)"
+                )
         if (ticket := self._ticket(waits)) is not None:
             try:
                 ticket.result()
@@ -72,26 +80,31 @@ class Turnstile:
                 raise
         self._thread = caller
 
-    def _ticket(self, waits: bool) -> Future[None] | None:
-        """None: the caller is inside; otherwise what it waits for."""
+    def _ticket(self, waits: bool, loop_thread: int | None = None) -> Future[None] | None:
+        """None: the caller is inside; otherwise what it waits for.
+
+        Args:
+            loop_thread: whose event loop the caller needs to go on; None: it blocks its own thread.
+        """
         with self._lock:
             if not self._busy:
-                self._busy = True
+                self._busy, self._loop_thread = True, loop_thread
                 return None
             if not waits:
                 raise ConversationBusyError(
                     f"{self._name} is in use by another caller; wait for its turn to end, or use another conversation"
                 )
             ticket: Future[None] = Future()
-            self._queue.append(ticket)
+            self._queue.append((ticket, loop_thread))
             return ticket
 
     def _leave(self) -> None:
         with self._lock:
-            self._thread = None
+            self._thread = self._loop_thread = None
             while self._queue:
-                ticket = self._queue.popleft()
+                ticket, loop_thread = self._queue.popleft()
                 if ticket.set_running_or_notify_cancel():
+                    self._loop_thread = loop_thread
                     ticket.set_result(None)
                     return
             self._busy = False

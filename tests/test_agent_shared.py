@@ -14,7 +14,9 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.rebuild import rebuild
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import INTERRUPTED
+from ld_agent.types import Reply, Utterance
 
 
 @pytest.fixture
@@ -32,28 +34,50 @@ def test_a_streamed_reply_is_the_stored_one(scene: Scene) -> None:
     assert [u.text for u in maya.utterances] == ["I keep bees.", stream.reply.text]
 
 
-def test_a_stream_closed_early_keeps_what_was_said(scene: Scene) -> None:
-    import threading
+class Hesitant:
+    """A model that says its second sentence once nobody listens any more."""
 
-    left = threading.Event()
+    def __init__(self) -> None:
+        self.listened: SyncReplyStream | AsyncReplyStream | None = None
 
-    def slow(request: Request) -> str:
+    def __call__(self, request: Request) -> str:
         assert request.on_text is not None
-        for piece in ("Well, let me see. ", "Bees sting. ", "And so on. "):
-            request.on_text(piece)
-            assert left.wait(30)
-        return "never"
+        request.on_text("Well, let me see. ")
+        assert self.listened is not None
+        assert self.listened._abandoned.wait(60)
+        request.on_text("They sting.")
+        return "The listener has left, and this is of no use."
 
-    maya = scene.agent({"generator": slow}).conversation("maya")
-    stream = maya.stream("I keep bees.", "Maya", START)
+
+def check_interrupted(reply: Reply | None, stored: list[Utterance]) -> None:
+    assert reply is not None
+    assert INTERRUPTED in reply.notes
+    assert reply.text == "Well, let me see. They sting."
+    assert [u.text for u in stored] == ["I keep bees.", reply.text]
+
+
+def test_a_stream_closed_early_keeps_what_was_said(scene: Scene) -> None:
+    model = Hesitant()
+    maya = scene.agent({"generator": model}).conversation("maya")
+    model.listened = stream = maya.stream("I keep bees.", "Maya", START)
     pieces = iter(stream)
-    first = next(pieces)
-    threading.Timer(0, left.set).start()
+    assert "Well, let me see.".startswith(next(pieces).strip())
     pieces.close()  # type: ignore[attr-defined]
-    assert stream.reply is not None
-    assert stream.reply.text.startswith(first.strip())
-    assert INTERRUPTED in stream.reply.notes or stream.reply.text == "never"
-    assert [u.text for u in maya.utterances] == ["I keep bees.", stream.reply.text]
+    check_interrupted(stream.reply, maya.utterances)
+
+
+def test_an_asynchronous_stream_closed_early_keeps_what_was_said(scene: Scene) -> None:
+    model = Hesitant()
+    maya = scene.agent({"generator": model}).conversation("maya")
+    model.listened = stream = maya.astream("I keep bees.", "Maya", START)
+
+    async def listen() -> None:
+        pieces = aiter(stream)
+        assert "Well, let me see.".startswith((await anext(pieces)).strip())
+        await pieces.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(listen())
+    check_interrupted(stream.reply, maya.utterances)
 
 
 def test_coroutines_hold_many_conversations_at_once(scene: Scene) -> None:

@@ -115,13 +115,13 @@ def test_the_demo_plays_and_goes_on(command_line: CommandLine, tmp_path: Path):
         "remembered as m1",
         "overall",
         "what is known about",
-        "it goes on from here",
+        "to continue from here",
     ):
         assert shown in first.out
     assert "holds" not in first.out
     second = command_line("demo", "-c", config, "--store", tmp_path / "demo.db")
     assert second.code == 0
-    assert "utterances of this conversation; it goes on" in second.out
+    assert "utterances of this conversation; resuming it" in second.out
     assert "session 4" in second.out
     assert "session 1," not in second.out
 

@@ -201,7 +201,7 @@ def test_a_file_that_is_no_store(ld_agent: CommandLine, tmp_path: Path):
     before = path.read_bytes()
     ran = ld_agent("memory", "list", "--store", path)
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
-    assert "no ld_agent store" in ran.err
+    assert "not an ld_agent store" in ran.err
     assert path.read_bytes() == before
 
 

@@ -187,7 +187,7 @@ def test_a_line_broken_off_by_a_kill_is_left_out(ld_agent: CommandLine, three: P
         lines.write('{"conversation": "a", "sess')
     ran = ld_agent(*command, "-c", scripted_config(tmp_path))
     assert ran.code == 0
-    assert "broken off" in ran.err
+    assert "incomplete and has been removed" in ran.err
     assert len([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]) == 12
 
 
@@ -228,7 +228,7 @@ def test_an_interrupt_ends_the_run_and_says_how_to_go_on(tmp_path: Path):
         process.send_signal(signal.SIGINT)
         rest, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert err.decode() == "interrupted; the same command goes on from here\n"
+    assert err.decode() == "interrupted; run the same command again to resume\n"
     done = [json.loads(line) for line in [first, *rest.splitlines()]]
     assert 0 < len(done) < 40
     assert done[0]["text"] in stored_texts(store, "a")

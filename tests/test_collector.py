@@ -11,7 +11,7 @@ import pytest
 from test_turnstile import until
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.collector import Collector
+from ld_agent.collector import Collector, Collectors
 from ld_agent.errors import BackboneError
 
 PATIENCE = 30.0
@@ -118,6 +118,34 @@ def test_coroutines_share_batches_with_threads_and_the_loop_stays_free() -> None
     assert asyncio.run(asyncio.wait_for(scene(), PATIENCE)) == ["FIRST", "A0", "A1", "A2", "A3"]
     assert [len(batch) for batch in model.batches] == [1, 4]
     collector.close()
+
+
+def test_a_slow_model_holds_up_nobody_who_asks_another() -> None:
+    started, go_on = threading.Event(), threading.Event()
+    batches: list[list[str]] = []
+
+    def complete(requests: Sequence[Request]) -> list[Completion]:
+        batches.append([request.module for request in requests])
+        if requests[0].module == "generator":
+            started.set()
+            assert go_on.wait(PATIENCE)
+        return [Completion(request.module, 1, 1) for request in requests]
+
+    collectors = Collectors(complete, {"generator": "far", "extractor": "near", "summarizer": "near"}.__getitem__)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(collectors.complete, [asked("a", "generator"), asked("b", "extractor")])
+        try:
+            assert started.wait(PATIENCE)
+            answers = collectors.complete([asked("c", "summarizer"), asked("d", "extractor")])
+            assert [answer.text for answer in answers] == ["summarizer", "extractor"]
+            [answer] = asyncio.run(collectors.acomplete([asked("e", "extractor")]))
+            assert answer.text == "extractor"
+            assert not slow.done()
+        finally:
+            go_on.set()
+        assert [answer.text for answer in slow.result()] == ["generator", "extractor"]
+    assert batches == [["generator"], ["summarizer", "extractor"], ["extractor"], ["extractor"]]
+    collectors.close()
 
 
 def test_a_caller_that_fails_alone_gets_the_exception_itself() -> None:

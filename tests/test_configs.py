@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from ld_agent.agent import Agent
 from ld_agent.backbones import BACKBONES
 from ld_agent.config import Config, load_config
 from ld_agent.errors import ConfigError
+from ld_agent.memory.views import VIEWS, View
 from ld_agent.shipped import shipped_path
 
 SHIPPED = sorted(shipped_path("configs/agent").glob("*.yaml"))
@@ -246,7 +248,6 @@ def test_an_override_is_named_when_it_is_to_blame():
         ("agent.user=Sam", "agent.user='Sam' is also agent.name"),
         ('agent.user="a\\nb"', "agent.user"),
         ('agent.name=" "', "agent.name"),
-        ("memory.k=0", "memory.k=0 recalls nothing, but memory.views has events"),
         ("agent.user=\ud83d", "not valid Unicode text"),
         ("memory.k=" + "[" * 3000 + "]" * 3000, "override"),
     ],
@@ -270,14 +271,21 @@ def test_a_file_nested_without_end_is_refused(tmp_path: Path):
         load_config(path)
 
 
-@pytest.mark.parametrize(
-    ("view", "key"),
-    [
-        *((view, "memory.k") for view in ("events", "history", "bm25", "dense", "memorybank", "memochat")),
-        ("summary", "memory.summary.k"),
-        ("conditional", "memory.conditional.k"),
-    ],
-)
-def test_a_view_that_recalls_cannot_have_k_0(view: str, key: str):
-    with pytest.raises(ConfigError, match=rf"{key}=0 recalls nothing, but memory.views has {view}"):
-        load_config("default", [f"memory.views=[{view}]", f"{key}=0"])
+@pytest.mark.parametrize("view", [view for view in VIEWS.values() if view.bound], ids=lambda view: view.name)
+def test_a_view_that_recalls_cannot_have_k_0(view: type[View]):
+    config = load_config("default", [f"memory.views=[{view.name}]", f"memory.{view.bound}=0", "store.path=:memory:"])
+    with pytest.raises(ConfigError, match=rf"memory.{view.bound}=0 recalls nothing, but memory.views has {view.name}"):
+        Agent(config)
+
+
+def test_views_with_a_bound():
+    bounds = {view.name: view.bound for view in VIEWS.values() if view.bound}
+    assert bounds == dict.fromkeys(("events", "history", "bm25", "dense", "memorybank", "memochat"), "k") | {
+        "summary": "summary.k",
+        "conditional": "conditional.k",
+    }
+
+
+@pytest.mark.parametrize("override", ["store.path=:memory:", "store.path=':memory:'", "store.path= :memory: "])
+def test_a_store_in_memory_needs_no_quotes_as_an_override(override: str):
+    assert load_config("default", [override]).store.path == ":memory:"

@@ -139,7 +139,7 @@ def parsed(shown: Shown, command: Any, arguments: list[str]) -> dict[str, Any]:
 def training_command(program: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command behind ``python -m training.…``."""
     caught: list[typer.Typer] = []
-    monkeypatch.setattr("ld_agent.cli.run_app", lambda app, name, interrupted="": caught.append(app))
+    monkeypatch.setattr("ld_agent.program.run_app", lambda app, name, interrupted="": caught.append(app))
     module = program.removeprefix("training.")
     if module in ("summarizer", "extractor", "generator"):
         import_module("training.train").main(module)

@@ -88,6 +88,52 @@ def test_a_caller_that_would_wait_for_itself_is_refused() -> None:
         pass
 
 
+def test_a_synchronous_call_that_would_block_the_event_loop_of_the_one_inside_is_refused() -> None:
+    turnstile = Turnstile("it", waits=True)
+
+    def enter() -> None:
+        with turnstile.entered():
+            pass
+
+    async def scene() -> None:
+        async with turnstile.aentered():
+            with pytest.raises(ConversationBusyError, match="await the asynchronous call"):
+                enter()
+            in_a_thread = asyncio.ensure_future(asyncio.to_thread(enter))
+            while queued(turnstile) < 1:
+                await asyncio.sleep(0)
+        await in_a_thread
+        enter()
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+
+
+def test_a_synchronous_call_behind_a_coroutine_that_waits_on_its_own_loop_is_refused() -> None:
+    turnstile, inside, leave = Turnstile("it", waits=True), threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with turnstile.entered():
+            inside.set()
+            assert leave.wait(PATIENCE)
+
+    async def enter() -> None:
+        async with turnstile.aentered():
+            pass
+
+    async def scene() -> None:
+        staying = asyncio.ensure_future(asyncio.to_thread(stay))
+        await asyncio.to_thread(inside.wait, PATIENCE)
+        waiting = asyncio.ensure_future(enter())
+        while queued(turnstile) < 1:
+            await asyncio.sleep(0)
+        with pytest.raises(ConversationBusyError, match="event loop"), turnstile.entered():
+            pass
+        leave.set()
+        await asyncio.gather(staying, waiting)
+
+    asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+
+
 def test_an_exception_inside_lets_the_next_one_in() -> None:
     turnstile = Turnstile("it", waits=True)
     with pytest.raises(ValueError), turnstile.entered():  # noqa: PT011

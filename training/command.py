@@ -19,7 +19,7 @@ def run_commands(functions: Mapping[str, Callable[..., Any]], name: str) -> NoRe
 def _run(functions: Mapping[str, Callable[..., Any]], name: str) -> NoReturn:
     import typer
 
-    from ld_agent.cli import run_app
+    from ld_agent.program import run_app
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     for command, function in functions.items():

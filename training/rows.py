@@ -50,7 +50,7 @@ def read_rows(path: str | Path) -> list[Row]:
 
     Raises:
         InputError: no such file, or none in it.
-        DataFileError: a line that is no row; names file and line.
+        DataFileError: a line that is not a row; names file and line.
     """
     file = Path(path)
     if not file.is_file():

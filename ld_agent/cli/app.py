@@ -64,7 +64,7 @@ def chat(
     config: ConfigOption = None,
     store: StoreOption = None,
     conversation: Annotated[
-        str, typer.Option("--conversation", help="Which stored conversation to go on with.")
+        str, typer.Option("--conversation", help="Which stored conversation to continue.")
     ] = "chat",
 ) -> None:
     """Talk with the agent; it remembers. Type /help inside. Lines may come from a pipe.
@@ -91,7 +91,7 @@ def run(
         Path | None,
         typer.Option(
             "--store",
-            help="Keep the memory in this file; a run that was broken off goes on from it. Default: kept nowhere.",
+            help="Keep the memory in this file; an interrupted run resumes from it. Default: kept nowhere.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
@@ -131,7 +131,7 @@ def demo(
     config: ConfigOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Play the shipped three-session conversation and show what is recalled; a second run goes on with it.
+    """Play the shipped three-session conversation and show what is recalled; a second run continues it.
 
     Example:
 

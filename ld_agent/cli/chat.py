@@ -22,6 +22,7 @@ from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
 from ld_agent.modules.generator import ago
 from ld_agent.storage.sqlite import Store
+from ld_agent.terminal import LongWork
 from ld_agent.types import checked_text
 
 HELP = """\
@@ -46,6 +47,7 @@ def run_chat(config: Config, conversation_id: str) -> int:
         sys.stdin.reconfigure(errors="replace")
     failed = False
     with Agent(config, background=True) as agent:
+        agent.resources.progress = LongWork()
         name_of_agent = _check(agent, conversation_id)
         console.print(plain(f"{name_of_agent} is here. /help lists the commands.", "dim"))
         _greet(agent, conversation_id)
@@ -258,8 +260,8 @@ def _why(conversation: Conversation, argument: str) -> None:
         return
     memory = conversation.relation.resources.config.memory
     for view in memory.views:
-        told = f"{view}: " if len(memory.views) > 1 else ""
-        console.print(plain(told + VIEWS[view].ranking(memory), "dim"))
+        label = f"{view}: " if len(memory.views) > 1 else ""
+        console.print(plain(label + VIEWS[view].ranking(memory), "dim"))
         console.print(recalled_table([r for r in reply.recalled if r.record.view == view]))
         for line in _explained(reply.explanations.get(view, {})):
             console.print(plain(line, "dim"), soft_wrap=True)

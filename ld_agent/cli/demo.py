@@ -21,7 +21,7 @@ PAUSE = timedelta(days=14)
 
 
 def run_demo(config: Config) -> None:
-    """Play the sample; where the store holds it already, go on with a follow-up two weeks after what was said last."""
+    """Play the sample; if the store already holds it, continue with a follow-up two weeks after the last utterance."""
     with Agent(config) as agent:
         [episode] = load_episodes(shipped_path("data/samples/three_sessions.jsonl"))
         stored = agent.store.find_conversation(episode.id)
@@ -29,7 +29,7 @@ def run_demo(config: Config) -> None:
         if len(said) >= len(episode.turns):
             episode = _continued(episode, said)
             console.print(
-                plain(f"{config.store.path} holds {len(said)} utterances of this conversation; it goes on.", "dim")
+                plain(f"{config.store.path} holds {len(said)} utterances of this conversation; resuming it.", "dim")
             )
         shown = _Shown(episode)
         with console.status("loading the models …"):
@@ -42,7 +42,7 @@ def run_demo(config: Config) -> None:
         for speaker in conversation.speakers:
             console.rule(plain(f"what is known about {speaker}"), style="dim")
             console.print(traits_table(conversation.persona(speaker, history=True)))
-        console.print(plain(f"stored in {config.store.path}; run the demo again and it goes on from here", "dim"))
+        console.print(plain(f"stored in {config.store.path}; run the demo again to continue from here", "dim"))
 
 
 class _Shown:

@@ -57,16 +57,18 @@ def build(
     finally:
         backbone.close()
     dropped = {reason: count for reason, count in built.dropped.most_common() if count}
-    told = ", ".join(f"{reason} {count}×" for reason, count in dropped.items())
+    reasons = ", ".join(f"{reason} {count}×" for reason, count in dropped.items())
     if not built.samples:
-        raise InputError(f"{section.model} made no sample of {len(sources)} sources ({told}); use a stronger model")
+        raise InputError(f"{section.model} made no sample of {len(sources)} sources ({reasons}); use a stronger model")
     write_samples(out, built.samples, {"by": section.model, "from": str(source), "dropped": dropped})
     probes = sum(len(sample.probes) for sample in built.samples)
     if as_json:
         result = {"benchmark": benchmark, "samples": len(built.samples), "probes": probes, "dropped": dropped}
         sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         return
-    say(f"{len(built.samples)} samples with {probes} questions in {out}" + (f"; left out: {told}" if told else ""))
+    say(
+        f"{len(built.samples)} samples with {probes} questions in {out}" + (f"; left out: {reasons}" if reasons else "")
+    )
 
 
 @app.command()

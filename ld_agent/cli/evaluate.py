@@ -95,9 +95,11 @@ def score(
         run = read_run(folder)
         absent, wanted = missing(folder)
         if absent:
-            told = f"{folder} is half finished: {absent} of {wanted} predictions are missing"
+            progress = f"{folder} is half finished: {absent} of {wanted} predictions are missing"
             if not partial:
-                raise InputError(f"{told}; run its eval command again to resume, or score what is there with --partial")
-            say(told)
+                raise InputError(
+                    f"{progress}; run its eval command again to resume, or score what is there with --partial"
+                )
+            say(progress)
         runs.append((run, None if absent else folder))
     report(runs, as_json, bert_score)

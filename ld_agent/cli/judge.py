@@ -159,7 +159,7 @@ def _judge(
     given = [case for case in every if all(text.strip() for text in case.candidates.values())]
     empty = len(every) - len(given)
     if not given:
-        raise InputError(f"in each of the {empty} cases a reply is empty; mend the configuration and run again")
+        raise InputError(f"in each of the {empty} cases a reply is empty; fix the configuration and run again")
     if empty:
         say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
     backbone = build_backbone(section)

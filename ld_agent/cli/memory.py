@@ -121,11 +121,13 @@ def search(
     from ld_agent.cli.show import console, plain, recalled_table
     from ld_agent.config import load_config
     from ld_agent.replay import recalled_json
+    from ld_agent.terminal import LongWork
 
     _existing(store).close()
     settings = load_config(config, [*(overrides or []), *([f"memory.k={k}"] if k else [])])
     settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
     agent = Agent(settings)
+    agent.resources.progress = LongWork()
     try:
         chosen = [_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
         found = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
@@ -180,7 +182,7 @@ def import_command(
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.storage.exchange import import_into_file
+    from ld_agent.storage.sqlite_import import import_into_file
 
     if not source.is_file():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`")
@@ -238,7 +240,7 @@ def rebuild(
     conversation: ConversationOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Let the configured views take in the stored sessions that they lack; broken off, it goes on where it stopped.
+    """Backfill the configured views with the stored sessions they lack; an interrupted rebuild resumes where it stopped.
 
     Example:
 
@@ -252,6 +254,7 @@ def rebuild(
     from ld_agent.errors import BackboneError
     from ld_agent.memory.rebuild import missing
     from ld_agent.memory.rebuild import rebuild as rebuild_views
+    from ld_agent.terminal import LongWork
 
     _existing(store).close()
     settings = load_config(config, overrides or [])
@@ -263,6 +266,7 @@ def rebuild(
         total = sum(sum(views.values()) for views in lacking.values())
         count, problems = 0, list[str]()
         with Progress(console=errors, disable=not errors.is_terminal) as progress:
+            agent.resources.progress = LongWork(progress)
             task = progress.add_task("taking sessions in", total=total)
 
             def taken(view: str, sessions: int) -> None:
@@ -275,7 +279,7 @@ def rebuild(
                     if sum(lacking[one.id].values()):
                         problems += rebuild_views(agent, one, taken)
             except KeyboardInterrupt:
-                say(f"interrupted after {count} of {total} sessions; the same command goes on from here")
+                say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
                 raise
     finally:
         agent.close(end_sessions=False)
@@ -288,7 +292,7 @@ def rebuild(
 
 @app.command()
 def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOption = None) -> None:
-    """Encode everything anew with the configured encoder.
+    """Re-encode everything with the configured encoder.
 
     Example:
 

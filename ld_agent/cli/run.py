@@ -18,6 +18,7 @@ from ld_agent.datasets import load_episodes
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.files import check_output
 from ld_agent.replay import PlayedTurn, replay
+from ld_agent.terminal import LongWork
 
 FIRST_BYTES = b'{"conversation": '
 """How the output of every run begins."""
@@ -66,6 +67,7 @@ def run_file(
                 disable=hidden,
             )
         )
+        agent.resources.progress = LongWork(progress)
         task = progress.add_task("loading the models", total=total)
 
         def emit(turn: PlayedTurn) -> None:
@@ -81,9 +83,9 @@ def run_file(
         except KeyboardInterrupt:
             kept = config.store.path != ":memory:"
             say(
-                "interrupted; the same command goes on from here"
+                "interrupted; run the same command again to resume"
                 if kept
-                else "interrupted; with --store FILE the same command would go on from where it stopped"
+                else "interrupted; with --store FILE the same command would resume where it stopped"
             )
             raise
     if resumed and not written:
@@ -127,4 +129,4 @@ def _drop_unfinished_line(out: Path) -> None:
                 break
         if position < end:
             file.truncate(position)
-            say(f"{out}: its last line was broken off and is left out; its turn is in the store")
+            say(f"{out}: its last line was incomplete and has been removed; the turn itself is in the store")

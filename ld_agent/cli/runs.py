@@ -25,7 +25,7 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the firs
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Keep the predictions in this folder; a run that was broken off goes on from there."),
+    typer.Option("--out", help="Keep the predictions in this folder; an interrupted run resumes from there."),
 ]
 BertModel = Annotated[
     str | None,
@@ -86,7 +86,7 @@ def _names(configs: Sequence[str]) -> list[str]:
 
 
 def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None) -> None:
-    """Measure runs, write the figures beside those that lie in a folder, and show them: as JSON or as tables.
+    """Measure runs, add the figures to those in a folder, and show them: as JSON or as tables.
 
     Args:
         encoder: also BERTScore by this encoder; "default": the configured one.

@@ -19,7 +19,7 @@ from ld_agent.terminal import say as say
 from ld_agent.types import Recalled, Record, Trait
 
 WIDE = 100
-"""Columns from which on a recalled record fits on one line beside its numbers."""
+"""Columns from which on a recalled record fits on one line next to its numbers."""
 
 
 def day(value: Record | Trait) -> str:

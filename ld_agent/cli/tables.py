@@ -22,7 +22,7 @@ def tables(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a table of a paper with your runs beside its figures, and what differs under it.
+    """Show a table of a paper with your runs next to its figures, and what differs under it.
 
     Examples:
 
@@ -44,7 +44,7 @@ def tables(
     for assigned in row or []:
         label, equals, folder = assigned.rpartition("=")
         if not equals or not label:
-            raise InputError(f'--row {assigned!r} is no assignment; write it like "+ Mem=runs/memory"')
+            raise InputError(f'--row {assigned!r} is not an assignment; write it like "+ Mem=runs/memory"')
         given.setdefault(label, []).append(str(read_run(Path(folder)).header["hash"]))
     collected = collect(runs)
     filled = fill(table, collected, given)

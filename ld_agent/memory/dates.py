@@ -43,7 +43,7 @@ class Period:
 def periods(text: str, at: datetime) -> list[Period]:
     """The periods that a text names, in the order of the patterns; what lies outside the calendar is left out.
 
-    Where a year or a date is named, what is reckoned from the time of the text ("last week") is not taken beside it: in
+    Where a year or a date is named, what is reckoned from the time of the text ("last week") is not taken as well: in
     "the weekend before 10 April 2023" the date says when.
 
     Args:

@@ -16,12 +16,15 @@ from ld_agent.config import PersonasSection
 from ld_agent.errors import InputError
 from ld_agent.memory.contradiction import contradicts, differ, same_slot
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.speaker_traits import NEVER, SpeakerTraits
 from ld_agent.storage.base import Store
 from ld_agent.storage.columns import microseconds
 from ld_agent.types import Trait, Utterance
 
 RECENCY_SECONDS = 30 * 86_400.0
+ENCODED_AT_ONCE = 256
+"""Traits; what an interrupted run has encoded is kept."""
 
 
 class PersonaBank:
@@ -32,9 +35,18 @@ class PersonaBank:
         key: the conversation's key in the store.
         encoder: compares traits with each other and with what is said.
         settings: bounds, cap and weights.
+        progress: is told how many traits are encoded, where many are not, as after an import.
     """
 
-    def __init__(self, store: Store, key: int, encoder: SentenceEncoder, settings: PersonasSection) -> None:
+    def __init__(
+        self,
+        store: Store,
+        key: int,
+        encoder: SentenceEncoder,
+        settings: PersonasSection,
+        progress: Progress = untold,
+    ) -> None:
+        self._progress = progress
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings
         self._shelf = store.personas(key)
         self._loaded: dict[str, SpeakerTraits] | None = None
@@ -51,10 +63,7 @@ class PersonaBank:
 
     def _read(self) -> dict[str, SpeakerTraits]:
         stored = self._shelf.traits()
-        bare = [trait for trait, vector in stored if vector is None]  # imported, or from another encoder
-        fresh = dict(zip((t.id for t in bare), self._encoder.encode([t.text for t in bare]), strict=True))
-        if fresh:
-            self._shelf.set_vectors(fresh)
+        fresh = self._encoded([trait for trait, vector in stored if vector is None])
         known_from = {trait.id: microseconds(trait.at) for trait, _ in stored}
         banks: dict[str, SpeakerTraits] = {}
         for trait, vector in stored:
@@ -63,6 +72,18 @@ class PersonaBank:
             if trait.superseded_by is not None:
                 bank.put(len(bank) - 1, trait, known_from.get(trait.superseded_by, microseconds(trait.at)))
         return banks
+
+    def _encoded(self, bare: Sequence[Trait]) -> dict[str, Vectors]:
+        """The vectors of traits that were imported or come from another encoder, by id; stored as they are made."""
+        vectors: dict[str, Vectors] = {}
+        for start in range(0, len(bare), ENCODED_AT_ONCE):
+            part = bare[start : start + ENCODED_AT_ONCE]
+            fresh = dict(zip((t.id for t in part), self._encoder.encode([t.text for t in part]), strict=True))
+            self._shelf.set_vectors(fresh)
+            vectors |= fresh
+            if len(bare) > ENCODED_AT_ONCE:
+                self._progress("reading traits", len(vectors), len(bare))
+        return vectors
 
     def traits(self, speaker: str | None = None, *, history: bool = False) -> list[Trait]:
         """A speaker's traits in the order in which they became known, None: everyone's; ``history``: superseded ones too."""

@@ -31,7 +31,7 @@ class TopicExtractor:
         unknown = sorted(set(pos) - UNIVERSAL_POS)
         if unknown:
             raise ConfigError(
-                f"topics.pos names {unknown[0]!r}, no Universal POS tag; known: {', '.join(sorted(UNIVERSAL_POS))}"
+                f"topics.pos names {unknown[0]!r}, which is not a Universal POS tag; known: {', '.join(sorted(UNIVERSAL_POS))}"
             )
         import spacy
 

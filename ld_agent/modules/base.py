@@ -41,7 +41,7 @@ class Models:
         if self._given is not None:
             return self._given
         section = self._sections[module]
-        key = section.model_dump_json()
+        key = self.backbone_key(module)
         with self._lock:
             if key not in self._built:
                 sharing = [m for m in MODULES if self._sections[m] == section]
@@ -51,6 +51,10 @@ class Models:
                     models={m: name for m in sharing if (name := self._settings[m].model) is not None},
                 )
             return self._built[key]
+
+    def backbone_key(self, module: str) -> str:
+        """The same for modules that share a backbone; loads nothing."""
+        return "" if self._given is not None else self._sections[module].model_dump_json()
 
     def settings(self, module: str) -> ModuleSection:
         return self._settings[module]

@@ -209,14 +209,37 @@ def _plausible(text: str, source: str) -> bool:
 
 
 def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 1) -> list[list[T]]:
-    """Group items in order, each group as long as fits; each but the last has at least ``fewest`` items."""
+    """Group items in order, each group as long as fits; each but the last has at least ``fewest`` items.
+
+    ``fits`` is asked a few times a group rather than once an item: what is part of something that fits, fits.
+    """
     groups: list[list[T]] = []
-    for item in items:
-        if groups and (len(groups[-1]) < fewest or fits([*groups[-1], item])):
-            groups[-1].append(item)
-        else:
-            groups.append([item])
+    start = size = 0
+    while start < len(items):
+        size = _longest(items, start, size, fits, fewest)
+        groups.append(list(items[start : start + size]))
+        start += size
     return groups
+
+
+def _longest(items: Sequence[T], start: int, guess: int, fits: Callable[[Sequence[T]], bool], fewest: int) -> int:
+    """How many items from ``start`` on fit together: searched from a guess in growing strides, then by bisection."""
+    most = len(items) - start
+    fit = min(fewest, most)
+
+    def fitting(size: int) -> bool:
+        return fits(items[start : start + size])
+
+    over, stride = most + 1, max(guess // 8, 1)
+    if fit < guess <= most:
+        fit, over = (guess, over) if fitting(guess) else (fit, guess)
+    while fit + stride < over and fitting(fit + stride):
+        fit, stride = fit + stride, 2 * stride
+    over = min(over, fit + stride)
+    while over - fit > 1:
+        middle = (fit + over) // 2
+        fit, over = (middle, over) if fitting(middle) else (fit, middle)
+    return fit
 
 
 def _pieces(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> list[Utterance]:

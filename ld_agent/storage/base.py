@@ -1,4 +1,5 @@
-"""The seam between memory and a database: what a store and one shelf of it must do, and the rows that cross it.
+"""The seam between memory and a database: what a store and one shelf of it must do. The rows that cross it stand in
+`ld_agent.storage.rows`.
 
 Knows no SQL, no engine and no mechanism. `ld_agent.storage.sqlite` is one implementation; the contract tests run on each.
 """
@@ -7,91 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-import numpy as np
-
 from ld_agent.storage.columns import Vector
+from ld_agent.storage.rows import (
+    CATCH_UP,
+    PATIENCE,
+    TRAITS,
+    UNENCODED,
+    Change,
+    Draft,
+    Failure,
+    IndexRow,
+    StoredConversation,
+)
 from ld_agent.types import Record, Session, Trait, Utterance
 
-TRAITS = "traits"
-"""The kind of work that extracts traits; every other kind is named after the view that does it."""
-PATIENCE = 3
-"""Failures of one piece of pending work after which it is set aside."""
-CATCH_UP = 3
-"""Sessions that a newly enabled view takes in by itself; a longer past waits for ``ld-agent memory rebuild``."""
-UNENCODED: Vector = np.empty(0, np.float32)
-"""The vector of a record that nobody looks for by meaning."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredConversation:
-    """A conversation's row. ``key`` is never reused, not even after deletion."""
-
-    key: int
-    id: str
-    agent: str
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A record before the store has numbered it; see `Record` for the fields.
-
-    ``vector``: (dimension,) float32; None: to be encoded when first searched; `UNENCODED`: never.
-    """
-
-    text: str
-    at: datetime
-    session: int
-    vector: Vector | None = None
-    topics: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
-    fallback: bool = False
-    details: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRow:
-    """What an index needs of a record. ``at``: seconds since the epoch; ``text`` only where there is no vector."""
-
-    key: int
-    at: float
-    topics: tuple[str, ...]
-    vector: Vector | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A piece of pending work that failed.
-
-    Attributes:
-        work: `TRAITS`, or the view that was to take something in.
-        item: the utterance's id, or the session's number.
-        attempts: how often it was tried; from `PATIENCE` on it is set aside.
-        error: what the last attempt raised, in one line.
-    """
-
-    work: str
-    item: str
-    attempts: int
-    error: str
-
-    @property
-    def set_aside(self) -> bool:
-        return self.attempts >= PATIENCE
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a person changed by hand. ``before`` is empty once the target was forgotten."""
-
-    target: str
-    action: str
-    at: datetime
-    before: str = ""
+__all__ = [
+    "CATCH_UP",
+    "PATIENCE",
+    "TRAITS",
+    "UNENCODED",
+    "Change",
+    "Draft",
+    "Failure",
+    "IndexRow",
+    "PersonaShelf",
+    "Shelf",
+    "Store",
+    "StoredConversation",
+]
 
 
 class Shelf(Protocol):
@@ -243,8 +190,16 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
-    def writing(self, key: int) -> AbstractContextManager[None]:
-        """Everything written inside is stored together or not at all, and no other process writes in between."""
+    def writing(self, key: int | None) -> AbstractContextManager[None]:
+        """Everything written inside is stored together or not at all, and no other process writes in between.
+
+        Args:
+            key: the conversation that is written to; None: any.
+        """
+        ...
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Everything read inside is of one moment, whatever other processes write; for reading only."""
         ...
 
     def conversations(self) -> list[StoredConversation]: ...
@@ -261,6 +216,31 @@ class Store(Protocol):
 
     def delete_conversation(self, key: int) -> None:
         """Remove every trace of a conversation."""
+        ...
+
+    def rename_agent(self, key: int, name: str) -> None:
+        """Give a conversation's agent another name: in its utterances and traits, and wherever else it is noted.
+
+        What is derived from who said what is dropped and made again, and counts as a change by hand.
+        """
+        ...
+
+    def counters(self, key: int) -> dict[str, int]:
+        """How many ids of each kind in `COUNTERS` a conversation has given out; {}: it was deleted."""
+        ...
+
+    def set_counters(self, key: int, counters: Mapping[str, int]) -> None: ...
+
+    def rows(self, key: int, kind: str) -> Iterator[dict[str, Any]]:
+        """The rows of one kind of `COLUMNS`: in the order of storing, or of their keys where that has no meaning."""
+        ...
+
+    def add_row(self, key: int, kind: str, row: Mapping[str, Any]) -> None:
+        """Store a row of `rows`, unchecked.
+
+        Raises:
+            RepeatedRowError: the conversation has it already.
+        """
         ...
 
     def is_stored(self, key: int) -> bool: ...

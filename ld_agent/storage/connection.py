@@ -79,7 +79,7 @@ class Connection:
                     "upgrade ld_agent"
                 )
             if (tables or version or application) and application != APPLICATION_ID:
-                raise StoreError(f"{self.path} is a database, but no ld_agent store; give another --store")
+                raise StoreError(f"{self.path} is a database, but not an ld_agent store; give another --store")
             self._db.execute("PRAGMA foreign_keys = ON")
             self._db.execute("PRAGMA secure_delete = ON")  # deleted text is overwritten, not just unlinked
             self._db.execute("PRAGMA synchronous = FULL")
@@ -138,7 +138,7 @@ class Connection:
                 self._depth = 0
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Everything read inside is of one moment, whatever other processes write meanwhile; for reading only."""
+        """Everything read inside is of one moment, whatever other processes write; for reading only."""
         return self.transaction("BEGIN")
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
@@ -184,7 +184,7 @@ class Connection:
             raise StoreError(f"{self.path}: {_remedy(exc)}") from exc
         except UnicodeEncodeError as exc:
             raise StoreError(
-                f"{self.path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; mend it"
+                f"{self.path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; remove it"
             ) from exc
 
 
@@ -194,9 +194,9 @@ def _remedy(exc: sqlite3.Error) -> str:
     if "closed database" in text:
         return "the store was closed; open it again"
     if name == "SQLITE_NOTADB":
-        return "this file is no ld_agent store; give another --store"
+        return "this file is not an ld_agent store; give another --store"
     if name == "SQLITE_FULL":
-        return "the disk is full; free some space and go on, nothing that was stored is lost"
+        return "the disk is full; free some space and try again, nothing that was stored is lost"
     if name.startswith("SQLITE_READONLY"):
         return "the store is read-only; make the file and its folder writable"
     if name.startswith("SQLITE_CANTOPEN"):
@@ -208,5 +208,6 @@ def _remedy(exc: sqlite3.Error) -> str:
     if name == "SQLITE_CONSTRAINT_FOREIGNKEY":
         return "the conversation was deleted while in use; reopen it"
     if name.startswith("SQLITE_IOERR"):
-        return f"the disk is full, over its quota or failing ({text}); free some space and go on, nothing that was stored is lost"
+        failed = f"the disk is full, over its quota or failing ({text})"
+        return f"{failed}; free some space and try again, nothing that was stored is lost"
     return f"the store failed: {text}"

@@ -1,5 +1,5 @@
-"""Export and import of a store as JSON lines: everything that was said and remembered, no vectors, no file format of
-SQLite. Importing an export and exporting again gives the same bytes.
+"""Export and import of a store as JSON lines: everything that was said and remembered, no vectors, no
+database's format. Importing an export and exporting again gives the same bytes.
 
 Line 1 is ``{"format": "ld_agent.memory", "version": 2}``. Then, conversation by conversation in the order of their ids,
 one ``conversation`` line and its ``session``, ``enabled`` (since when a view takes sessions in), ``digested`` (a view has taken
@@ -16,54 +16,25 @@ costs records and traits.
 from __future__ import annotations
 
 import json
-import os
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from ld_agent.errors import DataFileError, InputError, StoreError
-from ld_agent.storage.base import Store as AnyStore
-from ld_agent.storage.base import StoredConversation
-from ld_agent.storage.columns import json_text, microseconds, moment
-from ld_agent.storage.sqlite import Store
+from ld_agent.errors import DataFileError, InputError, RepeatedRowError, StoreError
+from ld_agent.storage.base import Store, StoredConversation
+from ld_agent.storage.rows import COLUMNS, COUNTERS, FLAG_COLUMNS, JSON_COLUMNS, NUMBER_COLUMNS, TIME_COLUMNS
 from ld_agent.types import checked_name, iso, utc
 
 HEADER = {"format": "ld_agent.memory", "version": 2}
 WITHOUT_END = HEADER | {"version": 1}
-COLUMNS = {
-    "session": ("number", "closed", "thread"),
-    "enabled": ("view", "since", "through"),
-    "digested": ("view", "session"),
-    "utterance": ("id", "session", "speaker", "text", "at", "extracted"),
-    "observed": ("view", "utterance"),
-    "record": ("id", "view", "session", "text", "at", "topics", "sources", "fallback", "details", "pinned"),
-    "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned"),
-    "change": ("target", "action", "at", "before"),
-}
 SINCE_VERSION_2: dict[str, Any] = {"thread": "", "pinned": False}
 """Columns that exports of version 1 lack, with their values."""
-ORDER = {
-    "session": "number",
-    "enabled": "view",
-    "digested": "view, session",
-    "utterance": "pk",
-    "observed": "view, utterance",
-    "record": "pk",
-    "trait": "pk",
-    "change": "pk",
-}
-COUNTERS = ("utterances", "records", "traits")
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
-JSON_COLUMNS = frozenset({"topics", "sources", "details"})
-TIME_COLUMNS = frozenset({"at", "last_at"})
-FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned"})
-NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})
 GREATEST = 2**63 - 1
 
 
@@ -79,7 +50,7 @@ def export_lines(store: Store, conversation_id: str | None = None) -> Iterator[s
     yield _line(HEADER)
     counts: Counter[str] = Counter()
     for conversation in chosen:
-        with store.db.snapshot():
+        with store.reading():
             rows = list(_conversation_rows(store, conversation))
         counts.update(row["kind"] for row in rows)
         yield from map(_line, rows)
@@ -87,15 +58,13 @@ def export_lines(store: Store, conversation_id: str | None = None) -> Iterator[s
 
 
 def _conversation_rows(store: Store, conversation: StoredConversation) -> Iterator[dict[str, Any]]:
-    counters = store.db.row(f"SELECT {', '.join(COUNTERS)} FROM conversation WHERE pk = ?", (conversation.key,))
-    if counters is None:  # deleted since the list was made
+    counters = store.counters(conversation.key)
+    if not counters:  # deleted since the list was made
         return
-    head = {"kind": "conversation", "id": conversation.id, "agent": conversation.agent}
-    yield head | dict(zip(COUNTERS, counters, strict=True))
-    for kind, columns in COLUMNS.items():
-        query = f"SELECT {', '.join(columns)} FROM {kind} WHERE conversation = ? ORDER BY {ORDER[kind]}"
-        for row in store.db.rows(query, (conversation.key,)):
-            yield {"kind": kind} | {c: _outside(c, v) for c, v in zip(columns, row, strict=True)}
+    yield {"kind": "conversation", "id": conversation.id, "agent": conversation.agent} | counters
+    for kind in COLUMNS:
+        for row in store.rows(conversation.key, kind):
+            yield {"kind": kind} | {c: iso(value) if c in TIME_COLUMNS else value for c, value in row.items()}
 
 
 def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) -> None:
@@ -108,31 +77,8 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
     copies = [line for name in names for line in (_line(json.loads(head) | {"id": name}), *rest)]
     counts = {kind: count * len(names) for kind, count in json.loads(end)["counts"].items()}
     lines = [header, *copies, _line({"kind": "end", "counts": counts})]
-    with store.db.transaction():
+    with store.writing(None):
         _Import(store, Path(store.path)).take_all(line.encode() for line in lines)
-
-
-def import_into_file(path: Path, source: Path) -> int:
-    """Import into the store in a file. Where there is none, it appears when the import has succeeded, and not before.
-
-    Raises: as `import_file`; StoreError also where another process made the store in the meantime.
-    """
-    if path.exists():
-        with closing(Store(path)) as store:
-            return import_file(store, source)
-    if not path.parent.is_dir():
-        raise StoreError(f"{path}: there is no folder {path.parent}; create it, or give another --store")
-    try:
-        with TemporaryDirectory(prefix=".import-", dir=path.parent) as folder:
-            unfinished = Path(folder) / path.name
-            with closing(Store(unfinished)) as store:
-                count = import_file(store, source)
-            os.link(unfinished, path)  # unlike a rename, it never replaces a file
-    except FileExistsError as exc:
-        raise StoreError(f"{path} was created by another process during the import; run the command again") from exc
-    except OSError as exc:
-        raise StoreError(f"{path} cannot be created ({exc.strerror}); give a --store in a writable folder") from exc
-    return count
 
 
 def import_file(store: Store, path: Path) -> int:
@@ -143,7 +89,7 @@ def import_file(store: Store, path: Path) -> int:
         StoreError: a conversation of the file is in the store already.
     """
     try:
-        with path.open("rb") as lines, store.db.transaction():
+        with path.open("rb") as lines, store.writing(None):
             return _Import(store, path).take_all(lines)
     except OSError as exc:
         raise DataFileError(path, None, f"cannot be read ({exc}); give an export of `ld-agent memory export`") from exc
@@ -163,7 +109,7 @@ class _Conversation:
     """Ids of the traits that supersede others."""
     threads: dict[int, str] = field(default_factory=dict)
     """By session, the thread it is of."""
-    last: dict[str, tuple[int, int]] = field(default_factory=dict)
+    last: dict[str, tuple[int, datetime]] = field(default_factory=dict)
     """By thread, session and time of the last utterance."""
     newest: int = 0
     """Number of the last utterance."""
@@ -197,11 +143,11 @@ class _Import:
         """Name file and line in what is raised inside."""
         try:
             yield
-        except StoreError as exc:
-            if not isinstance(exc.__cause__, sqlite3.IntegrityError):
-                raise StoreError(f"{self._path}, line {number}: {exc}") from exc
-            reason = f"repeats an earlier line ({exc.__cause__}); nothing was imported"
+        except RepeatedRowError as exc:
+            reason = f"repeats an earlier line ({exc}); nothing was imported"
             raise DataFileError(self._path, number, reason) from exc
+        except StoreError as exc:
+            raise StoreError(f"{self._path}, line {number}: {exc}") from exc
         except (InputError, ValueError, KeyError, TypeError, RecursionError) as exc:
             reason = f"unknown or missing key {exc}" if isinstance(exc, KeyError) else str(exc)
             reason = f"cannot be imported: {reason}; nothing was imported"
@@ -228,7 +174,7 @@ class _Import:
             given = SINCE_VERSION_2 | row if self._version == 1 else row
             values = {c: _inside(c, given[c]) for c in COLUMNS[kind]}
             self._check(self._conversation, kind, values, row)
-            self._insert(self._conversation.key, kind, values)
+            self._store.add_row(self._conversation.key, kind, values)
         self._counts[kind] += 1
 
     def _end(self, row: Mapping[str, Any]) -> None:
@@ -250,8 +196,7 @@ class _Import:
             )
         counters = {c: _inside(c, row[c]) for c in COUNTERS}
         key = self._store.open_conversation(name, agent).key
-        assigned = ", ".join(f"{c} = ?" for c in COUNTERS)
-        self._store.db.execute(f"UPDATE conversation SET {assigned} WHERE pk = ?", (*counters.values(), key))
+        self._store.set_counters(key, counters)
         return _Conversation(key, counters)
 
     def _finish_conversation(self) -> None:
@@ -265,12 +210,6 @@ class _Import:
             )
         if unknown := taken.replacements - taken.traits:
             raise ValueError(f"a trait is superseded by {min(unknown)}, which is missing")
-
-    def _insert(self, key: int, kind: str, values: Mapping[str, Any]) -> None:
-        self._store.db.execute(
-            f"INSERT INTO {kind} (conversation, {', '.join(values)}) VALUES (?{', ?' * len(values)})",
-            (key, *values.values()),
-        )
 
     def _check(self, taken: _Conversation, kind: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Check that the conversation can continue from a line: what `Conversation.respond` checks, ids and references."""
@@ -323,7 +262,7 @@ def _check_utterance(taken: _Conversation, values: Mapping[str, Any]) -> None:
     taken.utterances.add(values["id"])
 
 
-def found_conversation(store: AnyStore, conversation_id: str) -> StoredConversation:
+def found_conversation(store: Store, conversation_id: str) -> StoredConversation:
     """Find a conversation.
 
     Raises:
@@ -340,19 +279,11 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _outside(column: str, value: Any) -> Any:
-    if column in TIME_COLUMNS:
-        return iso(moment(value))
-    if column in JSON_COLUMNS:
-        return json.loads(value)
-    return bool(value) if column in FLAG_COLUMNS else value
-
-
 def _inside(column: str, value: Any) -> Any:
-    """A line's value as it is stored; a value of another type, or text that cannot be stored, is refused."""
+    """A line's value as the store takes it; a value of another type, or text that cannot be stored, is refused."""
     _line(value).encode()
     if column in TIME_COLUMNS:
-        return microseconds(utc(value, column))
+        return utc(value, column)
     if column == "details":
         fits = isinstance(value, dict)
     elif column in JSON_COLUMNS:
@@ -365,4 +296,4 @@ def _inside(column: str, value: Any) -> Any:
         fits = isinstance(value, str) or (column == "superseded_by" and value is None)
     if not fits:
         raise ValueError(f"{column} is {_line(value)[:80]}")
-    return json_text(value) if column in JSON_COLUMNS else value
+    return value

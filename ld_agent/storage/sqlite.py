@@ -7,13 +7,14 @@ digests a session once and an utterance's traits are merged once, whoever comes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import InputError, StoreError
+from ld_agent.storage import sqlite_exchange
 from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
 from ld_agent.storage.columns import Vector, json_text, microseconds, moment
 from ld_agent.storage.connection import BUSY_SECONDS, Connection
@@ -26,6 +27,8 @@ from ld_agent.types import Record, Utterance, iso, utc
 DELETED = "the conversation was deleted while in use; reopen it"
 TABLES = {"m": "record", "t": "trait"}
 """The table of a record or trait by its id's first letter."""
+OPEN_SESSIONS = "session INDEXED BY session_open"
+"""For ``closed = 0``: left to itself, SQLite reads every session of a conversation."""
 
 
 class Store(NotedEncoder):
@@ -56,8 +59,11 @@ class Store(NotedEncoder):
     def version(self) -> int:
         return self.db.data_version
 
-    def writing(self, key: int) -> AbstractContextManager[None]:
+    def writing(self, key: int | None) -> AbstractContextManager[None]:
         return self.db.transaction()
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self.db.snapshot()
 
     # ---- conversations
 
@@ -96,6 +102,21 @@ class Store(NotedEncoder):
     def _erase(self) -> None:
         self.db.scrub()
         self.db.execute("DELETE FROM meta WHERE key = 'erase'")
+
+    def rename_agent(self, key: int, name: str) -> None:
+        sqlite_exchange.rename_agent(self.db, key, name)
+
+    def counters(self, key: int) -> dict[str, int]:
+        return sqlite_exchange.counters(self.db, key)
+
+    def set_counters(self, key: int, counters: Mapping[str, int]) -> None:
+        sqlite_exchange.set_counters(self.db, key, counters)
+
+    def rows(self, key: int, kind: str) -> Iterator[dict[str, Any]]:
+        return sqlite_exchange.rows(self.db, key, kind)
+
+    def add_row(self, key: int, kind: str, row: Mapping[str, Any]) -> None:
+        sqlite_exchange.add_row(self.db, key, kind, row)
 
     def is_stored(self, key: int) -> bool:
         return bool(self.db.row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))
@@ -163,7 +184,7 @@ class Store(NotedEncoder):
 
     def _open_session(self, key: int, thread: str) -> int:
         row = self.db.row(
-            "SELECT number FROM session WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
+            f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
         )
         if row:
             return int(row[0])
@@ -175,15 +196,15 @@ class Store(NotedEncoder):
     def close_session(self, key: int, thread: str = "") -> int | None:
         with self.db.transaction():
             where = "WHERE conversation = ? AND thread = ? AND closed = 0"
-            row = self.db.row(f"SELECT number FROM session {where}", (key, thread))
-            self.db.execute(f"UPDATE session SET closed = 1 {where}", (key, thread))
+            row = self.db.row(f"SELECT number FROM {OPEN_SESSIONS} {where}", (key, thread))
+            self.db.execute(f"UPDATE {OPEN_SESSIONS} SET closed = 1 {where}", (key, thread))
         return int(row[0]) if row else None
 
     def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
         number = "SELECT max(number) FROM session WHERE conversation = ?1"
         values: tuple[object, ...] = (key,) if thread is None else (key, thread)
         if thread is None:
-            sessions = f"SELECT number FROM session WHERE conversation = ?1 AND closed = 0 UNION {number}"
+            sessions = f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ?1 AND closed = 0 UNION {number}"
         else:
             sessions = f"{number} AND thread = ?2"
         where = f"conversation = ?1 AND session IN ({sessions}) ORDER BY pk DESC LIMIT 1"
@@ -192,14 +213,14 @@ class Store(NotedEncoder):
     def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
         return utterances(
             self.db,
-            """conversation = ?1 AND session IN
-               (SELECT number FROM session WHERE conversation = ?1 AND closed = 0 AND (?2 IS NULL OR thread = ?2)) ORDER BY pk""",
+            f"""conversation = ?1 AND session IN (SELECT number FROM {OPEN_SESSIONS}
+                WHERE conversation = ?1 AND closed = 0 AND (?2 IS NULL OR thread = ?2)) ORDER BY pk""",
             (key, thread),
         )
 
     def open_threads(self, key: int) -> list[str]:
-        rows = self.db.rows("SELECT thread FROM session WHERE conversation = ? AND closed = 0 ORDER BY number", (key,))
-        return [row[0] for row in rows]
+        where = "WHERE conversation = ? AND closed = 0 ORDER BY number"
+        return [row[0] for row in self.db.rows(f"SELECT thread FROM {OPEN_SESSIONS} {where}", (key,))]
 
     def utterances(self, key: int) -> list[Utterance]:
         return utterances(self.db, "conversation = ? ORDER BY pk", (key,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -304,3 +304,14 @@ def test_packing():
     assert pack([1, 2, 3, 9, 4, 1], fits) == [[1, 2], [3], [9], [4, 1]]
     assert pack([3, 3, 3, 3, 3], fits, fewest=2) == [[3, 3], [3, 3], [3]]
     assert pack([], fits) == []
+
+
+def test_packing_asks_a_few_times_a_group_whether_it_fits() -> None:
+    asked: list[int] = []
+
+    def fits(group: Sequence[int]) -> bool:
+        asked.append(len(group))
+        return len(group) <= 700
+
+    assert [len(group) for group in pack(list(range(10_000)), fits)] == [*[700] * 14, 200]
+    assert len(asked) < 150

@@ -118,9 +118,9 @@ def test_a_store_of_a_newer_version_is_refused_and_untouched(path: Path) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"this is no database" * 99, "no ld_agent store"),
-        (b"short", "no ld_agent store"),
-        (b"\0" * 4096, "no ld_agent"),
+        (b"this is no database" * 99, "not an ld_agent store"),
+        (b"short", "not an ld_agent store"),
+        (b"\0" * 4096, "not an ld_agent"),
     ],
 )
 def test_a_file_that_is_no_database_is_refused_and_untouched(path: Path, content: bytes, message: str) -> None:
@@ -138,7 +138,7 @@ def test_a_file_that_is_no_database_is_refused_and_untouched(path: Path, content
 def test_a_database_of_someone_else_is_refused_and_untouched(path: Path, sql: str) -> None:
     raw(path, sql)
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="is a database, but no ld_agent store; give another --store"):
+    with pytest.raises(StoreError, match="is a database, but not an ld_agent store; give another --store"):
         Store(path)
     assert path.read_bytes() == before
 
@@ -217,7 +217,7 @@ def test_a_full_disk_says_so_and_keeps_what_was_stored(store: Store, path: Path,
     pages = store.db.row("PRAGMA page_count")[0]
     store.db.rows(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(
-        StoreError, match="the disk is full; free some space and go on, nothing that was stored is lost"
+        StoreError, match="the disk is full; free some space and try again, nothing that was stored is lost"
     ):
         store.append(key, "Maya", "x" * 100_000, said[-1].at, 3600, lambda: said[-1].at)
     assert store.utterances(key) == said

@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from ld_agent.errors import EncoderMismatchError, InputError, StoreError
+from ld_agent.errors import EncoderMismatchError, InputError, RepeatedRowError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.reindex import BATCH, reindex
 from ld_agent.storage.base import CATCH_UP, PATIENCE, TRAITS, Draft
+from ld_agent.storage.rows import COLUMNS
 from ld_agent.storage.sqlite import Store
 
 Fill = Callable[..., int]
@@ -509,3 +510,87 @@ def test_what_an_utterance_answers_is_what_another_said_right_before_it_in_the_s
     ):  # fmt: skip
         say(store, key, text, AT + timedelta(minutes=minutes), speaker)
     assert [store.answered(key, u) for u in store.utterances(key)] == ["", "Hello.", "Any pets?", "", ""]
+
+
+# ---- rows to export and import
+
+
+def test_rows_of_a_conversation_are_stored_again_as_they_were(store: Store) -> None:
+    key = store.open_conversation("maya", "Sam").key
+    shelf = store.shelf(key, "events")
+    shelf.enable()
+    say(store, key, "I keep bees.")
+    store.close_session(key)
+    shelf.digest(1, [Draft("They talk.", AT, 1, topics=("bee",), sources=("u1",), details={"mood": "calm"})])
+    trait = store.personas(key).add("Maya", "I keep bees.", AT, "u1", VECTOR)
+    store.pin(key, trait.id, True, AT)
+    copy = store.open_conversation("copy", "Sam").key
+    with store.writing(None):
+        store.set_counters(copy, store.counters(key))
+        for kind, columns in COLUMNS.items():
+            for row in store.rows(key, kind):
+                assert tuple(row) == columns
+                store.add_row(copy, kind, row)
+    assert store.counters(copy) == {"utterances": 1, "records": 1, "traits": 1}
+    assert all(list(store.rows(copy, kind)) == list(store.rows(key, kind)) for kind in COLUMNS)
+    assert (store.records(copy), store.utterances(copy)) == (store.records(key), store.utterances(key))
+    assert store.speakers(copy) == ["Maya"]
+    [record] = store.rows(copy, "record")
+    assert (record["at"], record["topics"], record["details"], record["fallback"]) == (
+        AT,
+        ["bee"],
+        {"mood": "calm"},
+        False,
+    )
+
+
+def test_a_row_that_is_there_already_is_refused_and_all_of_its_block_is_undone(store: Store) -> None:
+    key = store.open_conversation("maya", "Sam").key
+    say(store, key, "I keep bees.")
+    [utterance] = store.rows(key, "utterance")
+
+    def add_twice() -> None:
+        with store.writing(None):
+            store.open_conversation("ben", "Sam")
+            store.add_row(key, "utterance", utterance | {"id": "u7"})
+            store.add_row(key, "utterance", utterance)
+
+    with pytest.raises(RepeatedRowError):
+        add_twice()
+    assert [c.id for c in store.conversations()] == ["maya"]
+    assert [u.id for u in store.utterances(key)] == ["u1"]
+
+
+def test_a_deleted_conversation_has_no_counters(store: Store) -> None:
+    key = store.open_conversation("maya", "Sam").key
+    assert store.counters(key) == {"utterances": 0, "records": 0, "traits": 0}
+    store.delete_conversation(key)
+    assert store.counters(key) == {}
+
+
+def test_what_is_read_together_is_of_one_moment(store: Store, open_store: OpenStore) -> None:
+    key = store.open_conversation("maya", "Sam").key
+    say(store, key, "I keep bees.")
+    other = open_store()
+    with store.reading():
+        assert len(store.utterances(key)) == 1
+        say(other, key, "And goats.")
+        assert len(store.utterances(key)) == 1
+    assert len(store.utterances(key)) == 2
+
+
+def test_a_renamed_agent_is_renamed_everywhere_and_counts_as_a_change(store: Store) -> None:
+    key = store.open_conversation("maya", "Sam").key
+    say(store, key, "I keep bees.")
+    say(store, key, "How nice.", speaker="Sam")
+    store.personas(key).add("Sam", "I am kind.", AT, "u2", VECTOR)
+    before = store.edits(key)
+    store.rename_agent(key, "Robin")
+    assert store.open_conversation("maya", "Robin").key == key
+    assert store.speakers(key) == ["Maya", "Robin"]
+    assert [u.speaker for u in store.utterances(key)] == ["Maya", "Robin"]
+    assert [trait.speaker for trait, _ in store.personas(key).traits()] == ["Robin"]
+    assert store.edits(key) > before
+    store.delete_conversation(key)
+    with pytest.raises(StoreError, match="deleted"):
+        store.rename_agent(key, "Kim")

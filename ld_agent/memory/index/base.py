@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -13,6 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.types import Recalled
+
+Progress = Callable[[str, int, int], None]
+"""Is told (what, done, total) of work that may take long, until done is total."""
+
+
+def untold(what: str, done: int, total: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True)

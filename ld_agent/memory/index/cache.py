@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 
 class Sized(Protocol):
@@ -17,10 +17,10 @@ class Sized(Protocol):
 
 T = TypeVar("T", bound=Sized)
 Key = tuple[int, str]
-"""A conversation's key in the store, and a view's name."""
+"""A conversation's key in the store, and a name: each stands for one kind of index."""
 
 
-class IndexCache(Generic[T]):
+class IndexCache:
     """Indexes by conversation and view. Safe to use from several threads; never makes one index twice at the same time.
 
     The index asked for last stays, whatever its size. One that goes is made again from the store when next needed.
@@ -31,7 +31,7 @@ class IndexCache(Generic[T]):
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self._most = most_bytes
-        self._indexes: OrderedDict[Key, T] = OrderedDict()
+        self._indexes: OrderedDict[Key, Sized] = OrderedDict()
         self._sizes: dict[Key, int] = {}
         self._last: Key = (0, "")
         self._lock = threading.RLock()
@@ -57,7 +57,7 @@ class IndexCache(Generic[T]):
                     self._sizes[recent] = self._indexes[recent].nbytes
             self._last = key
             self._evict()
-            return self._indexes[key]
+            return cast(T, self._indexes[key])
 
     def drop(self, conversation: int) -> None:
         """Forget the indexes of a conversation, whose records were changed or deleted."""

@@ -150,18 +150,18 @@ class Columns:
         return topic_overlap(shared, len(topics), counts)
 
 
-def new_rows(shelf: Shelf, after: int, encoder: SentenceEncoder | None) -> Iterator[list[IndexRow]]:
-    """Yield what was stored since, by this process or another, in batches.
-
-    Args:
-        after: the last key that is known.
-        encoder: makes and stores the vectors that are missing; None: rows need none.
-    """
+def new_rows(shelf: Shelf, after: int) -> Iterator[list[IndexRow]]:
+    """Yield what was stored after a key, by this process or another, in batches."""
     while batch := list(islice(shelf.rows_after(after), BATCH)):
-        bare = [row for row in batch if row.vector is None]
-        if encoder is not None and bare:
-            fresh = dict(zip((row.key for row in bare), encoder.encode([row.text for row in bare]), strict=True))
-            shelf.set_vectors(fresh)
-            batch = [replace(row, vector=fresh[row.key]) if row.vector is None else row for row in batch]
         yield batch
         after = batch[-1].key
+
+
+def with_vectors(rows: Sequence[IndexRow], shelf: Shelf, encoder: SentenceEncoder) -> list[IndexRow]:
+    """Rows with the vectors that they lack, which are encoded and stored now."""
+    bare = [row for row in rows if row.vector is None]
+    if not bare:
+        return list(rows)
+    fresh = dict(zip((row.key for row in bare), encoder.encode([row.text for row in bare]), strict=True))
+    shelf.set_vectors(fresh)
+    return [replace(row, vector=fresh[row.key]) if row.vector is None else row for row in rows]

@@ -58,7 +58,7 @@ LIKE = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the hybrid scorer looks at beside the vector.
+    """What the hybrid scorer looks at besides the vector.
 
     Attributes:
         words: stems of the text.
@@ -108,7 +108,7 @@ def best_passages(
         vectors: (m,) of each record, windows first, sentences then.
         windows: (m,) how many are windows.
         vector: (dimension,) unit vector of the question.
-        further: (w,) what the windows of all records earn beside their cosine, record after record.
+        further: (w,) what the windows of all records earn besides their cosine, record after record.
 
     Returns:
         (m,) s_sent, 0 without sentences; (m,) s_pass and (m,) s_like, 0 without windows; (m,) the greatest cosine, -1
@@ -117,10 +117,10 @@ def best_passages(
     counts = windows.tolist()
     s_sent, s_pass, s_like = np.zeros(len(vectors)), np.zeros(len(vectors)), np.zeros(len(vectors))
     turned = [n for n, packed in enumerate(vectors) if counts[n] and len(packed)]
-    told = [n for n, packed in enumerate(vectors) if len(packed) > counts[n]]
+    summarized = [n for n, packed in enumerate(vectors) if len(packed) > counts[n]]
     nearest = np.full(len(vectors), -1.0)
     # All windows, then all sentences, so that each kind lies in one piece.
-    parts = [(n, slice(0, counts[n])) for n in turned] + [(n, slice(counts[n], None)) for n in told]
+    parts = [(n, slice(0, counts[n])) for n in turned] + [(n, slice(counts[n], None)) for n in summarized]
     if not parts:
         return s_sent, s_pass, s_like, nearest
     steps = np.concatenate([vectors[n].steps[own] for n, own in parts], dtype=np.float32, casting="unsafe")
@@ -128,9 +128,9 @@ def best_passages(
     cosines = (steps @ vector) * scale
     np.maximum(np.minimum(cosines, 1.0, out=cosines), -1.0, out=cosines)
     spoken = sum(counts[n] for n in turned)
-    if told:
-        starts = list(accumulate((len(vectors[n]) - counts[n] for n in told[:-1]), initial=spoken))
-        s_sent[told] = nearest[told] = np.maximum.reduceat(cosines, starts)
+    if summarized:
+        starts = list(accumulate((len(vectors[n]) - counts[n] for n in summarized[:-1]), initial=spoken))
+        s_sent[summarized] = nearest[summarized] = np.maximum.reduceat(cosines, starts)
     if turned:
         if len(turned) < len(vectors):
             ends = list(accumulate(counts))

@@ -110,7 +110,7 @@ class Postings:
         self, words: Iterable[str], rows: NDArray[np.intp] | None = None, most: float = 1.0
     ) -> NDArray[np.float64]:
         """How well documents match some words: BM25 divided by √(Σ rarity + 1), so that long questions, whose sums are
-        greater, do not weigh more than short ones beside other evidence.
+        greater, do not weigh more than short ones next to other evidence.
 
         Args:
             rows: (m,) numbers of the documents wanted; None: all n documents, where they are numbered 0 to n - 1.
@@ -243,7 +243,7 @@ class Lexicon:
         ends = np.concatenate([borders[:0], *(borders[first + 1 : after + 1] for first, after in windows)])
         said = np.concatenate([spoken[:0], *(spoken[borders[first] : borders[after]] for first, after in windows)])
         earned = worth[said]
-        told = earned.nonzero()[0]
-        place = (ends - starts).cumsum(dtype=np.intp).searchsorted(told, "right")
-        share: NDArray[np.float64] = np.bincount(place, earned[told], len(starts)) / math.sqrt(total + 1)
+        earning = earned.nonzero()[0]
+        place = (ends - starts).cumsum(dtype=np.intp).searchsorted(earning, "right")
+        share: NDArray[np.float64] = np.bincount(place, earned[earning], len(starts)) / math.sqrt(total + 1)
         return share

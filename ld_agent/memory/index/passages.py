@@ -1,7 +1,7 @@
 """A record's passages: what was said, turn by turn, and the sentences of its summary, each as a vector and stems.
 
-They stand beside the record so that a question about one remark finds the session it was made in. All of it is derived
-from stored text and made anew where it is missing. Knows no store, no time and no score.
+They are kept with the record so that a question about one remark finds the session it was made in. All of it is derived
+from stored text and made again where it is missing. Knows no store, no time and no score.
 """
 
 from __future__ import annotations
@@ -116,10 +116,10 @@ def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: Sen
     """
     plans = [(_windows(said), _sentences(text)) for text, said in records]
     vectors = encoder.encode([passage for windows, sentences in plans for passage in (*windows, *sentences)])
-    made, start = [], 0
+    result, start = [], 0
     for (_, said), (windows, sentences) in zip(records, plans, strict=True):
         count = len(windows) + len(sentences)
-        made.append(
+        result.append(
             Passages(
                 tuple(u.speaker for u in said),
                 tuple(tuple(stems(f"{u.speaker} {u.text}")) for u in said),
@@ -128,7 +128,7 @@ def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: Sen
             )
         )
         start += count
-    return made
+    return result
 
 
 def _windows(said: Sequence[Utterance]) -> list[str]:

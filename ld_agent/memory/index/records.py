@@ -9,17 +9,18 @@ import numpy as np
 
 from ld_agent.errors import StoreError
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.index.base import Search
-from ld_agent.memory.index.columns import Columns, new_rows
+from ld_agent.memory.index.base import Progress, Search, untold
+from ld_agent.memory.index.columns import Columns, new_rows, with_vectors
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_PASSAGES, PackedVectors, Passages, passages_of
 from ld_agent.memory.index.snapshot import from_bytes, to_bytes
-from ld_agent.storage.base import Shelf
+from ld_agent.storage.base import IndexRow, Shelf
 from ld_agent.types import Recalled
 
 FEWEST_NEW, NEW_SHARE = 500, 0.05
 """Records, and share of all records, that a kept index may lack before it is kept again."""
-PASSAGES_AT_ONCE = 32  # records; what an interrupted run has made is kept
+ENCODED_AT_ONCE = 32
+"""Records. What an interrupted run has encoded is kept, and the encoder still knows a text that stands in them twice."""
 
 
 class RecordIndex:
@@ -30,9 +31,19 @@ class RecordIndex:
         encoder: its dimension is that of the vectors, and it makes those that are missing.
         encoded: keep vectors; if not, records are found by time and words alone.
         passages: make and keep the records' passages, for scorers that need them.
+        progress: is told how many records are encoded, where some are not, as after an import.
     """
 
-    def __init__(self, shelf: Shelf, encoder: SentenceEncoder, *, encoded: bool = True, passages: bool = False) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        encoder: SentenceEncoder,
+        *,
+        encoded: bool = True,
+        passages: bool = False,
+        progress: Progress = untold,
+    ) -> None:
+        self._progress = progress
         self._shelf, self._encoder, self._encoded, self._looks_at_passages = shelf, encoder, encoded, passages
         self._lock = threading.RLock()
         self._kept = 0  # records in the snapshot in the store
@@ -108,28 +119,48 @@ class RecordIndex:
         ]  # fmt: skip
 
     def catch_up(self) -> None:
-        """Take in what was stored since the last look."""
+        """Take in what was stored since the last look, and encode what is not encoded yet."""
         with self._lock:
-            numbers = self._numbers
-            for batch in new_rows(self._shelf, numbers.columns.last_key, self._encoder if self._encoded else None):
-                passages = self._passages([row.key for row in batch]) if self._looks_at_passages else None
+            for batch in new_rows(self._shelf, self._numbers.columns.last_key):
+                words = self._shelf.passage_words([row.key for row in batch]) if self._looks_at_passages else {}
+                passages = {key: Passages.from_words(text) for key, text in words.items()}
+                if any(self._lacks(row, passages) for row in batch):
+                    batch = self._encoded_now(batch, passages)
                 for row in batch:
-                    of_record = None if passages is None else passages.get(row.key, NO_PASSAGES)
-                    numbers.add(row.key, row.vector if self._encoded else None, row.at, row.topics, of_record)
+                    of_record = passages.get(row.key, NO_PASSAGES) if self._looks_at_passages else None
+                    self._numbers.add(row.key, row.vector if self._encoded else None, row.at, row.topics, of_record)
             self._keep()
+
+    def _lacks(self, row: IndexRow, passages: Mapping[int, Passages]) -> bool:
+        return (self._encoded and row.vector is None) or (self._looks_at_passages and row.key not in passages)
+
+    def _encoded_now(self, batch: Sequence[IndexRow], passages: dict[int, Passages]) -> list[IndexRow]:
+        """The rows of a batch with their vectors; vectors and passages that are missing are made and stored."""
+        rows = list[IndexRow]()
+        before, total = len(self._numbers), max(self._shelf.count(), len(self._numbers) + len(batch))
+        for start in range(0, len(batch), ENCODED_AT_ONCE):
+            part = list(batch[start : start + ENCODED_AT_ONCE])
+            rows += with_vectors(part, self._shelf, self._encoder) if self._encoded else part
+            if self._looks_at_passages:
+                self._make_passages([row.key for row in part if row.key not in passages], passages)
+            if total > ENCODED_AT_ONCE:
+                self._progress("reading memories", before + len(rows), total)
+        return rows
+
+    def _make_passages(self, keys: Sequence[int], passages: dict[int, Passages]) -> None:
+        """Make the passages of records from what was said, and store them."""
+        bare = self._shelf.with_sources(keys) if keys else []
+        fresh = dict(
+            zip(
+                (key for key, *_ in bare),
+                passages_of([(text, said) for _, text, said in bare], self._encoder),
+                strict=True,
+            )
+        )
+        if fresh:
+            self._shelf.set_passages({key: (new.words_text, new.vectors.stored) for key, new in fresh.items()})
+            passages |= fresh
 
     def _vectors(self, keys: Sequence[int]) -> Mapping[int, PackedVectors]:
         stored = self._shelf.passage_vectors(keys)
         return {key: PackedVectors.from_stored(blob, self._encoder.dimension) for key, blob in stored.items()}
-
-    def _passages(self, keys: Sequence[int]) -> dict[int, Passages]:
-        """The passages of records; made from what was said and stored where a record has none yet."""
-        passages = {key: Passages.from_words(text) for key, text in self._shelf.passage_words(keys).items()}
-        missing = [key for key in keys if key not in passages]
-        for start in range(0, len(missing), PASSAGES_AT_ONCE):
-            bare = self._shelf.with_sources(missing[start : start + PASSAGES_AT_ONCE])
-            texts = [(text, said) for _, text, said in bare]
-            fresh = dict(zip((key for key, *_ in bare), passages_of(texts, self._encoder), strict=True))
-            self._shelf.set_passages({key: (new.words_text, new.vectors.stored) for key, new in fresh.items()})
-            passages |= fresh
-        return passages

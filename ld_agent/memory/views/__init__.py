@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ld_agent.config import MemorySection
 from ld_agent.errors import ConfigError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import Merged, merged
@@ -26,6 +27,7 @@ __all__ = [
     "View",
     "ViewContext",
     "build_views",
+    "check_memory",
     "check_views",
     "merged",
 ]
@@ -51,6 +53,21 @@ def check_views(names: Sequence[str]) -> None:
             others = ", ".join(other for other in names if other != name)
             raise ConfigError(
                 f"memory.views combines {name!r}, which {VIEWS[name].alone}, with {others}; leave out {name!r} or the others"
+            )
+
+
+def check_memory(settings: MemorySection) -> None:
+    """`check_views`, and that each enabled view may recall anything.
+
+    Raises:
+        ConfigError: a view whose bound is 0, or as `check_views`.
+    """
+    check_views(settings.views)
+    for view in (VIEWS[name] for name in settings.views):
+        if view.most(settings) == 0:
+            raise ConfigError(
+                f"memory.{view.bound}=0 recalls nothing, but memory.views has {view.name}; set it to 1 or more, "
+                "or memory.views=[none]"
             )
 
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.index.cache import IndexCache
-from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
@@ -44,6 +44,7 @@ class ViewContext:
 
     ``models`` makes the requests of views that ask a model of their own (module ``memory``); ``agent`` is the agent's name.
     ``waits``: there will be another occasion for what failed; false in a rebuild. ``indexes``: what views search in.
+    ``progress``: is told of long work on them.
     """
 
     store: Store
@@ -55,7 +56,8 @@ class ViewContext:
     models: Models
     agent: str
     waits: bool = True
-    indexes: IndexCache[RecordIndex] = field(default_factory=IndexCache)
+    indexes: IndexCache = field(default_factory=IndexCache)
+    progress: Progress = untold
 
     def shelf(self, view: str) -> Shelf:
         """The records of a view of this conversation."""
@@ -79,6 +81,7 @@ class View:
         rewrites: each record replaces the one before, so that records are versions of one text.
         observes: takes the running session in too, utterance by utterance.
         alone: why it makes no sense beside other views; "": it does.
+        bound: the key below ``memory`` that says how many records it recalls at most; "": it has none.
     """
 
     name: ClassVar[str]
@@ -86,10 +89,19 @@ class View:
     rewrites: ClassVar[bool] = False
     observes: ClassVar[bool] = False
     alone: ClassVar[str] = ""
+    bound: ClassVar[str] = ""
 
     def __init__(self, context: ViewContext) -> None:
         self._context = context
         self._shelf = context.shelf(self.name)
+
+    @classmethod
+    def most(cls, settings: MemorySection) -> int | None:
+        """How many records it recalls at most; None: no such bound."""
+        value: Any = settings
+        for part in cls.bound.split(".") if cls.bound else ():
+            value = getattr(value, part)
+        return int(value) if cls.bound else None
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:

@@ -49,6 +49,7 @@ class ConditionalView(View):
     """The conditional records of one conversation. What the agent itself says is never a record."""
 
     name = "conditional"
+    bound = "conditional.k"
     observes = True
 
     def __init__(self, context: ViewContext) -> None:

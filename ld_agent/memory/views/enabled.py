@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from ld_agent.backbones.base import Message
@@ -116,6 +117,17 @@ class EnabledViews:
             notes.append(f"{all_views.over_budget} memories did not fit memory.budget={budget}")
         explanations = {view.name: dict(view.explanation) for view in self.views if view.explanation}
         return Remembered(all_views.recalled, tuple(notes), explanations)
+
+    def with_pinned(self, recalled: Sequence[Recalled], at: datetime) -> tuple[Recalled, ...]:
+        """Pinned records of these views first, whatever the query, then what was recalled; nothing younger than ``at``."""
+        known = {each.record.id for each in recalled}
+        names = {view.name for view in self.views}
+        pinned = [
+            Recalled(record, 0.0, 0.0, 1.0, 0.0)
+            for record in self._context.store.pinned(self._context.key)
+            if record.id not in known and record.view in names and record.at <= at
+        ]
+        return (*pinned, *recalled)
 
     def _digested(self, view: View) -> Steps[list[str]]:
         """Digest what is due, a batch at a time, so that an interruption loses little; a failure leaves the rest for later."""

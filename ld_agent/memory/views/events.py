@@ -24,6 +24,7 @@ class EventView(View):
     """
 
     name = "events"
+    bound = "k"
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -76,7 +77,9 @@ class EventView(View):
         needs_passages = SCORERS[context.settings.scorer].needs_passages
         kind = f"{self.name} with passages" if needs_passages else self.name
         return context.indexes.get(
-            context.key, kind, lambda: RecordIndex(self._shelf, context.encoder, passages=needs_passages)
+            context.key,
+            kind,
+            lambda: RecordIndex(self._shelf, context.encoder, passages=needs_passages, progress=context.progress),
         )
 
 

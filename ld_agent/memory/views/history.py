@@ -17,6 +17,7 @@ class HistoryView(View):
     """
 
     name = "history"
+    bound = "k"
     asks_model = False
 
     def __init__(self, context: ViewContext) -> None:

@@ -58,6 +58,7 @@ class MemoChatView(View):
     """One record a memo; at most k of the picked ones are recalled, the nearest to the query first."""
 
     name = "memochat"
+    bound = "k"
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)

@@ -82,6 +82,7 @@ class MemoryBankView(View):
     """
 
     name = "memorybank"
+    bound = "k"
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)

@@ -37,7 +37,9 @@ class StoredRecords:
     def _index(self) -> RecordIndex:
         context = self._context
         index = context.indexes.get(
-            context.key, self._view, lambda: RecordIndex(self._shelf, context.encoder, encoded=self._encoded)
+            context.key,
+            self._view,
+            lambda: RecordIndex(self._shelf, context.encoder, encoded=self._encoded, progress=context.progress),
         )
         if len(index.columns) < self._count:  # it was dropped in between, and made again
             index.catch_up()

@@ -20,6 +20,7 @@ class SummaryView(View):
     """
 
     name = "summary"
+    bound = "summary.k"
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from bm25s import BM25
 
 
+WORD_BYTES = 150
+"""Of a word and its entry, besides the numbers."""
+
+
 class DenseView(View):
     """Every utterance is a record; the k nearest to the query by cosine are recalled, if above γ."""
 
     name = "dense"
+    bound = "k"
     asks_model = False
 
     def __init__(self, context: ViewContext) -> None:
@@ -53,16 +58,16 @@ class Bm25View(View):
     """Every utterance is a record; the k best by BM25 among those that share a word with the query are recalled.
 
     Words are compared in lower case, those without meaning of their own left out; Chinese, Japanese and Korean are
-    compared character by character. The word statistics are those of all records, made anew when a session was added.
+    compared character by character. The word statistics are those of all records, made again when a session was added.
     """
 
     name = "bm25"
+    bound = "k"
     asks_model = False
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name, encoded=False)
-        self._index: BM25 | None = None
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -76,9 +81,8 @@ class Bm25View(View):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        if self._records.catch_up():
-            self._index = _indexed(self._records)
-        index = self._index
+        self._records.catch_up()
+        index = self._words().of(self._records)
         wanted = [word for word in content_words(query.text) if index is not None and word in index.vocab_dict]
         if index is None or not wanted:
             return []
@@ -87,6 +91,31 @@ class Bm25View(View):
         rows = [int(row) for row in best(score, eligible, self._records.at, self._context.settings.k)]
         found = zip(self._records.fetch(rows), rows, strict=True)
         return [recalled(record, 0.0, score=float(score[row])) for record, row in found]
+
+    def _words(self) -> _WordStatistics:
+        return self._context.indexes.get(self._context.key, f"{self.name} words", _WordStatistics)
+
+
+class _WordStatistics:
+    """BM25's index of a view's records, made again when there are more of them."""
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._index: BM25 | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, roughly: the numbers, and the words."""
+        if self._index is None:
+            return 0
+        arrays = [value for value in self._index.scores.values() if isinstance(value, np.ndarray)]
+        return sum(array.nbytes for array in arrays) + WORD_BYTES * len(self._index.vocab_dict)
+
+    def of(self, records: StoredRecords) -> BM25 | None:
+        """The index of these records; None: they have no words."""
+        if self._records != len(records.keys):
+            self._records, self._index = len(records.keys), _indexed(records)
+        return self._index
 
 
 def content_words(text: str) -> list[str]:

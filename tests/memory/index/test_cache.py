@@ -13,7 +13,7 @@ class Block:
 
 
 def test_one_index_a_conversation_and_view():
-    cache: IndexCache[Block] = IndexCache(100)
+    cache = IndexCache(100)
     first = cache.get(1, "events", lambda: Block(10))
     assert cache.get(1, "events", lambda: Block(99)) is first
     assert cache.get(1, "dense", lambda: Block(10)) is not first
@@ -22,7 +22,7 @@ def test_one_index_a_conversation_and_view():
 
 
 def test_the_least_recently_used_goes_first():
-    cache: IndexCache[Block] = IndexCache(30)
+    cache = IndexCache(30)
     kept = [cache.get(number, "events", lambda: Block(10)) for number in range(3)]
     cache.get(0, "events", lambda: Block(0))
     cache.get(3, "events", lambda: Block(10))
@@ -33,7 +33,7 @@ def test_the_least_recently_used_goes_first():
 
 
 def test_an_index_counts_what_it_has_grown_to_and_the_one_in_use_stays():
-    cache: IndexCache[Block] = IndexCache(30)
+    cache = IndexCache(30)
     growing = cache.get(1, "events", lambda: Block(5))
     growing.nbytes = 1000
     assert cache.get(1, "events", lambda: Block(0)) is growing
@@ -45,14 +45,14 @@ def test_an_index_counts_what_it_has_grown_to_and_the_one_in_use_stays():
 
 
 def test_without_a_bound_nothing_goes():
-    cache: IndexCache[Block] = IndexCache()
+    cache = IndexCache()
     for number in range(100):
         cache.get(number, "events", lambda: Block(2**40))
     assert len(cache) == 100
 
 
 def test_the_indexes_of_a_conversation_are_dropped_together():
-    cache: IndexCache[Block] = IndexCache(100)
+    cache = IndexCache(100)
     first = cache.get(1, "events", lambda: Block(10))
     cache.get(1, "dense", lambda: Block(10))
     other = cache.get(2, "events", lambda: Block(10))
@@ -61,3 +61,24 @@ def test_the_indexes_of_a_conversation_are_dropped_together():
     assert (len(cache), cache.nbytes) == (1, 10)
     assert cache.get(2, "events", lambda: Block(0)) is other
     assert cache.get(1, "events", lambda: Block(10)) is not first
+
+
+def test_the_word_statistics_of_bm25_count_and_are_made_again_when_they_had_to_go(tmp_path, config, encoder, topics):
+    from agent_parts import DAY, START, Scene
+
+    scene = Scene(config, encoder, topics)
+    agent = scene.agent(**{"memory.views": ["bm25"]})
+    maya = agent.conversation("maya")
+    for day, text in enumerate(("I keep bees.", "I sail boats.", "I bake bread.")):
+        maya.respond(text, "Maya", START + day * DAY)
+    maya.end_session()
+    indexes = agent.resources.indexes
+    [best] = maya.recall("boats", START + 9 * DAY)[:1]
+    statistics = indexes.get(maya.key, "bm25 words", lambda: Block(0))
+    assert 0 < statistics.nbytes < indexes.nbytes
+    indexes.drop(maya.key)
+    assert maya.recall("boats", START + 9 * DAY)[:1] == [best]
+    maya.respond("Boats, boats, boats!", "Maya", START + 10 * DAY)
+    maya.end_session()
+    assert "Boats, boats" in maya.recall("boats", START + 19 * DAY)[0].record.text
+    scene.close()

@@ -60,7 +60,7 @@ def test_every_scorer_answers_through_the_same_door(shelf: Shelf, encoder: Sente
 
 
 def test_a_dropped_index_is_made_again_and_finds_the_same(shelf: Shelf, encoder: SentenceEncoder):
-    cache: IndexCache[RecordIndex] = IndexCache(1)
+    cache = IndexCache(1)
     search = asked(encoder, "Who bought the violin?", scorer="hybrid")
 
     def found(view: str):

@@ -1,0 +1,93 @@
+"""Rows of the SQLite tables as they are exported and imported, and the renaming of an agent: plain SQL, nothing is checked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ld_agent.errors import RepeatedRowError, StoreError
+from ld_agent.storage.columns import json_text, microseconds, moment
+from ld_agent.storage.connection import Connection
+from ld_agent.storage.rows import COLUMNS, COUNTERS, FLAG_COLUMNS, JSON_COLUMNS, TIME_COLUMNS
+
+ORDER = {
+    "session": "number",
+    "enabled": "view",
+    "digested": "view, session",
+    "utterance": "pk",
+    "observed": "view, utterance",
+    "record": "pk",
+    "trait": "pk",
+    "change": "pk",
+}
+
+
+def counters(db: Connection, key: int) -> dict[str, int]:
+    """See `Store.counters`."""
+    row = db.row(f"SELECT {', '.join(COUNTERS)} FROM conversation WHERE pk = ?", (key,))
+    return dict(zip(COUNTERS, row, strict=True)) if row else {}
+
+
+def set_counters(db: Connection, key: int, counts: Mapping[str, int]) -> None:
+    """See `Store.set_counters`."""
+    assigned = ", ".join(f"{name} = ?" for name in COUNTERS)
+    db.execute(f"UPDATE conversation SET {assigned} WHERE pk = ?", (*(counts[name] for name in COUNTERS), key))
+
+
+def rows(db: Connection, key: int, kind: str) -> Iterator[dict[str, Any]]:
+    """See `Store.rows`."""
+    columns = COLUMNS[kind]
+    query = f"SELECT {', '.join(columns)} FROM {kind} WHERE conversation = ? ORDER BY {ORDER[kind]}"
+    for row in db.rows(query, (key,)):
+        yield {column: _value(column, stored) for column, stored in zip(columns, row, strict=True)}
+
+
+def add_row(db: Connection, key: int, kind: str, row: Mapping[str, Any]) -> None:
+    """See `Store.add_row`."""
+    columns = COLUMNS[kind]
+    statement = f"INSERT INTO {kind} (conversation, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
+    try:
+        db.execute(statement, (key, *(_stored(column, row[column]) for column in columns)))
+    except StoreError as exc:
+        if isinstance(exc.__cause__, sqlite3.IntegrityError):
+            raise RepeatedRowError(str(exc.__cause__)) from exc
+        raise
+
+
+def _value(column: str, stored: Any) -> Any:
+    if column in TIME_COLUMNS:
+        return moment(stored)
+    if column in JSON_COLUMNS:
+        return json.loads(stored)
+    return bool(stored) if column in FLAG_COLUMNS else stored
+
+
+def _stored(column: str, value: Any) -> Any:
+    if column in TIME_COLUMNS:
+        return microseconds(value)
+    return json_text(value) if column in JSON_COLUMNS else value
+
+
+def rename_agent(db: Connection, key: int, name: str) -> None:
+    """See `Store.rename_agent`."""
+    with db.transaction():
+        row = db.row("SELECT agent FROM conversation WHERE pk = ?", (key,))
+        if row is None:
+            raise StoreError(f"{db.path}: the conversation was deleted while in use; reopen it")
+        [before] = row
+        values = (name, key, before)
+        db.execute("UPDATE conversation SET agent = ? WHERE pk = ? AND agent = ?", values)
+        db.execute("UPDATE utterance SET speaker = ? WHERE conversation = ? AND speaker = ?", values)
+        db.execute("UPDATE trait SET speaker = ? WHERE conversation = ? AND speaker = ?", values)
+        # Passages are derived and name their speakers; they are made again where they are missing.
+        db.execute("DELETE FROM passage WHERE record IN (SELECT pk FROM record WHERE conversation = ?)", (key,))
+        db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
+        db.execute("DELETE FROM speaker WHERE conversation = ? AND name = ?", (key, before))
+        db.execute(
+            "INSERT OR IGNORE INTO speaker SELECT conversation, speaker, min(pk) FROM utterance "
+            "WHERE conversation = ? AND speaker = ? GROUP BY speaker",
+            (key, name),
+        )
+        db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))

@@ -1,0 +1,122 @@
+"""A store of schema 3, as the version before threads wrote it, is upgraded with everything in it kept."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ld_agent.storage.columns import microseconds
+from ld_agent.storage.connection import APPLICATION_ID
+from ld_agent.storage.migrations import MIGRATIONS
+from ld_agent.storage.sqlite import Store
+
+AT = datetime(2024, 5, 1, 18, 30, tzinfo=UTC)
+DAY = timedelta(days=1)
+VECTOR = np.arange(4, dtype="<f4")
+CONVERSATION = 7
+SAID = [
+    ("u1", 1, "Maya", "I keep bees.", AT, 1),
+    ("u2", 1, "Sam", "How nice.", AT, 1),
+    ("u3", 2, "Maya", "I moved to Lyon.", AT + DAY, 1),
+    ("u4", 3, "Ben", "Who is there?", AT + 2 * DAY, 0),
+]
+RECORDS = [
+    ("m1", "events", 1, "Maya keeps bees.", AT, ["bee"], ["u1", "u2"], 0, {}, VECTOR.tobytes()),
+    ("m3", "recursive", 1, "Maya: keeps bees.", AT, [], ["u1"], 1, {"version": 1}, None),
+]
+TRAITS = [
+    ("t1", "Maya", "I live in Nice.", AT, "u1", AT, 2, "t2", VECTOR.tobytes()),
+    ("t2", "Maya", "I live in Lyon.", AT + DAY, "u3", AT + DAY, 1, None, None),
+]
+
+
+@pytest.fixture
+def old_store(tmp_path: Path) -> Path:
+    path = tmp_path / "old.db"
+    db = sqlite3.connect(path)
+    for migration in MIGRATIONS[:3]:
+        db.executescript(migration)
+    db.execute("PRAGMA user_version = 3")
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(
+        "INSERT INTO meta VALUES ('encoder', ?)", (json.dumps({"dimension": 4, "name": "mini"}, separators=(",", ":")),)
+    )
+    db.execute("INSERT INTO conversation VALUES (?, 'maya', 'Sam', 4, 3, 2)", (CONVERSATION,))
+    db.execute("INSERT INTO conversation VALUES (9, 'ben', 'Sam', 0, 0, 0)")
+    db.executemany("INSERT INTO session VALUES (?, ?, ?)", [(CONVERSATION, n, int(n < 3)) for n in (1, 2, 3)])
+    for key, session, speaker, text, at, extracted in SAID:
+        db.execute(
+            "INSERT INTO utterance (conversation, id, session, speaker, text, at, extracted) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (CONVERSATION, key, session, speaker, text, microseconds(at), extracted),
+        )
+    for key, view, session, text, at, topics, sources, fallback, details, vector in RECORDS:
+        db.execute(
+            "INSERT INTO record (conversation, id, view, session, text, at, topics, sources, fallback, details, vector) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (CONVERSATION, key, view, session, text, microseconds(at), json.dumps(topics), json.dumps(sources), fallback,
+             json.dumps(details), vector),
+        )  # fmt: skip
+    for key, speaker, text, at, source, last_at, mentions, superseded_by, vector in TRAITS:
+        db.execute(
+            "INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, mentions, superseded_by, vector) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (CONVERSATION, key, speaker, text, microseconds(at), source, microseconds(last_at), mentions, superseded_by,
+             vector),
+        )  # fmt: skip
+    db.executemany(
+        "INSERT INTO digested VALUES (?, ?, ?)", [(CONVERSATION, "events", 1), (CONVERSATION, "recursive", 1)]
+    )
+    db.execute("INSERT INTO observed VALUES (?, 'conditional', 'u1')", (CONVERSATION,))
+    db.execute("INSERT INTO passage VALUES (1, '[[],[],[]]', x'00')")
+    db.commit()
+    db.close()
+    return path
+
+
+def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
+    store = Store(old_store)
+    assert [(c.key, c.id, c.agent) for c in store.conversations()] == [(9, "ben", "Sam"), (CONVERSATION, "maya", "Sam")]
+    said = store.utterances(CONVERSATION)
+    assert [(u.id, u.session, u.speaker, u.text, u.at) for u in said] == [row[:5] for row in SAID]
+    assert [u.id for u in store.unextracted(CONVERSATION)] == ["u4"]
+    assert [u.id for u in store.open_utterances(CONVERSATION)] == ["u4"]
+    assert store.open_threads(CONVERSATION) == [""]
+    records = store.records(CONVERSATION)
+    assert [(r.id, r.view, r.session, r.text, r.at, list(r.topics), list(r.sources), int(r.fallback), dict(r.details))
+            for r in records] == [row[:9] for row in RECORDS]  # fmt: skip
+    assert not any(r.pinned for r in records)
+    traits = store.personas(CONVERSATION).traits()
+    assert [(t.id, t.speaker, t.text, t.at, t.source, t.last_at, t.mentions, t.superseded_by) for t, _ in traits] == [
+        row[:8] for row in TRAITS
+    ]
+    assert [None if v is None else v.tolist() for _, v in traits] == [VECTOR.tolist(), None]
+    shelf = store.shelf(CONVERSATION, "events")
+    [row] = shelf.rows_after(0)
+    assert row.vector is not None
+    assert row.vector.tolist() == VECTOR.tolist()
+    assert shelf.passage_words([1]) == {1: "[[],[],[]]"}
+    store.check_encoder("mini", 4)
+    store.close()
+
+
+def test_a_store_of_schema_3_goes_on_where_it_was(old_store: Path) -> None:
+    store = Store(old_store)
+    assert store.speakers(CONVERSATION) == ["Maya", "Sam", "Ben"]
+    shelf = store.shelf(CONVERSATION, "events")
+    shelf.enable()
+    assert [s.number for s in shelf.undigested()] == [2]
+    assert [u.id for u in store.shelf(CONVERSATION, "conditional").unobserved(1, "Sam")] == []
+    said = store.append(CONVERSATION, "Maya", "Me.", AT + 2 * DAY, 3600, lambda: AT, thread="")
+    assert (said.id, said.session) == ("u5", 3)
+    elsewhere = store.append(CONVERSATION, "Zoe", "Hi.", AT + 2 * DAY, 3600, lambda: AT, thread="phone")
+    assert elsewhere.session == 4
+    assert store.speakers(CONVERSATION) == ["Maya", "Sam", "Ben", "Zoe"]
+    store.close()
+    again = Store(old_store)
+    assert again.counts(CONVERSATION) == {"sessions": 4, "utterances": 6, "records": 2, "traits": 1}
+    again.close()

@@ -1,0 +1,76 @@
+"""The first turn after an import: what has to be encoded again is encoded once, and the caller is told how far it has come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from agent_parts import DAY, START, Scene
+
+from ld_agent.config import Config
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.storage.base import Draft
+from ld_agent.storage.exchange import export_lines, import_file
+from ld_agent.storage.sqlite import Store
+
+SESSIONS, TRAITS = 70, 300
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
+    scene = Scene(config, encoder, topics)
+    yield scene
+    scene.close()
+
+
+def exported(folder: Path) -> Path:
+    """An export of many sessions, each with an event of two sentences, and of many traits."""
+    store = Store(folder / "elsewhere.db")
+    key = store.open_conversation("maya", "Sam").key
+    shelf, personas = store.shelf(key, "events"), store.personas(key)
+    shelf.enable()
+    with store.writing(key):
+        for number in range(SESSIONS):
+            at = START + 2 * number * HOUR
+            said = store.append(key, "Maya", f"Hive {number} swarmed.", at, 3600, lambda: at)  # noqa: B023
+            personas.mark_extracted(said.id)
+            store.close_session(key)
+            text = f"Maya has {number} hives. Hive {number} swarmed." if number % 2 else f"Maya has {number} hives."
+            shelf.digest(said.session, [Draft(text, at, said.session, sources=(said.id,))])
+        for number in range(TRAITS):
+            personas.add("Maya", f"I own boat {number}.", START, "u1", np.zeros(384, np.float32))
+    out = folder / "export.jsonl"
+    out.write_text("".join(f"{line}\n" for line in export_lines(store)), encoding="utf-8")
+    store.close()
+    return out
+
+
+def test_the_first_turn_encodes_each_text_once_and_tells_its_progress(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: SentenceEncoder
+) -> None:
+    agent = scene.agent(**{"memory.scorer": "hybrid"})
+    import_file(agent.store, exported(tmp_path))
+    told: list[tuple[str, int, int]] = []
+    encoded: Counter[str] = Counter()
+    agent.resources.progress = lambda *step: told.append(step)
+    encode = encoder._encode
+    monkeypatch.setattr(encoder, "_encode", lambda texts: (encoded.update(texts), encode(texts))[1])
+    monkeypatch.setattr(encoder, "_cache_size", 4 * 32)
+    encoder._cache.clear()
+    maya = agent.conversation("maya")
+    maya.respond("How are my hives?", "Maya", START + 90 * DAY)
+    memories = [(done, total) for what, done, total in told if what == "reading memories"]
+    traits = [(done, total) for what, done, total in told if what == "reading traits"]
+    assert memories == [(32, SESSIONS), (64, SESSIONS), (SESSIONS, SESSIONS)]
+    assert traits == [(256, TRAITS), (TRAITS, TRAITS)]
+    assert encoded["Maya has 1 hives. Hive 1 swarmed."] == encoded["Maya has 2 hives."] == encoded["I own boat 7."] == 1
+    assert set(encoded.values()) == {1}
+    told.clear()
+    maya.respond("And my boats?", "Maya", START + 90 * DAY)
+    assert told == []

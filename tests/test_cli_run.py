@@ -228,7 +228,7 @@ def test_an_interrupt_ends_the_run_and_says_how_to_go_on(tmp_path: Path):
         process.send_signal(signal.SIGINT)
         rest, err = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert err.decode() == "interrupted; the same command goes on from here\n"
+    assert err.decode() == "interrupted; the same command resumes from here\n"
     done = [json.loads(line) for line in [first, *rest.splitlines()]]
     assert 0 < len(done) < 40
     assert done[0]["text"] in stored_texts(store, "a")

@@ -14,7 +14,7 @@ from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
 from ld_agent.modules.summarizer import SENTENCE_END
 from ld_agent.modules.wording import stems_of
 
-FEWEST = 2
+FEWEST = 1
 """Words that one speaker must have more of than any other in a clause, where it is to be called theirs."""
 BEFORE_SUBJECT = r"(?:^|[,;:]\s+|\b(?:and|but|while|whereas|because|although|then|so|that|as)\s+)"
 PRONOUN = re.compile(r"^\W*(?:he|she|his|her)\b", re.IGNORECASE)

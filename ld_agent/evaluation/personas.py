@@ -7,6 +7,7 @@ that the corpus annotates for the agent as well are shared, and not counted. Kno
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ld_agent.evaluation.ecm import WIDTH, live
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.modules.attribution import AGREEING
 from ld_agent.modules.wording import stems_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
@@ -27,6 +29,7 @@ from ld_agent.types import Trait
 
 NEAR, NEAREST = 0.62, 0.9
 """Cosines: from the first on two traits may say the same if their words agree, from the second on they do."""
+NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b", re.IGNORECASE)
 SHARED = 0.6
 """Share of the shorter trait's stems that the longer one has, where they say the same."""
 
@@ -123,6 +126,8 @@ def same_fact(first: str, second: str, cosine: float) -> bool:
     Args:
         cosine: of their vectors.
     """
+    if (NEGATED.search(first) is None) is not (NEGATED.search(second) is None):
+        return False
     if cosine >= NEAREST:
         return True
     ones, others = stems_of(first), stems_of(second)
@@ -161,8 +166,9 @@ def personas_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
 
 def personas_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Count the facts behind the shares."""
+    """Count the facts behind the shares, and those polluted ones that the agent says it shares ("I paint too")."""
     return {
+        "polluted_agreed": sum(1 for p in predictions for *_, said in p.details["polluted"] if AGREEING.search(said)),
         "facts": sum(len(p.details["facts"]) for p in predictions),
         "agent_traits": sum(len(p.details["agent"]) for p in predictions),
     }

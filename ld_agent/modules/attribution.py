@@ -21,7 +21,8 @@ _SAYING = re.compile(
 )
 """First persons that say nothing of the speaker: "I hope your son is well", "you told me that …"."""
 AGREEING = re.compile(
-    r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])",
+    r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b"
+    r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])",
     re.IGNORECASE,
 )
 """Words of somebody who shares what the other has said: "I live in Oslo too"."""
@@ -78,6 +79,7 @@ def _repeated(trait: str, others: Sequence[str]) -> bool:
 
 
 def _taken(trait: str, said: str, before: str, statements: Sequence[str]) -> bool:
-    """Whether the words of a trait that its speaker did not say are the other's, who had not asked."""
+    """Whether the words of a trait that its speaker did not say are the other's, who had not asked for them."""
     foreign = stems_of(trait) - stems_of(said)
-    return bool(foreign) and "?" not in before and foreign <= stems_of(" ".join(statements))
+    asked = {stem for s in _SENTENCE.split(before) if s.rstrip().endswith("?") for stem in stems_of(s)}
+    return bool(foreign) and foreign <= stems_of(" ".join(statements)) and not foreign & asked

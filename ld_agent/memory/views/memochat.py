@@ -26,7 +26,10 @@ from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance
 
-MEMO = re.compile(r"^\W*(\d{1,4})(?:\s*(?:-|–|to)\s*(\d{1,4}))?\s*\|([^|\n]+)\|([^|\n]+)", re.MULTILINE)
+MEMO = re.compile(
+    r"^\W*(?:\d{1,3}[.)]\s+)?\W*(\d{1,4})\]?(?:\s*(?:-|–|to)\s*\[?(\d{1,4}))?[\s\]]*\|([^|\n]+)\|([^|\n]+)",
+    re.MULTILINE,
+)
 NUMBERS = re.compile(
     r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|,|#|;|&|and\b)+\d{1,4})*)[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
@@ -132,7 +135,7 @@ def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
     memos = []
     for first, last, topic, summary in MEMO.findall(text):
         own = tuple(run[int(first) - 1 : int(last or first)]) if int(first) else ()
-        title, told = " ".join(topic.split()).strip("\"'*` "), " ".join(summary.split()).strip("\"'*` ")
+        title, told = " ".join(topic.split()).strip("\"'*`[] "), " ".join(summary.split()).strip("\"'*`[] ")
         if own and title and len(title) <= LONGEST_TOPIC and is_summary(told, run) and supported(told, source):
             memos.append(Memo(title, told, own))
     return memos or [Memo(UNTITLED, _longest_lines(run), tuple(run), fallback=True)]

@@ -18,7 +18,7 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_records, of_reply
+from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output
 from ld_agent.replay import PlayedTurn, replay
 
@@ -99,8 +99,7 @@ def run_file(
 def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:
     """Say how often the mechanisms did not do their work: in the replies of this run, and in all that is remembered."""
     stored = [agent.store.find_conversation(episode.id) for episode in episodes]
-    records = [record for one in stored if one is not None for record in agent.store.records(one.key)]
-    counts = merged([of_records(records), *replies])
+    counts = merged([*(of_memory(agent.store, one.key) for one in stored if one is not None), *replies])
     if any(failed for failed, _ in counts.values()):
         say(f"fallbacks: {in_words(counts)}")
     if note := footnote(counts):

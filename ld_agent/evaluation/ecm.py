@@ -21,7 +21,7 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.records import Record, json_lines, raise_bad
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_records, of_reply
+from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.files import written_atomically
@@ -211,7 +211,7 @@ class EcmTask:
                 recalled = [{"view": r.record.view, "text": r.record.text} for r in reply.recalled]
                 episode = wanted[key].episode
                 if episode not in memories:
-                    memories[episode] = of_records(agent.conversation(episode, agent_name=ASSISTANT).records)
+                    memories[episode] = of_memory(agent.store, agent.conversation(episode, agent_name=ASSISTANT).key)
                 keep(wanted[key], reply.text, {"recalled": recalled, REPLY: of_reply(reply), MEMORY: memories[episode]})
         finally:
             agent.close(end_sessions=False)

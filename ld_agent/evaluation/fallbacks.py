@@ -12,6 +12,7 @@ from typing import Any
 
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.memory.views import VIEWS
+from ld_agent.storage.base import Store
 from ld_agent.turn import NO_REPLY, NOT_STATED
 from ld_agent.types import Record, Reply
 
@@ -49,6 +50,16 @@ def of_records(records: Iterable[Record]) -> Counts:
                 failed, asked = record.details[part]
                 counts = merged([counts, {f"{record.view} {part}": (int(failed), int(asked))}])
     return counts
+
+
+def of_memory(store: Store, key: int) -> Counts:
+    """Count what a conversation remembers, and what was refused and still waits."""
+    waiting = [
+        {f"{f.work} {'rewrites' if VIEWS[f.work].rewrites else 'records'}": (f.attempts, f.attempts)}
+        for f in store.failures(key)
+        if f.work in VIEWS
+    ]
+    return merged([of_records(store.records(key)), *waiting])
 
 
 def of_predictions(predictions: Sequence[Prediction]) -> Counts:

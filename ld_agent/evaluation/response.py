@@ -17,7 +17,7 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_records, of_reply
+from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, meteor, perplexity, rouge, sacrebleu, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.prompts import as_line
@@ -81,7 +81,7 @@ class ResponseTask:
             for name, _ in run_many(work, agent.models.complete, WIDTH):
                 turns = replayed.pop(name)
                 conversation = agent.conversation(name, agent_name=self._episodes[name].agent)
-                memory = of_records(conversation.records)
+                memory = of_memory(agent.store, conversation.key)
                 references = [as_line(item.references[0]) for item, _, _ in turns]
                 likelihood = scored([request for _, _, request in turns], references) if scored is not None else []
                 for number, (item, turn, _) in enumerate(turns):

@@ -98,3 +98,13 @@ def test_an_evaluation_of_fallbacks_says_so(command_line: CommandLine, tmp_path:
     assert "conditional records" in figures["mostly_fallbacks"]
     shown = command_line("eval", "response", data, "-c", config, "memory.views=[conditional]").out
     assert "not the mechanism it is named after" in shown
+
+
+def test_refused_rewrites_count_while_they_wait(command_line: CommandLine, tmp_path: Path):
+    data = tmp_path / "data.jsonl"
+    data.write_text(conversation_line("c", sessions=3))
+    config = scripted_config(tmp_path, memory="Certainly!")
+    ran = command_line("eval", "response", data, "-c", config, "memory.views=[recursive]", "--json")
+    assert ran.code == 0, ran.err
+    counts = json.loads(ran.out)["fallback_counts"]["recursive rewrites"]
+    assert counts["fallbacks"] == counts["of"] > 2  # the first is a fallback at once, the others are tried again

@@ -121,7 +121,7 @@ class Relation:
         if said.speaker != self.agent_name:
             return traits
         known = [trait.text for trait in self.bank.traits() if trait.speaker != self.agent_name]
-        return own_traits(traits, said.text, [*known, before])
+        return own_traits(traits, said.text, known, before)
 
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the banks."""

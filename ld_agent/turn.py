@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.memory.quotes import in_time_order, quotes, sources_of
@@ -24,6 +25,8 @@ from ld_agent.types import Reply, Tokens, Utterance, checked_text
 
 SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
 INTERRUPTED = "the reply was interrupted"
+NO_REPLY = "the model gave an empty reply; a stock phrase is used instead"
+NOT_STATED = "not stated"
 
 
 @dataclass(slots=True)
@@ -34,6 +37,7 @@ class Turn:
         heard: u', the utterance to answer; the last one of its session.
         on_text: called with each piece of the reply as it is generated.
         interruptible: a KeyboardInterrupt ends the reply, and what was generated so far is kept as the reply.
+        decision: whether the answer called the utterance worth remembering; "": it was not asked.
     """
 
     relation: Relation
@@ -46,6 +50,7 @@ class Turn:
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
     quotes: tuple[Utterance, ...] = ()
     notes: list[str] = field(default_factory=list)
+    decision: str = ""
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
 
@@ -71,7 +76,7 @@ class Turn:
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
         return Reply(
             said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
-            tokens, self.remembered.explanations, self.quotes,
+            tokens, self._explanations(), self.quotes,
         )  # fmt: skip
 
     def prompted(self) -> Steps[Prompted]:
@@ -147,9 +152,21 @@ class Turn:
         request = self._generator().request(prompted.messages, self._listener(), decides=views.decides)
         [completion] = yield [request]
         self._seen.append(completion)
-        if views.decides and (verdict := decision(completion.text)) is not None:
-            views.note_verdict(self.heard, verdict)
+        if views.decides:
+            verdict = decision(completion.text)
+            self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"
+            if verdict is not None:
+                views.note_verdict(self.heard, verdict)
         return completion.text if completion.finish == "stop" else whole_sentences(completion.text)
+
+    def _explanations(self) -> dict[str, dict[str, Any]]:
+        """By view, how its recall came about, and what the answer decided for it."""
+        explanations = {view: dict(explanation) for view, explanation in self.remembered.explanations.items()}
+        if self.decision:
+            for view in self.relation.views.views:
+                if view.decides:
+                    explanations.setdefault(view.name, {})["decision"] = self.decision
+        return explanations
 
     def _listener(self) -> Callable[[str], None] | None:
         """What hears the pieces of the answer: they are kept for an interruption, and shown as far as they are the reply."""
@@ -173,7 +190,7 @@ class Turn:
             self.notes.append(INTERRUPTED)
         elif not said:
             said = SPEECHLESS
-            self.notes.append("the model gave an empty reply; a stock phrase is used instead")
+            self.notes.append(NO_REPLY)
         return said
 
     def _keep(self, text: str, at: datetime | None) -> Utterance:

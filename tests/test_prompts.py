@@ -16,7 +16,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "extractor_direct": {"text": "I have a dog."},
     "extractor_chain_of_thought": {"text": "I have a dog."},
     "extractor_brief": {"text": "I have a dog.", "before": "Any pets?"},
-    "memochat_memos": {"lines": [("Maya", "Hello!")]},
+    "memochat_memos": {"lines": [("Maya", "Hello!")], "people": "Maya"},
     "memochat_topics": {"text": "Hello!", "notes": ["dogs: Maya has two."]},
     "memorybank_summary": {"notes": [("2024-05-01", "Maya said hello.")]},
     "memorybank_portrait": {"person": "Maya", "known": "She is cheerful.", "lines": [("Sam", "Hello!")]},

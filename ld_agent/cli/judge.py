@@ -149,6 +149,8 @@ def _judge(
     from ld_agent.cli.show import say
     from ld_agent.config import load_config
     from ld_agent.errors import InputError
+    from ld_agent.evaluation.fallbacks import MARK, footnote, of_predictions
+    from ld_agent.evaluation.fallbacks import as_json as shown
     from ld_agent.evaluation.judge import Judge
     from ld_agent.evaluation.runner import progress
     from ld_agent.evaluation.verdicts import QUESTIONS, cases, complete_run, pronounce, summarized, write_verdicts
@@ -156,6 +158,10 @@ def _judge(
     section = load_config(config, overrides or []).backbone
     runs = [complete_run(folder) for folder in folders]
     every = cases(runs, kind, limit)
+    counts = {run.name: of_predictions(run.predictions) for run in runs}
+    for name, counted in counts.items():
+        if note := footnote(counted):
+            say(f"{MARK} {name}: {note}")
     given = [case for case in every if all(text.strip() for text in case.candidates.values())]
     empty = len(every) - len(given)
     if not given:
@@ -177,6 +183,7 @@ def _judge(
     path = write_verdicts(folders[0], kind, section.model, runs, given, found, seed=seed, empty=empty)
     about = {"kind": kind, "judge": section.model, "cases": len(given), "empty": empty}
     result = about | summarized(kind, list(given[0].candidates), found)
+    result["fallback_counts"] = {name: shown(counted) for name, counted in counts.items()}
     _show(result, as_json)
     if not as_json:
         say(f"the verdicts are in {path}")

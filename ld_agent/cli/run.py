@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TextIO
@@ -15,7 +16,9 @@ from ld_agent.agent import Agent
 from ld_agent.cli.show import errors, say
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
+from ld_agent.datasets.base import Episode
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output
 from ld_agent.replay import PlayedTurn, replay
 from ld_agent.terminal import LongWork
@@ -51,6 +54,7 @@ def run_file(
         raise InputError(f"{source} holds no conversation that can be played; see data/README.md for the formats")
     total = sum(sum(1 for turn in e.turns if turn.speaker == e.agent) for e in episodes)
     written = 0
+    replies: list[Counts] = []
     with ExitStack() as stack:
         agent = stack.enter_context(Agent(config))
         resumed = any(agent.store.find_conversation(e.id) for e in episodes)
@@ -72,7 +76,8 @@ def run_file(
 
         def emit(turn: PlayedTurn) -> None:
             nonlocal written
-            lines.write(json.dumps(turn.as_json(), ensure_ascii=False) + "\n")
+            replies.append(of_reply(turn.reply))
+            lines.write(json.dumps(turn.as_json() | {REPLY: of_reply(turn.reply)}, ensure_ascii=False) + "\n")
             lines.flush()
             written += 1
             progress.update(task, advance=1, description=f"{turn.conversation}, session {turn.session}")
@@ -88,8 +93,19 @@ def run_file(
                 else "interrupted; with --store FILE the same command would resume where it stopped"
             )
             raise
+        _say_fallbacks(agent, episodes, replies)
     if resumed and not written:
         say(f"nothing was left to play: {config.store.path} holds these conversations in full")
+
+
+def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:
+    """Say how often the mechanisms did not do their work: in the replies of this run, and in all that is remembered."""
+    stored = [agent.store.find_conversation(episode.id) for episode in episodes]
+    counts = merged([*(of_memory(agent.store, one.key) for one in stored if one is not None), *replies])
+    if any(failed for failed, _ in counts.values()):
+        say(f"fallbacks: {in_words(counts)}")
+    if note := footnote(counts):
+        say(f"{MARK} {note}")
 
 
 def _opened(out: Path | None, resumed: bool, stack: ExitStack) -> TextIO:

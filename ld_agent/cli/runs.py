@@ -121,10 +121,13 @@ def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]])
     from rich.table import Table
 
     from ld_agent.cli.show import console, plain
+    from ld_agent.evaluation.fallbacks import MARK, counts_of, footnote, in_words
     from ld_agent.evaluation.tasks import task_entry
 
     for result in results:
-        title = f"{result['system']}: eval {result['task']}, {result['episodes']} episodes, {result['predictions']} predictions"
+        mark = f" {MARK}" if result["mostly_fallbacks"] else ""
+        size = f"{result['episodes']} episodes, {result['predictions']} predictions"
+        title = f"{result['system']}{mark}: eval {result['task']}, {size}"
         table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
         for heading in ("", "all", "95 % interval", *(f"session {n}" for n in result.get("by_session", {}))):
             table.add_column(heading, justify="right" if heading else "left")
@@ -135,6 +138,9 @@ def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]])
             by_session = [_number(figures.get(name)) for figures in result.get("by_session", {}).values()]
             table.add_row(plain(name), _number(result.get(name)), between, *by_session)
         console.print(table)
+        if counts := counts_of(result):
+            console.print(plain(f"fallbacks: {in_words(counts)}", "dim"), soft_wrap=True)
+    marked = {result["system"] for result in results if result["mostly_fallbacks"]}
     if compared:
         table = Table(title="paired bootstrap", title_justify="left", box=None, padding=(0, 1), header_style="dim")
         for heading in ("system", "against", "metric", "difference", "95 % interval", "p"):
@@ -142,9 +148,13 @@ def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]])
         for test in compared:
             low, high = test["interval"]
             between = f"{_number(low)} … {_number(high)}"
-            named = (plain(test["system"]), plain(test["against"]), plain(test["metric"]))
+            systems = [f"{name} {MARK}" if name in marked else name for name in (test["system"], test["against"])]
+            named = (*map(plain, systems), plain(test["metric"]))
             table.add_row(*named, _number(test["difference"]), between, _number(test["p"]))
         console.print(table)
+    for result in results:
+        if note := footnote(counts_of(result)):
+            console.print(plain(f"{MARK} {result['system']}: {note}", "yellow"), soft_wrap=True)
 
 
 def _number(value: float | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 
 from ld_agent.datasets.dialogsum import Dialogue
 from ld_agent.types import Session, Utterance
@@ -20,15 +21,20 @@ NAMES = (
 ).split()
 
 
+def free_names(dialogue_id: str, texts: Iterable[str]) -> list[str]:
+    """Return the names that stand in no text, in an order that depends on the dialogue's id alone."""
+    taken = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}
+    free = [n for n in NAMES if n.casefold() not in taken] or NAMES
+    return sorted(free, key=lambda n: hashlib.sha256(f"{dialogue_id} {n}".encode()).digest())
+
+
 def named_dialogue(dialogue: Dialogue) -> tuple[Session, tuple[str, ...]]:
     """Return a dialogue as a session of named speakers, and its summaries with the same names.
 
     The names depend only on the dialogue's id and exclude those already in its text.
     """
     texts = [*(turn.text for turn in dialogue.turns), *dialogue.summaries]
-    taken = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}
-    free = [n for n in NAMES if n.casefold() not in taken] or NAMES
-    free = sorted(free, key=lambda n: hashlib.sha256(f"{dialogue.id} {n}".encode()).digest())
+    free = free_names(dialogue.id, texts)
     names: dict[str, str] = {}
 
     def name(number: str) -> str:

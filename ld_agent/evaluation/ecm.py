@@ -21,6 +21,7 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.records import Record, json_lines, raise_bad
 from ld_agent.errors import InputError
+from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.files import written_atomically
@@ -205,9 +206,13 @@ class EcmTask:
         agent = Agent(in_memory)
         try:
             groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]
+            memories: dict[str, Counts] = {}
             for key, reply in answers(agent, groups, frozenset(wanted)):
                 recalled = [{"view": r.record.view, "text": r.record.text} for r in reply.recalled]
-                keep(wanted[key], reply.text, {"recalled": recalled})
+                episode = wanted[key].episode
+                if episode not in memories:
+                    memories[episode] = of_memory(agent.store, agent.conversation(episode, agent_name=ASSISTANT).key)
+                keep(wanted[key], reply.text, {"recalled": recalled, REPLY: of_reply(reply), MEMORY: memories[episode]})
         finally:
             agent.close(end_sessions=False)
 

@@ -16,6 +16,7 @@ from ld_agent.config import Config
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.errors import InputError
 from ld_agent.evaluation.ecm import WIDTH, live
+from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.metrics import Measure, mean
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.modules.wording import words_of
@@ -60,9 +61,13 @@ class MemoryTask:
             work = ((item, live(agent, self._episodes[item.episode])) for item in items)
             for item, _ in run_many(work, agent.models.complete, WIDTH):
                 episode = self._episodes[item.episode]
-                kept = standing(agent.conversation(episode.id, agent_name=episode.agent).records)
-                fallbacks = sum(1 for record in kept if record.fallback)
-                keep(item, " ".join(record.text for record in kept), {"records": len(kept), "fallbacks": fallbacks})
+                conversation = agent.conversation(episode.id, agent_name=episode.agent)
+                kept = standing(conversation.records)
+                keep(
+                    item,
+                    " ".join(r.text for r in kept),
+                    {"records": len(kept), MEMORY: of_memory(agent.store, conversation.key)},
+                )
         finally:
             agent.close(end_sessions=False)
 

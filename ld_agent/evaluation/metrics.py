@@ -60,6 +60,12 @@ def mean(values: Iterable[float]) -> Measure:
     return Measure(parts, lambda sums: _divided(sums[:, 0], sums[:, 1]))
 
 
+def shares(counts: Sequence[tuple[int, int]]) -> Measure:
+    """Return a share over all predictions, of how many and of how many there were of each."""
+    parts = np.array(counts, dtype=np.float64).reshape(-1, 2)
+    return Measure(parts, lambda sums: _divided(sums[:, 0], sums[:, 1]))
+
+
 def accuracy(predicted: Sequence[bool], actual: Sequence[bool]) -> Measure:
     """Return the share of correct decisions, such as trait or no trait (LD-Agent, table 3)."""
     return mean(float(a == b) for a, b in zip(predicted, actual, strict=True))

@@ -17,6 +17,7 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
+from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, meteor, perplexity, rouge, sacrebleu, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.prompts import as_line
@@ -68,9 +69,9 @@ class ResponseTask:
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         todo = {item.key: item for item in items}
         names = dict.fromkeys(item.episode for item in items)
-        memory = config.memory.model_copy(update={"close_on_exit": False})
+        section = config.memory.model_copy(update={"close_on_exit": False})
         store = config.store.model_copy(update={"path": ":memory:"})
-        with Agent(config.model_copy(update={"memory": memory, "store": store})) as agent:
+        with Agent(config.model_copy(update={"memory": section, "store": store})) as agent:
             likelihoods = getattr(agent.models.backbone("generator"), "likelihoods", None)
             scored = likelihoods if self._with_perplexity else None
             replayed: dict[str, list[tuple[Item, PlayedTurn, Request]]] = {}
@@ -79,6 +80,8 @@ class ResponseTask:
             )
             for name, _ in run_many(work, agent.models.complete, WIDTH):
                 turns = replayed.pop(name)
+                conversation = agent.conversation(name, agent_name=self._episodes[name].agent)
+                memory = of_memory(agent.store, conversation.key)
                 references = [as_line(item.references[0]) for item, _, _ in turns]
                 likelihood = scored([request for _, _, request in turns], references) if scored is not None else []
                 for number, (item, turn, _) in enumerate(turns):
@@ -86,8 +89,9 @@ class ResponseTask:
                         {"nats": likelihood[number].nats, "tokens": likelihood[number].tokens} if likelihood else {}
                     )
                     recalled = [record.record.text for record in turn.reply.recalled]
-                    keep(item, turn.reply.text, {"recalled": recalled, "notes": list(turn.reply.notes)} | likely)
-                agent.conversation(name, agent_name=self._episodes[name].agent).delete()
+                    details = {"recalled": recalled, "notes": list(turn.reply.notes)} | likely
+                    keep(item, turn.reply.text, details | {REPLY: of_reply(turn.reply), MEMORY: memory})
+                conversation.delete()
 
 
 def response_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

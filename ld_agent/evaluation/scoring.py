@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
+from ld_agent.evaluation import fallbacks
 from ld_agent.evaluation.bootstrap import LEVEL, SAMPLES, compare, interval
 from ld_agent.evaluation.metrics import Measure, meteor_stages
 from ld_agent.evaluation.runner import Prediction, Run
@@ -52,6 +53,8 @@ def scores(run: Run, measured: Measures) -> dict[str, Any]:
         "predictions": len(predictions),
         "empty": sum(1 for p in predictions if not p.text.strip()),
     }
+    counts = fallbacks.of_predictions(predictions)
+    result["fallback_counts"], result["mostly_fallbacks"] = fallbacks.as_json(counts), fallbacks.mostly(counts)
     result |= _figures(measured) | _whole_figures(run.task, predictions)
     if "meteor" in measured:
         result["meteor_stages"] = meteor_stages()

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.config import Config
-from ld_agent.datasets import format_of, load_dialogues
-from ld_agent.datasets.naming import named_dialogue
-from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge
+from ld_agent.datasets import format_of, load_dialogues, load_episodes
+from ld_agent.datasets.naming import free_names, named_dialogue
+from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge, shares
 from ld_agent.evaluation.retrieval import locomo_cases
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.wrong_person import judged
 from ld_agent.modules.registry import TUNED
-from ld_agent.types import Session
+from ld_agent.types import Session, Utterance
 
 CHUNK = 32
 """Dialogues summarised in one call."""
@@ -67,7 +68,10 @@ class SummaryTask:
                 for item, summary in zip(
                     chunk, summarizer.summarize([self._sessions[i.key] for i in chunk]), strict=True
                 ):
-                    keep(item, summary.text, {"fallback": summary.fallback})
+                    lines = [(u.speaker, u.text) for u in self._sessions[item.key].utterances]
+                    clauses = judged(summary.text, lines)
+                    wrong = [[c.subject, c.owner, c.clause] for c in clauses if c.wrong]
+                    keep(item, summary.text, {"fallback": summary.fallback, "persons": len(clauses), "wrong": wrong})
         finally:
             models.close()
 
@@ -80,14 +84,32 @@ def _summarised(data: Path, limit: int | None) -> Iterator[tuple[str, str, Sessi
                 if summary := case.summaries[session.number]:
                     yield f"{case.id}/{session.number}", case.id, session, (summary,)
         return
+    if data.is_file() and format_of(data) == "msc_personasummary":
+        yield from _annotated_sessions(data, limit)
+        return
     for dialogue in load_dialogues(data, limit=limit):
         yield dialogue.id, dialogue.id, *named_dialogue(dialogue)
 
 
+def _annotated_sessions(data: Path, limit: int | None) -> Iterator[tuple[str, str, Session, tuple[str, ...]]]:
+    """Yield the sessions of a corpus that annotates traits, with real names; their traits stand for a summary."""
+    for episode in load_episodes(data, limit=limit):
+        names = dict(zip(episode.speakers, free_names(episode.id, [t.text for t in episode.turns]), strict=False))
+        for number in sorted({turn.session or 1 for turn in episode.turns}):
+            turns = [turn for turn in episode.turns if (turn.session or 1) == number]
+            said = tuple(Utterance(f"u{n}", names[t.speaker], t.text, t.at, number) for n, t in enumerate(turns, 1))
+            if traits := [f"{names[t.speaker]}: {trait}" for t in turns for trait in t.traits or ()]:
+                yield f"{episode.id}/{number}", episode.id, Session(number, said), (" ".join(traits),)
+
+
 def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR and the share of fallbacks."""
+    """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, the share of fallbacks, and ``wrong_person``: of the clauses whose
+    owner shows, the share that stands with another person.
+    """
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
-    return {
+    persons = [(len(p.details["wrong"]), p.details["persons"]) for p in predictions if "persons" in p.details]
+    measured = {"wrong_person": shares(persons)} if len(persons) == len(predictions) else {}
+    return measured | {
         **rouge(texts, references, stem=True),
         **bleu(texts, references),
         "meteor": meteor(texts, references),

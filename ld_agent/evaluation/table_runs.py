@@ -18,6 +18,7 @@ from ld_agent.config import parse_config
 from ld_agent.datasets import LOADERS
 from ld_agent.datasets.records import json_document, parse_json, text_lines
 from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
+from ld_agent.evaluation.fallbacks import Counts, of_predictions
 from ld_agent.evaluation.judge import ASPECTS
 from ld_agent.evaluation.metrics import Measure
 from ld_agent.evaluation.paper_figures import Where
@@ -55,6 +56,11 @@ class TableRun:
     def system(self) -> str:
         """The same for runs of one configuration over different data."""
         return json.dumps([self.run.name, {**self.run.header["config"], "store": None}], sort_keys=True)
+
+    @property
+    def fallbacks(self) -> Counts:
+        """How often its mechanisms did not do their work; {}: nothing was counted."""
+        return of_predictions(self.run.predictions)
 
     @property
     def sessions(self) -> list[int]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ld_agent.errors import InputError
+from ld_agent.evaluation.fallbacks import MARK, footnote, in_words, mostly
 from ld_agent.evaluation.judge import ASPECTS
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
 from ld_agent.evaluation.table_runs import Collected, TableRun
@@ -76,11 +77,14 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
                 system = "" if _compares(table) else run.system  # what is compared are different systems
                 groups.setdefault((run.backbone, system), []).append(run)
             filled = [
-                (own[0], tuple(_cell(c, own, collected, used, judges) for c in table.columns))
-                for own in groups.values()
+                (group, tuple(_cell(c, group, collected, used, judges) for c in table.columns))
+                for group in groups.values()
             ]
-            standing = [(run, cells) for run, cells in filled if any(cells)]
-            ours = [Line(_label(row, run, [r for r, _ in standing]), cells, ours=True) for run, cells in standing]
+            standing = [(group, cells) for group, cells in filled if any(cells)]
+            first = [group[0] for group, _ in standing]
+            ours = [
+                Line(_label(row, group[0], first) + _mark(group, used), cells, ours=True) for group, cells in standing
+            ]
             lines += ours or [Line(_label(row, None, []), ("",) * len(table.columns), ours=True)]
     return FilledTable(table, tuple(lines), tuple(_notes(table, collected, used, judges)))
 
@@ -241,6 +245,11 @@ def _label(row: OurRow, run: TableRun | None, standing: Sequence[TableRun]) -> s
     return f"ours: {label}" + (f", run {run.run.name}" if several else "")
 
 
+def _mark(group: Sequence[TableRun], used: Mapping[str, TableRun]) -> str:
+    """What stands behind the label of a row that is not the mechanism it is named after."""
+    return f" {MARK}" if any(mostly(run.fallbacks) for run in group if run.hash in used) else ""
+
+
 def _notes(
     table: PaperTable, collected: Collected, used: Mapping[str, TableRun], judges: Sequence[Judged]
 ) -> list[str]:
@@ -253,8 +262,10 @@ def _notes(
         notes.append(
             f"Ours, run {run.run.name} ({run.folder}): backbone {run.backbone}, "
             f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(run.facts['views'])}; "
-            f"data {run.run.header['data']}, {run.count(None)} predictions ({counted})."
+            f"data {run.run.header['data']}, {run.count(None)} predictions ({counted}); "
+            f"fallbacks: {in_words(run.fallbacks) or 'not counted'}."
         )
+    notes += [f"{MARK} Run {run.run.name}: {note}." for run in used.values() if (note := footnote(run.fallbacks))]
     told = dict.fromkeys(
         f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
         f"{judged.unparsed} verdicts that it did not state and {judged.empty} cases with an empty reply."

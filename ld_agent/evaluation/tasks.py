@@ -121,6 +121,15 @@ Examples:
   ld-agent eval questions locomo10.json --limit 1 --no-arms -c default -c none --json
 """
 
+PERSONAS = """Measure whose facts the persona banks hold: polluted (a person's facts in the agent's bank) and invented.
+
+Examples:
+
+  ld-agent eval personas data/samples/questions.jsonl
+
+  ld-agent eval personas msc_dialogue/session_3/test.txt --limit 10 --free --json
+"""
+
 TASKS: Mapping[str, TaskEntry] = {
     task.name: task
     for task in (
@@ -135,7 +144,7 @@ TASKS: Mapping[str, TaskEntry] = {
             "summary",
             runner="ld_agent.evaluation.summary:SummaryTask",
             measures="ld_agent.evaluation.summary:summary_measures",
-            data="Dialogues with summaries: DialogSum, or a LoCoMo file.",
+            data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
             help=SUMMARY,
             has_texts=True,
         ),
@@ -177,6 +186,19 @@ TASKS: Mapping[str, TaskEntry] = {
                     "--no-arms",
                     "Leave out the arms: nothing, everything, the answer.",
                     default=False,
+                ),
+            ),
+        ),
+        TaskEntry(
+            "personas",
+            runner="ld_agent.evaluation.personas:PersonasTask",
+            measures="ld_agent.evaluation.personas:personas_measures",
+            figures="ld_agent.evaluation.personas:personas_figures",
+            data="Recorded conversations, of any corpus.",
+            help=PERSONAS,
+            options=(
+                Option(
+                    "free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False
                 ),
             ),
         ),

@@ -20,34 +20,49 @@ _SAYING = re.compile(
     re.IGNORECASE,
 )
 """First persons that say nothing of the speaker: "I hope your son is well", "you told me that …"."""
+AGREEING = re.compile(
+    r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b"
+    r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])",
+    re.IGNORECASE,
+)
+"""Words of somebody who shares what the other has said: "I live in Oslo too"."""
 REPEATED = 0.8
 """Share of a trait's words, said before by the other person, from which on it is a repetition."""
 
 
-def belongs(trait: str, said: str, others: Sequence[str] = ()) -> bool:
+def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "") -> bool:
     """Whether a trait that was found in an utterance is its speaker's own.
+
+    What repeats the other is the speaker's own only where it is said of "I" and agrees, and what takes its words from the
+    utterance before only where that asked for it.
 
     Args:
         trait: as extracted, in the first person.
         said: the utterance.
-        others: what is known of the others: their traits, or what they said right before.
+        others: traits of the others.
+        before: what another said right before.
     """
+    statements = [s for s in _SENTENCE.split(before) if not s.rstrip().endswith("?")]
+    known = [*others, *statements]
     sentence = _source(trait, said)
     if not _speaks_of_self(sentence):
-        return not (SECOND_PERSON.search(sentence) or _repeated(trait, others))
-    return True
+        return not (SECOND_PERSON.search(sentence) or _repeated(trait, known))
+    if AGREEING.search(said):
+        return True
+    parroted = _repeated(trait, known) and _repeated(sentence, known)  # a sentence with news in it is its speaker's
+    return not (parroted or _taken(trait, said, before, statements))
 
 
-def own_traits(traits: Sequence[str], said: str, others: Sequence[str] = ()) -> tuple[str, ...]:
+def own_traits(traits: Sequence[str], said: str, others: Sequence[str] = (), before: str = "") -> tuple[str, ...]:
     """The traits that are the speaker's own; see `belongs`."""
-    return tuple(trait for trait in traits if belongs(trait, said, others))
+    return tuple(trait for trait in traits if belongs(trait, said, others, before))
 
 
 def _source(trait: str, said: str) -> str:
-    """The sentence of an utterance that shares most with a trait, the first of several."""
+    """The sentence of an utterance that shares most with a trait; of several, one that speaks of its speaker, and the first."""
     words = stems_of(trait)
     sentences = [s for s in _SENTENCE.split(said) if s.strip()] or [said]
-    return max(sentences, key=lambda sentence: len(words & stems_of(sentence)))
+    return max(sentences, key=lambda sentence: (len(words & stems_of(sentence)), _speaks_of_self(sentence)))
 
 
 def _speaks_of_self(sentence: str) -> bool:
@@ -61,3 +76,10 @@ def _speaks_of_self(sentence: str) -> bool:
 def _repeated(trait: str, others: Sequence[str]) -> bool:
     words = stems_of(trait)
     return bool(words) and any(len(words & stems_of(other)) >= REPEATED * len(words) for other in others)
+
+
+def _taken(trait: str, said: str, before: str, statements: Sequence[str]) -> bool:
+    """Whether the words of a trait that its speaker did not say are the other's, who had not asked for them."""
+    foreign = stems_of(trait) - stems_of(said)
+    asked = {stem for s in _SENTENCE.split(before) if s.rstrip().endswith("?") for stem in stems_of(s)}
+    return bool(foreign) and foreign <= stems_of(" ".join(statements)) and not foreign & asked

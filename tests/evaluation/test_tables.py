@@ -38,6 +38,7 @@ def make_run(
     said: Sequence[tuple[int, str, str]] = ((2, "a b c d", "a b c d"),),
     wanted: int | None = None,
     name: str = "system",
+    counted: dict[str, list[int]] | None = None,
     **config: Any,
 ) -> Path:
     """Write a run's folder as `runner` does; ``said``: (session, prediction, reference)."""
@@ -62,6 +63,7 @@ def make_run(
                 "references": [reference],
                 "text": "What?",
                 "prediction": prediction,
+                **({"memory_fallbacks": counted} if counted else {}),
             }
         )
     (folder / "predictions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -359,3 +361,19 @@ def test_the_command_prints_the_table_and_what_it_skipped(
     assert (ran.code, ran.out) == (1, "")
     assert "the tables are ld-agent-1" in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_a_row_of_fallbacks_is_marked_and_the_footnote_says_which(tmp_path: Path, data: Path):
+    make_run(tmp_path / "runs" / "own", data, counted={"events records": [3, 4]})
+    filled = table("ld-agent-1", tmp_path / "runs")
+    assert [label for label in our_lines(filled) if label.endswith("†")] == ["SmolLM2-135M-Instruct[LDA] †"]
+    [note] = [note for note in filled.notes if note.startswith("†")]
+    assert "Run system: not the mechanism" in note
+    assert "events records 3 of 4 (75 %)" in note
+
+
+def test_a_row_with_few_fallbacks_shows_them_unmarked(tmp_path: Path, data: Path):
+    make_run(tmp_path / "runs" / "own", data, counted={"events records": [1, 10]})
+    filled = table("ld-agent-1", tmp_path / "runs")
+    assert "†" not in "".join([*our_lines(filled), *filled.notes])
+    assert "fallbacks: events records 1 of 10 (10 %)" in " ".join(filled.notes)

@@ -36,6 +36,31 @@ def test_what_people_say_of_themselves_stays_theirs(trait: str, said: str, other
     assert belongs(trait, said, others)
 
 
+@pytest.mark.parametrize(
+    ("trait", "said", "others", "before"),
+    [
+        ("I'm allergic to peanuts.", "I'm allergic to peanuts.", ("I am allergic to peanuts.",), ""),  # parroted
+        ("I am going to Zanzibar.", "We leave in a couple of days.", (), "I am going to Zanzibar."),
+        ("I love curry chips.", "Yes, I love those!", ("I like curry chips.",), "I could live on curry chips."),
+    ],
+)
+def test_the_words_of_the_other_make_no_trait(trait: str, said: str, others: tuple[str, ...], before: str):
+    assert not belongs(trait, said, others, before)
+
+
+@pytest.mark.parametrize(
+    ("trait", "said", "others", "before"),
+    [
+        ("I have dogs.", "I have been shopping for furniture, especially for my dogs.", ("I have dogs.",), ""),
+        ("I live in Oslo.", "Same here, I live in Oslo.", ("I live in Oslo.",), "I live in Oslo."),
+        ("I have no food restrictions.", "Not really.", (), "Do you have any food restrictions?"),  # it was asked for
+        ("I paint.", "Painter, yes. What are your hobbies?", (), "Cool, are you an artist?"),
+    ],
+)
+def test_what_was_asked_for_or_agreed_to_is_a_trait(trait: str, said: str, others: tuple[str, ...], before: str):
+    assert belongs(trait, said, others, before)
+
+
 def test_each_trait_is_judged_by_its_own_sentence():
     said = "Your daughter Mina sounds lovely. I grow tomatoes on my balcony."
     assert own_traits(["I have a daughter named Mina.", "I grow tomatoes."], said) == ("I grow tomatoes.",)

@@ -16,6 +16,7 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
+from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
 from ld_agent.prompts import prompt
@@ -25,7 +26,12 @@ from ld_agent.types import Recalled, Session, Utterance
 
 LABELS = {"remember": "remember", "decision": "remember", "related": "related", "situation": "situation",
           "context": "situation", "summary": "situation", "note": "note", "knowledge": "note"}  # fmt: skip
-_LABEL = re.compile(rf"(?:^|\n|(?<=[.!?])\s)[\s<*#\-_\[]*({'|'.join(LABELS)})[\s>*_\]]*:", re.IGNORECASE)
+_LABEL = re.compile(
+    rf"(?:^|\n|(?<=[.!?,\"}}])\s|(?<=\{{))[\s<*#\-_\[\"'{{]*(?:\d{{1,2}}[.)]\s*)?(?:the\s+)?({'|'.join(LABELS)})"
+    r"(?:[\s>*_\]\"']*:|\s+is\s+that\b)",
+    re.IGNORECASE,
+)
+"""Where a part begins: "Note:", in a list, in Markdown or JSON, or "The note is that"."""
 _EMPTY = re.compile(r"\W*(?:none|nan|n/a|nothing|no note)?\W*", re.IGNORECASE)
 INSTANT = timedelta(microseconds=1)  # the store's finest difference of two times
 LONGEST = 600  # characters of one part of a record
@@ -119,7 +125,10 @@ class ConditionalView(View):
         store, key = self._context.store, self._context.key
         said = {n: store.session_utterances(key, n) for n in {u.session for u, _ in asked}}
         answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
-        made = [self._kept(u, decide, answer) for (u, decide), answer in zip(asked, answers, strict=True)]
+        made = [
+            self._kept(u, decide, answer, _source(said[u.session], u))
+            for (u, decide), answer in zip(asked, answers, strict=True)
+        ]
         texts = [kept.text for kept in made if kept is not None]
         vectors = iter(self._context.encoder.encode(texts) if texts else ())
         for (utterance, _), kept in zip(asked, made, strict=True):
@@ -145,13 +154,17 @@ class ConditionalView(View):
             text=utterance.text,
         )
 
-    def _kept(self, utterance: Utterance, decide: bool, answer: Completion) -> Kept | None:
-        """The record in an answer; None: it says that there is nothing worth one."""
+    def _kept(self, utterance: Utterance, decide: bool, answer: Completion, source: str) -> Kept | None:
+        """The record in an answer; None: it says that there is nothing worth one.
+
+        Args:
+            source: what was said up to the utterance; a part that it does not support is left out.
+        """
         parts = labelled(answer.text)
         if decide and (yes_or_no(parts.get("remember", "")) is False or yes_or_no(answer.text) is False):
             return None
-        situation = _part(parts, "situation") if self._settings.context else ""
-        note = _part(parts, "note") if self._settings.knowledge else ""
+        situation = _part(parts, "situation", source) if self._settings.context else ""
+        note = _part(parts, "note", source) if self._settings.knowledge else ""
         if not situation and not note:
             said = f'{utterance.speaker} said: "{" ".join(utterance.text.split())[:LONGEST]}"'
             return Kept("", said, fallback=True)
@@ -174,9 +187,16 @@ def yes_or_no(text: str) -> bool | None:
     return None if found is None else found.group(1).casefold() == "yes"
 
 
-def _part(parts: Mapping[str, str], name: str) -> str:
-    text = " ".join(parts.get(name, "").split()).strip("*<> ")[:LONGEST]
-    return "" if _EMPTY.fullmatch(text) else text
+def _part(parts: Mapping[str, str], name: str, source: str) -> str:
+    text = " ".join(parts.get(name, "").split()).strip("*<>[]{}`\"', ")[:LONGEST]
+    return "" if _EMPTY.fullmatch(text) or not supported(text, source) else text
+
+
+def _source(said: Sequence[Utterance], utterance: Utterance) -> str:
+    """What was said in a session up to an utterance, with the speakers' names."""
+    until = next((n for n, u in enumerate(said, 1) if u.id == utterance.id), len(said))
+    names = dict.fromkeys(u.speaker for u in said)
+    return " ".join([*names, *(u.text for u in said[:until]), utterance.text])
 
 
 def _draft(utterance: Utterance, kept: Kept, vector: Vectors) -> Draft:

@@ -18,14 +18,18 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled
 from ld_agent.modules.summarizer import is_summary, pack
-from ld_agent.prompts import prompt
+from ld_agent.prompts import as_name, prompt
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance
 
-MEMO = re.compile(r"^\W*(\d{1,4})(?:\s*(?:-|–|to)\s*(\d{1,4}))?\s*\|([^|\n]+)\|([^|\n]+)", re.MULTILINE)
+MEMO = re.compile(
+    r"^\W*(?:\d{1,3}[.)]\s+)?\W*(\d{1,4})\]?(?:\s*(?:-|–|to)\s*\[?(\d{1,4}))?[\s\]]*\|([^|\n]+)\|([^|\n]+)",
+    re.MULTILINE,
+)
 NUMBERS = re.compile(
     r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|,|#|;|&|and\b)+\d{1,4})*)[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
@@ -128,11 +132,12 @@ def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
         at least one; where the answer holds none, two of the longest utterances stand for all, marked as a fallback.
     """
     text = answer.text if answer.finish == "stop" else answer.text.rpartition("\n")[0]
+    source = " ".join([*(as_name(u.speaker) for u in run), *(u.text for u in run)])
     memos = []
     for first, last, topic, summary in MEMO.findall(text):
         own = tuple(run[int(first) - 1 : int(last or first)]) if int(first) else ()
-        title, told = " ".join(topic.split()).strip("\"'*` "), " ".join(summary.split()).strip("\"'*` ")
-        if own and title and len(title) <= LONGEST_TOPIC and is_summary(told, run):
+        title, told = " ".join(topic.split()).strip("\"'*`[] "), " ".join(summary.split()).strip("\"'*`[] ")
+        if own and title and len(title) <= LONGEST_TOPIC and is_summary(told, run) and supported(told, source):
             memos.append(Memo(title, told, own))
     return memos or [Memo(UNTITLED, _longest_lines(run), tuple(run), fallback=True)]
 
@@ -148,7 +153,8 @@ def picked_numbers(answer: str, most: int) -> set[int] | None:
 
 
 def _memo_prompt(run: Sequence[Utterance]) -> tuple[Message, ...]:
-    return prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run])
+    people = " or ".join(dict.fromkeys(as_name(u.speaker) for u in run))
+    return prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run], people=people)
 
 
 def _longest_lines(run: Sequence[Utterance]) -> str:

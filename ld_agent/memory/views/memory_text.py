@@ -15,6 +15,16 @@ Facts = dict[str, list[str]]
 _MARK = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“(]?[^\W\d_a-z])|(?<=[。！？])\s*")
 FEWEST_WORDS = 2
+SUPPORTED = 0.5
+"""Share of a note's words, about which it is, that what was said must have."""
+_OF_NOTES = stems_of(
+    "talks asks asked says said tells told speaks mentions discusses expresses wants likes enjoys thinks knows feels considers "
+    "plans shares person speaker conversation message question answer response"
+)
+_NAME = re.compile(
+    r"(?<=[^.!?:\s\d] )([A-Z][^\W\d_]+)|(?:^|[.!?:] )([A-Z][^\W\d_]+?)(?<!ed)(?<!ing)(?= (?:\w+s|will|had)\b)"
+)
+"""A word in capitals: within a sentence, or as its subject."""
 NOTHING = frozenset(("none", "nothing", "n/a", "unknown", "no information"))
 
 
@@ -77,11 +87,28 @@ def meaning(text: str) -> set[str]:
 
 
 def grounded(facts: Facts, source: str) -> Facts:
-    """The facts that share a content word, other than the speakers' names, with what they are made from."""
-    names = meaning(" ".join(facts))
-    told = meaning(source) - names
-    kept = {speaker: [s for s in own if meaning(s) & told] for speaker, own in facts.items()}
+    """The facts that what they are made from supports; see `supported`."""
+    names, said = " ".join(facts), meaning(source) - meaning(" ".join(facts))
+    kept = {
+        speaker: [s for s in own if meaning(s) & said and supported(s, source, names)] for speaker, own in facts.items()
+    }
     return {speaker: own for speaker, own in kept.items() if own}
+
+
+def supported(text: str, source: str, names: str = "") -> bool:
+    """Whether what was said has the names of a text and half of its other words, so that the text is not made up.
+
+    Args:
+        source: what was said, with its speakers.
+        names: of people who may be named besides.
+    """
+    people = meaning(names)
+    said = meaning(source)
+    mentioned = {word for pair in _NAME.findall(text) for word in pair if word}
+    if any(stems_of(name) - said - people for name in mentioned):
+        return False
+    words = meaning(text) - people - _OF_NOTES
+    return len(words & said) >= SUPPORTED * len(words)
 
 
 def repetitive(text: str) -> bool:

@@ -118,7 +118,12 @@ class MemoryBankView(View):
         for session in sessions:
             own_drafts = drafts[session.number]
             vectors = context.encoder.encode([draft.text for draft in own_drafts])
-            made = [_stored(session, draft, vector) for draft, vector in zip(own_drafts, vectors, strict=True)]
+            people = sum(name != context.agent for name in session.speakers)
+            refused = people - sum(draft.kind == PORTRAIT for draft in own_drafts)
+            made = [
+                _stored(session, draft, vector, [refused, people])
+                for draft, vector in zip(own_drafts, vectors, strict=True)
+            ]
             self._shelf.digest(session.number, made)
 
     def _bank(self) -> Bank:
@@ -276,7 +281,8 @@ def date_of(at: datetime) -> str:
     return at.date().isoformat()
 
 
-def _stored(session: Session, note: Note, vector: Vectors) -> Draft:
+def _stored(session: Session, note: Note, vector: Vectors, portraits: Sequence[int]) -> Draft:
+    """A note as it is stored; ``portraits``: how many answers of the session were of no use, and how many there were."""
     return Draft(
         text=note.text,
         at=session.utterances[-1].at,
@@ -284,5 +290,5 @@ def _stored(session: Session, note: Note, vector: Vectors) -> Draft:
         vector=vector,
         sources=note.sources,
         fallback=note.fallback,
-        details={"kind": note.kind, "of": note.of},
+        details={"kind": note.kind, "of": note.of} | ({"portraits": portraits} if note.kind == SESSION else {}),
     )

@@ -77,7 +77,7 @@ class RecursiveView(View):
                 )
             if problem:
                 facts = self._carried(known, session)
-            self._keep(session, facts, old, fallback=bool(problem))
+            self._keep(session, facts, old, tried, fallback=bool(problem))
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information."""
@@ -167,7 +167,7 @@ class RecursiveView(View):
             facts.setdefault(utterance.speaker, []).append(f'{utterance.speaker} said: "{utterance.text[:200]}"')
         return capped(facts, self._settings.sentences)
 
-    def _keep(self, session: Session, facts: Facts, old: Record | None, *, fallback: bool) -> None:
+    def _keep(self, session: Session, facts: Facts, old: Record | None, refused: int, *, fallback: bool) -> None:
         text = memory_text(facts)
         draft = Draft(
             text=text,
@@ -176,7 +176,8 @@ class RecursiveView(View):
             vector=self._context.encoder.encode([text])[0],
             sources=tuple(u.id for u in session.utterances),
             fallback=fallback,
-            details={"facts": {k: list(v) for k, v in facts.items()}} | ({"previous": old.id} if old else {}),
+            details={"facts": {k: list(v) for k, v in facts.items()}, "rewrites": [refused + fallback, refused + 1]}
+            | ({"previous": old.id} if old else {}),
         )
         self._shelf.digest(session.number, [draft])
 

@@ -31,7 +31,7 @@ def calls(agent: Agent) -> list[str]:
 
 def remembering(scene: Scene, *notes: str, memory: Any, **settings: Any) -> Conversation:
     """A conversation with a record a note, one session ended, whose recall is answered by ``memory``."""
-    first = made(scene, YES, [f"Situation: Talk {n}.\nNote: {note}" for n, note in enumerate(notes)])
+    first = made(scene, YES, [f"Situation: Maya talks.\nNote: {note}" for note in notes])
     talk = first.conversation("maya")
     for number, note in enumerate(notes):
         talk.respond(f"Know this: {note}", "Maya", START + number * DAY / 100)
@@ -93,6 +93,30 @@ def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene
     assert "Remember:" in requests_of(agent, "memory")[0].messages[-1].content
     assert [r.text for r in talk.records] == records
     assert [r.fallback for r in talk.records] == ["said" in text for text in records]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "**Situation:** Maya tells of her garden.\n**Note:** Maya keeps bees in Lyon.",
+        "1. Situation: Maya tells of her garden.\n2. Note: Maya keeps bees in Lyon.",
+        '```json\n{"situation": "Maya tells of her garden.", "note": "Maya keeps bees in Lyon."}\n```',
+        "The situation is that Maya tells of her garden. The note is that Maya keeps bees in Lyon.",
+    ],
+)
+def test_a_record_is_read_in_any_of_the_forms_that_models_write(scene: Scene, answer: str):
+    talk = made(scene, YES, answer).conversation("maya")
+    talk.respond(BEES, "Maya", START)
+    talk.resume()
+    assert [r.text for r in talk.records] == ["Maya tells of her garden. Maya keeps bees in Lyon."]
+
+
+@pytest.mark.parametrize("note", ["Maya works for XYZ in Lyon.", "Sarah keeps bees.", "Maya trains for a marathon."])
+def test_what_nobody_said_is_no_record(scene: Scene, note: str):
+    talk = made(scene, YES, f"Note: {note}").conversation("maya")
+    talk.respond(BEES, "Maya", START)
+    talk.resume()
+    assert [(r.text, r.fallback) for r in talk.records] == [(f'Maya said: "{BEES}"', True)]
 
 
 def test_the_record_and_the_traits_of_a_turn_are_asked_in_one_batch(scene: Scene):
@@ -164,7 +188,7 @@ def test_the_model_chooses_among_what_was_found(scene: Scene):
     plain = remembering_ids(talk, 0)
     reply = talk.respond("What hums in my beehive?", "Maya", LATER)
     assert [r.record.id for r in reply.recalled] == plain[:1]
-    assert reply.recalled[0].record.text == "Talk 0. Maya keeps bees."
+    assert reply.recalled[0].record.text == "Maya talks. Maya keeps bees."
     assert reply.recalled[0].score == reply.recalled[0].s_sem
     told = reply.explanations["conditional"]["rounds"]
     assert told == [{"candidates": plain, "outcome": "enough", "selected": plain[:1]}]
@@ -184,10 +208,10 @@ def remembering_ids(talk: Conversation, rounds: int) -> list[str]:
 def test_missing_keywords_extend_the_query_and_the_search_is_repeated(scene: Scene):
     talk = remembering(scene, *NOTES, memory="Missing: brother, Oslo", **{"memory.conditional": {"k": 1}})
     found = talk.recall("What hums in my beehive?", LATER)
-    assert [r.record.text for r in found] == ["Talk 1. Maya has a brother in Oslo."]
+    assert [r.record.text for r in found] == ["Maya talks. Maya has a brother in Oslo."]
     assert len(requests_of(talk.relation.resources, "memory")) == 1, "one round"
     prompt = requests_of(talk.relation.resources, "memory")[0].messages[-1].content
-    assert "1. Talk 0. Maya keeps bees." in prompt
+    assert "1. Maya talks. Maya keeps bees." in prompt
     assert "What hums in my beehive?" in prompt
 
 
@@ -195,7 +219,7 @@ def test_rounds_go_on_until_enough_and_no_longer_than_configured(scene: Scene):
     answers = ["Missing: brother, Oslo", "Enough: 1"]
     talk = remembering(scene, *NOTES, memory=answers, **{"memory.conditional": {"k": 1, "rounds": 3}})
     reply = talk.respond("What hums in my beehive?", "Maya", LATER)
-    assert [r.record.text for r in reply.recalled] == ["Talk 1. Maya has a brother in Oslo."]
+    assert [r.record.text for r in reply.recalled] == ["Maya talks. Maya has a brother in Oslo."]
     outcomes = [(e["outcome"], e.get("keywords")) for e in reply.explanations["conditional"]["rounds"]]
     assert outcomes == [("missing", ["brother", "Oslo"]), ("enough", None)]
 

@@ -166,6 +166,9 @@ def run_of(*lines: str) -> list[Utterance]:
         (MEMOS, [("dogs in Rome", 2), ("the violin", 2)]),
         ("Here they are:\n\n- 1–2 | **dogs** | Maya took her dogs to Rome.\n", [("dogs", 2)]),
         ("1 to 2 | dogs | Maya took her dogs to Rome.", [("dogs", 2)]),
+        ("1. 1-2 | dogs | Maya took her dogs to Rome.\n2. 3-4 | violin | Maya sold it.", [("dogs", 2), ("violin", 2)]),
+        ("[1]-[2] | [dogs] | [Maya took her dogs to Rome.]", [("dogs", 2)]),
+        ("1-2 | dogs | Ada takes her dogs to Rome.", [("talk", 4)]),  # nobody is called Ada
         ("3 | violin | Maya sold her violin.", [("violin", 1)]),
         ("3-99 | violin | Maya sold her violin.", [("violin", 2)]),
         ("2-1 | dogs | Maya took her dogs.", [("talk", 4)]),

@@ -121,7 +121,9 @@ def test_no_more_sentences_than_configured_and_nothing_that_nobody_said(scene: S
 def test_a_session_too_long_for_the_window_goes_in_by_pieces(scene: Scene):
     backbone_window = {"modules.memory": {"max_new_tokens": 20}}
     agent = made(
-        scene, lambda request: f"Maya:\n- Maya keeps bees {len(request.messages[-1].content)}.", **backbone_window
+        scene,
+        lambda request: f"Maya:\n- Maya has bees and honey {len(request.messages[-1].content)}.",
+        **backbone_window,
     )
     agent.models.backbone("memory")._window = 420  # type: ignore[attr-defined]
     talk = agent.conversation("maya")
@@ -130,7 +132,7 @@ def test_a_session_too_long_for_the_window_goes_in_by_pieces(scene: Scene):
     talk.end_session()
     asked = requests_of(agent, "memory")
     assert len(asked) > 1
-    assert "- Maya keeps bees" in asked[1].messages[-1].content
+    assert "- Maya has bees and honey" in asked[1].messages[-1].content
     assert len(talk.records) == 1
 
 

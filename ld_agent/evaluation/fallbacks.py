@@ -1,0 +1,122 @@
+"""Count how often a memory mechanism did not do its work, so that no figure of a fallback passes for one of the mechanism.
+
+What a mechanism asks of a model is a part, such as "conditional records" or "recursive rewrites"; a part fails where the
+answer could not be read or was refused. Each prediction of a run stores what its reply counted under ``reply_fallbacks``, and
+what its conversation's memory counted under ``memory_fallbacks``, as {part: [failed, asked]}. Knows no metric and no terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ld_agent.evaluation.run_files import Prediction
+from ld_agent.memory.views import VIEWS
+from ld_agent.storage.base import Store
+from ld_agent.turn import NO_REPLY, NOT_STATED
+from ld_agent.types import Record, Reply
+
+MOST = 0.2
+"""The share of failures above which a system is not the mechanism that its name says."""
+REPLY, MEMORY = "reply_fallbacks", "memory_fallbacks"
+MARK = "†"
+Counts = dict[str, tuple[int, int]]
+"""By part: how many answers failed, and how many were asked for."""
+
+
+def of_reply(reply: Reply) -> Counts:
+    """Count what one reply's calls asked for: the reply itself, decisions, reflections, and choices of topics."""
+    asked = [("replies", NO_REPLY in reply.notes)]
+    for view, explanation in reply.explanations.items():
+        if "decision" in explanation:
+            asked.append((f"{view} decisions", explanation["decision"] == NOT_STATED))
+        asked += [
+            (f"{view} reflections", entry["outcome"] in ("unusable", "failed"))
+            for entry in explanation.get("rounds", ())
+        ]
+        if "picked by" in explanation:
+            asked.append((f"{view} choices", explanation["picked by"] == "cosine"))
+    return _counted(asked)
+
+
+def of_records(records: Iterable[Record]) -> Counts:
+    """Count the records of views that ask a model to write them, the rewrites and portraits behind them included."""
+    records = list(records)
+    written = [r for r in records if r.view in VIEWS and VIEWS[r.view].asks_model]
+    counts = _counted((f"{r.view} records", r.fallback) for r in written)
+    for record in written:
+        for part in ("rewrites", "portraits"):
+            if part in record.details:
+                failed, asked = record.details[part]
+                counts = merged([counts, {f"{record.view} {part}": (int(failed), int(asked))}])
+    return counts
+
+
+def of_memory(store: Store, key: int) -> Counts:
+    """Count what a conversation remembers, and what was refused and still waits."""
+    waiting = [
+        {f"{f.work} {'rewrites' if VIEWS[f.work].rewrites else 'records'}": (f.attempts, f.attempts)}
+        for f in store.failures(key)
+        if f.work in VIEWS
+    ]
+    return merged([of_records(store.records(key)), *waiting])
+
+
+def of_predictions(predictions: Sequence[Prediction]) -> Counts:
+    """Add up the counts of a run's predictions; each conversation's memory counts once."""
+    memories = {p.episode: p.details[MEMORY] for p in predictions if MEMORY in p.details}
+    parts = [*memories.values(), *(p.details[REPLY] for p in predictions if REPLY in p.details)]
+    asked_once = {p.episode: p.details for p in predictions if "fallback_records" in p.details}
+    parts += [{"records": (d["fallback_records"], d["records"])} for d in asked_once.values()]
+    summaries = [p.details["fallback"] for p in predictions if isinstance(p.details.get("fallback"), bool)]
+    if summaries:
+        parts.append({"summaries": (sum(summaries), len(summaries))})
+    return merged(parts)
+
+
+def merged(counts: Iterable[Mapping[str, Sequence[int]]]) -> Counts:
+    """Add counts up, part by part."""
+    total: Counts = {}
+    for each in counts:
+        for part, (failed, asked) in each.items():
+            before = total.get(part, (0, 0))
+            total[part] = (before[0] + failed, before[1] + asked)
+    return {part: count for part, count in total.items() if count[1]}
+
+
+def mostly(counts: Counts) -> list[str]:
+    """Return the parts that failed too often (`MOST`) for the system to be called by its mechanism's name."""
+    return [part for part, (failed, asked) in counts.items() if failed > MOST * asked]
+
+
+def as_json(counts: Counts) -> dict[str, dict[str, float]]:
+    """Return the counts as ``--json`` shows them."""
+    return {
+        part: {"fallbacks": failed, "of": asked, "share": round(failed / asked, 4)}
+        for part, (failed, asked) in counts.items()
+    }
+
+
+def counts_of(scores: Mapping[str, Any]) -> Counts:
+    """Return the counts in a run's scores; the inverse of `as_json`."""
+    return {part: (int(c["fallbacks"]), int(c["of"])) for part, c in scores["fallback_counts"].items()}
+
+
+def in_words(counts: Counts) -> str:
+    """Return the counts on one line: "conditional records 3 of 56 (5 %), replies 0 of 72"."""
+    return ", ".join(
+        f"{part} {failed} of {asked}" + (f" ({100 * failed / asked:.0f} %)" if failed else "")
+        for part, (failed, asked) in counts.items()
+    )
+
+
+def footnote(counts: Counts) -> str:
+    """Say why a system is marked; "": it is not."""
+    parts = {part: counts[part] for part in mostly(counts)}
+    if not parts:
+        return ""
+    return f"not the mechanism it is named after: more than {MOST:.0%} are fallbacks ({in_words(parts)})"
+
+
+def _counted(asked: Iterable[tuple[str, bool]]) -> Counts:
+    return merged({part: (int(failed), 1)} for part, failed in asked)

@@ -1,0 +1,174 @@
+"""Measure whose facts the persona banks hold: the agent's bank may not fill up with what the people it talks with are.
+
+A fact of a person is an active trait of theirs, or one that the corpus annotates. It is found in the agent's bank where a
+trait of the agent says the same: their vectors are near, and they share the words that carry meaning (`same_fact`). Facts
+that the corpus annotates for the agent as well are shared, and not counted. Knows no files of predictions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ld_agent.agent import Agent, Conversation
+from ld_agent.config import Config
+from ld_agent.datasets import load_episodes
+from ld_agent.datasets.base import Episode
+from ld_agent.errors import InputError
+from ld_agent.evaluation.ecm import WIDTH, live
+from ld_agent.evaluation.metrics import Measure, shares
+from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.modules.attribution import AGREEING
+from ld_agent.modules.wording import stems_of
+from ld_agent.replay import play
+from ld_agent.steps import Steps, run_many
+from ld_agent.types import Trait
+
+NEAR, NEAREST = 0.62, 0.9
+"""Cosines: from the first on two traits may say the same if their words agree, from the second on they do."""
+NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b", re.IGNORECASE)
+SHARED = 0.6
+"""Share of the shorter trait's stems that the longer one has, where they say the same."""
+
+
+class PersonasTask:
+    """Play every conversation of a file and compare the agent's persona bank with those of the people.
+
+    Args:
+        limit: maximum number of conversations; None: all.
+        free: the agent's own replies enter its memory, not the recorded ones.
+
+    Raises:
+        InputError: the file is missing, or nobody speaks in it.
+        DataFileError: a record is malformed.
+    """
+
+    name = "personas"
+    prompts = ("[!je]*.yaml", "extractor*.yaml")
+
+    def __init__(self, data: Path, config: Config, limit: int | None = None, free: bool = False) -> None:
+        self._free = free
+        self._episodes = {e.id: e for e in load_episodes(data, limit=limit) if e.turns}
+        if not self._episodes:
+            raise InputError(f"{data} has no conversation; give one that ld-agent run can play")
+        self.items: Sequence[Item] = [
+            Item(e.id, e.id, e.turns[-1].session or 1, annotated_facts(e, of_agent=False) or ("",))
+            for e in self._episodes.values()
+        ]
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        return config.model_dump(mode="json", exclude={"store"}) | {"free": self._free}
+
+    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        agent = Agent(in_memory)
+        try:
+            work = ((item, self._lived(agent, self._episodes[item.episode])) for item in items)
+            for item, _ in run_many(work, agent.models.complete, WIDTH):
+                episode = self._episodes[item.episode]
+                conversation = agent.conversation(episode.id, agent_name=episode.agent)
+                details = banks(conversation, episode, agent.encoder)
+                keep(item, " ".join(details["agent"]) or "no trait", details)
+        finally:
+            agent.close(end_sessions=False)
+
+    def _lived(self, agent: Agent, episode: Episode) -> Steps[None]:
+        return play(agent, episode, lambda turn: None) if self._free else live(agent, episode)
+
+
+def annotated_facts(episode: Episode, *, of_agent: bool) -> tuple[str, ...]:
+    """Return the traits that a corpus annotates in the utterances of the agent, or in those of everyone else."""
+    turns = [turn for turn in episode.turns if (turn.speaker == episode.agent) is of_agent]
+    return tuple(dict.fromkeys(trait for turn in turns for trait in turn.traits or ()))
+
+
+def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder) -> dict[str, Any]:
+    """Compare the banks of one conversation.
+
+    Returns:
+        ``facts``: the people's; ``agent``: its traits; ``polluted``: (fact, the agent's trait, the agent's words);
+        ``traits``: how many the people have; ``invented``: (trait, what its person said, what the agent had said).
+    """
+    said = {u.id: (number, u.text) for number, u in enumerate(conversation.utterances)}
+    traits = conversation.traits()
+    mine = [t for t in traits if t.speaker == conversation.agent_name and t.source]
+    theirs = [t for t in traits if t.speaker != conversation.agent_name and t.source]
+    facts = list(dict.fromkeys([*(t.text for t in theirs), *annotated_facts(episode, of_agent=False)]))
+    shared = annotated_facts(episode, of_agent=True)
+    vectors = dict(_encoded([*facts, *shared, *(t.text for t in mine)], encoder))
+
+    def same(first: str, second: str) -> bool:
+        return same_fact(first, second, float(vectors[first] @ vectors[second]))
+
+    foreign = [t for t in mine if not any(same(t.text, fact) for fact in shared)]
+    polluted = [
+        (fact, trait.text, said[trait.source][1])
+        for fact in facts
+        if (trait := next((t for t in foreign if same(fact, t.text)), None)) is not None
+    ]
+    utterances = [(u.speaker == conversation.agent_name, u.text) for u in conversation.utterances]
+    invented = [found for t in theirs if (found := _invented(t, said, utterances)) is not None]
+    return {
+        "facts": facts,
+        "agent": [t.text for t in mine],
+        "polluted": polluted,
+        "traits": len(theirs),
+        "invented": invented,
+    }
+
+
+def same_fact(first: str, second: str, cosine: float) -> bool:
+    """Whether two traits say the same of whoever they belong to.
+
+    Args:
+        cosine: of their vectors.
+    """
+    if (NEGATED.search(first) is None) is not (NEGATED.search(second) is None):
+        return False
+    if cosine >= NEAREST:
+        return True
+    ones, others = stems_of(first), stems_of(second)
+    shorter = min(len(ones), len(others))
+    return cosine >= NEAR and shorter > 0 and len(ones & others) >= SHARED * shorter
+
+
+def _invented(
+    trait: Trait, said: Mapping[str, tuple[int, str]], utterances: Sequence[tuple[bool, str]]
+) -> tuple[str, str, str] | None:
+    """A person's trait whose words the agent said right before, and the person did not; a question may be answered."""
+    number, text = said[trait.source]
+    if not number or not utterances[number - 1][0]:
+        return None
+    before, words = utterances[number - 1][1], stems_of(trait.text)
+    statements = " ".join(s for s in before.replace("!", ".").split(".") if not s.rstrip().endswith("?"))
+    foreign = words - stems_of(text)
+    if len(foreign) * 2 > len(words) and foreign <= stems_of(statements):
+        return trait.text, text, before
+    return None
+
+
+def _encoded(texts: Sequence[str], encoder: SentenceEncoder) -> Sequence[tuple[str, Vectors]]:
+    once = list(dict.fromkeys(texts))
+    return list(zip(once, encoder.encode(once), strict=True)) if once else []
+
+
+def personas_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    """Compute ``polluted``, the share of people's facts found in the agent's bank, and ``invented``, the share of their
+    traits that the agent made up.
+    """
+    return {
+        "polluted": shares([(len(p.details["polluted"]), len(p.details["facts"])) for p in predictions]),
+        "invented": shares([(len(p.details["invented"]), p.details["traits"]) for p in predictions]),
+    }
+
+
+def personas_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """Count the facts behind the shares, and those polluted ones that the agent says it shares ("I paint too")."""
+    return {
+        "polluted_agreed": sum(1 for p in predictions for *_, said in p.details["polluted"] if AGREEING.search(said)),
+        "facts": sum(len(p.details["facts"]) for p in predictions),
+        "agent_traits": sum(len(p.details["agent"]) for p in predictions),
+    }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from ld_agent.backbones.base import Message
     from ld_agent.datasets.base import AnnotatedUtterance
+    from ld_agent.types import Utterance
 
 Lines = list[tuple[str, str]]
 Facts = dict[str, list[str]]
@@ -258,21 +259,20 @@ def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterat
     """Memos of one to three dialogues, one after the other: their topics, where they stand and what they say."""
     from ld_agent.datasets import load_dialogues
     from ld_agent.datasets.naming import named_dialogue
-    from ld_agent.prompts import prompt
+    from ld_agent.memory.views.memochat import memo_prompt
 
     dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]
     rng.shuffle(dialogues)
     while dialogues:
         parts, dialogues = dialogues[: (count := rng.choice((1, 2, 2, 3)))], dialogues[count:]
-        lines: Lines = []
+        run: list[Utterance] = []
         memos: list[str] = []
         for part in parts:
             session, summaries = named_dialogue(replace(part, id=parts[0].id))
-            first = len(lines) + 1
-            lines += [(u.speaker, u.text) for u in session.utterances]
-            summary = " ".join(summaries[0].split())
-            memos.append(f"{first}-{len(lines)} | {part.topics[0]} | {summary}")
-        yield parts[0].id, 1, (prompt("memochat_memos").render(lines=lines), "\n".join(memos))
+            first = len(run) + 1
+            run += session.utterances
+            memos.append(f"{first}-{len(run)} | {part.topics[0]} | {' '.join(summaries[0].split())}")
+        yield parts[0].id, 1, (memo_prompt(run), "\n".join(memos))
 
 
 def _sentences(text: str) -> list[str]:

@@ -55,7 +55,7 @@ def test_records_are_read_as_they_are_meant(built: dict[str, list[tuple[str, str
             assert parts["note"]
             assert parts["situation"]
             assert parts["related"]
-            assert ("remember" in parts) == ("Remember: yes" in shown)
+            assert ("remember" in parts) == ("Remember: [yes or no]" in shown)
 
 
 def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[tuple[str, str]]]):
@@ -117,4 +117,4 @@ def test_replies_with_a_decision_ask_for_it_and_state_it():
     rows = [reply_row(1, "I sail."), reply_row(2, "Hi."), reply_row(3, "unknown")]
     made = deciding(rows, {"I sail.": True, "Hi.": False}, 10, random.Random(1))
     assert [row["messages"][-1]["content"] for row in made] == ["Reply: Oh!\nRemember: yes", "Reply: Oh!\nRemember: no"]
-    assert all("Answer in two lines" in row["messages"][0]["content"] for row in made)
+    assert all("answer in two lines" in row["messages"][0]["content"] for row in made)

@@ -77,7 +77,7 @@ class MemoChatView(View):
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context
         runs = [pack(session.utterances, self._fits) for session in sessions]
-        answers = iter((yield [self._request(_memo_prompt(run)) for own in runs for run in own]))
+        answers = iter((yield [self._request(memo_prompt(run)) for own in runs for run in own]))
         for session, own in zip(sessions, runs, strict=True):
             memos = [memo for run in own for memo in memos_of(next(answers), run)]
             vectors = context.encoder.encode([memo.text for memo in memos])
@@ -115,7 +115,7 @@ class MemoChatView(View):
             count = max(count // 2, 1)
 
     def _fits(self, run: Sequence[Utterance]) -> bool:
-        return self._in_window(_memo_prompt(run))
+        return self._in_window(memo_prompt(run))
 
     def _in_window(self, messages: tuple[Message, ...]) -> bool:
         models = self._context.models
@@ -152,7 +152,8 @@ def picked_numbers(answer: str, most: int) -> set[int] | None:
     return valid if valid or numbers == {0} else None
 
 
-def _memo_prompt(run: Sequence[Utterance]) -> tuple[Message, ...]:
+def memo_prompt(run: Sequence[Utterance]) -> tuple[Message, ...]:
+    """What asks for the memos of some utterances."""
     people = " or ".join(dict.fromkeys(as_name(u.speaker) for u in run))
     return prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run], people=people)
 

@@ -66,8 +66,6 @@ def of_predictions(predictions: Sequence[Prediction]) -> Counts:
     """Add up the counts of a run's predictions; each conversation's memory counts once."""
     memories = {p.episode: p.details[MEMORY] for p in predictions if MEMORY in p.details}
     parts = [*memories.values(), *(p.details[REPLY] for p in predictions if REPLY in p.details)]
-    asked_once = {p.episode: p.details for p in predictions if "fallback_records" in p.details}
-    parts += [{"records": (d["fallback_records"], d["records"])} for d in asked_once.values()]
     summaries = [p.details["fallback"] for p in predictions if isinstance(p.details.get("fallback"), bool)]
     if summaries:
         parts.append({"summaries": (sum(summaries), len(summaries))})

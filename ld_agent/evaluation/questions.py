@@ -20,6 +20,7 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.config import Config
 from ld_agent.evaluation.ecm import live
+from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
@@ -116,7 +117,7 @@ class QuestionsTask:
         sources = {source for record in records for source in record.sources}
         if agent.config.memory.quotes:
             remembered += "\n" + "\n".join(u.text for u in said if u.id in sources)
-        fallbacks = {"records": len(records), "fallback_records": sum(r.fallback for r in records)}
+        memory = of_memory(agent.store, stored.key)
         copies = {f"{name}?{number}": item for number, item in enumerate(items)}
         copy_conversation(agent.resources.store, name, list(copies))
         work = (
@@ -129,7 +130,8 @@ class QuestionsTask:
             quotable = [u.text for u in said if u.id in behind] if agent.config.memory.quotes else []
             traits = [t for known in reply.traits.values() for t in known]
             shown = request.messages[0].content if request.messages else ""
-            details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes), **fallbacks}
+            details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes)}
+            details |= {REPLY: of_reply(reply), MEMORY: memory}
             if question.answers and not contains(reply.text, question.answers):
                 places = ("\n".join([remembered]), "\n".join([*recalled, *quotable, *traits]), shown)
                 details["lost"] = next(
@@ -235,14 +237,12 @@ def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
     ``answered``, ``f1``: over the questions with an answer. ``unknown_right``: over those without. ``denied``: the share
     of questions with an answer to which the reply says that it does not know. ``lost_…``: shares of the questions with an
-    answer; with ``answered`` they add up to 1. ``fallbacks``: the share of memories that are fallbacks.
+    answer; with ``answered`` they add up to 1.
     """
     told = [bool(p.details["told"]) for p in predictions]
     found = {**_figures(predictions, [p.text for p in predictions], told)}
     for place in LOST:
         found[f"lost_{place}"] = mean(float(p.details.get("lost") == place) for p in predictions).where(told)
-    records = np.array([(p.details["fallback_records"], p.details["records"]) for p in predictions], np.float64)
-    found["fallbacks"] = Measure(records, lambda sums: sums[:, 0] / np.maximum(sums[:, 1], 1.0))
     for arm in ARMS:
         texts = [p.details["arms"].get(arm) for p in predictions]
         there = [text is not None for text in texts]

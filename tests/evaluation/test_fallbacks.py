@@ -70,12 +70,10 @@ def test_a_conversation_s_memory_counts_once_whatever_number_of_replies_it_has()
     assert fallbacks.of_predictions(predictions) == {"events records": (2, 8), "replies": (1, 2)}
 
 
-def test_summaries_and_questions_count_too():
+def test_summaries_count_too():
     assert fallbacks.of_predictions([prediction("a", fallback=True), prediction("b", fallback=False)]) == {
         "summaries": (1, 2)
     }
-    asked = [prediction("a", fallback_records=2, records=3), prediction("a", fallback_records=2, records=3, more=1)]
-    assert fallbacks.of_predictions(asked) == {"records": (2, 3)}
 
 
 def test_more_than_a_fifth_is_not_the_mechanism():

@@ -1,16 +1,19 @@
 """The mean of several adapters of one base, as one adapter:
 
     python -m training.average --out runs/mean runs/a=2 runs/b runs/c/checkpoint-50
+    python -m training.average --out runs/mean --rank 16 runs/a=7 runs/of-another-rank=3
 
 States of one run, or of runs that started from one adapter, lie close together, and the noise in each of them cancels out
-(Wortsman et al., ICML 2022). Knows PEFT's files; nothing of models and data.
+(Wortsman et al., ICML 2022). With ``--rank`` what is averaged are the changes B·A that adapters make to the base, which have
+a mean whatever their ranks, and of that mean its best approximation of the rank asked for. Knows PEFT's files; nothing of
+models and data.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +27,8 @@ from training.command import run_command
 if TYPE_CHECKING:
     from torch import Tensor
 
-SAME = ("base_model_name_or_path", "r", "lora_alpha", "target_modules", "use_rslora", "use_dora")
+SAME = ("base_model_name_or_path", "target_modules", "use_rslora", "use_dora")
+SHAPE = ("r", "lora_alpha")
 WEIGHTS, CONFIG, CARD = "adapter_model.safetensors", "adapter_config.json", "README.md"
 
 
@@ -60,8 +64,11 @@ def read_part(text: str) -> Part:
         raise InputError(f"{path / CONFIG} cannot be read ({exc}); give a complete adapter") from exc
 
 
-def average(parts: Sequence[Part], out: Path) -> None:
+def average(parts: Sequence[Part], out: Path, rank: int | None = None) -> None:
     """Write the weighted mean of adapters. The card is the first one's, plus a section on the others.
+
+    Args:
+        rank: average the changes to the base, and write them with this rank; None: average the weights.
 
     Raises:
         ConfigError: fewer than two adapters, or they differ in base, rank, scale or modules.
@@ -74,20 +81,21 @@ def average(parts: Sequence[Part], out: Path) -> None:
         raise ConfigError("a mean needs two or more adapters; name another one")
     first = parts[0]
     for part in parts[1:]:
-        for key in SAME:
+        for key in SAME if rank else (*SAME, *SHAPE):
             expected, actual = (_value(one.config.get(key)) for one in (first, part))
             if expected != actual:
                 raise ConfigError(
                     f"{part.folder} has {key}={actual}, {first.folder} {expected}; only adapters of one shape have a mean"
                 )
-    weights = _mean(parts)
+    weights = _mean_change(parts, rank) if rank else _mean(parts)
+    config = dict(first.config) | ({"r": rank, "lora_alpha": rank} if rank else {})
     if out.exists():
         raise InputError(f"{out} exists; give a new folder")
     try:
         out.mkdir(parents=True)
         save_file(weights, out / WEIGHTS, {"format": "pt"})
         (out / CARD).write_text(_card(parts), "utf-8")
-        (out / CONFIG).write_bytes((first.folder / CONFIG).read_bytes())
+        (out / CONFIG).write_text(json.dumps(config, indent=2), "utf-8")
     except (OSError, SafetensorError) as exc:
         shutil.rmtree(out, ignore_errors=True)
         raise InputError(f"{out} cannot be written ({exc}); give a folder with room") from exc
@@ -95,28 +103,67 @@ def average(parts: Sequence[Part], out: Path) -> None:
 
 def _mean(parts: Sequence[Part]) -> dict[str, Tensor]:
     """The weighted mean of the adapters' tensors, summed in float32, in the narrowest dtype that one of them has."""
+    mean: dict[str, Tensor] = {}
+    dtypes = set()
+    for share, weights in _shares(parts):
+        for name, tensor in weights.items():
+            dtypes.add(tensor.dtype)
+            part = tensor.float() * share
+            mean[name] = mean[name] + part if name in mean else part
+    # Checkpoints are float32; a finished adapter has the dtype that was asked for.
+    dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
+    return {name: tensor.to(dtype) for name, tensor in mean.items()}
+
+
+def _mean_change(parts: Sequence[Part], rank: int) -> dict[str, Tensor]:
+    """A and B of the mean change, scaled so that alpha / r is 1; by QR and a small SVD, since B·A itself is large.
+
+    Raises:
+        ConfigError: the adapters do not add up to so high a rank.
+    """
+    import torch
+
+    stacked: dict[str, list[Tensor]] = {}
+    dtypes = set()
+    for (share, weights), part in zip(_shares(parts), parts, strict=True):
+        scale = share * part.config["lora_alpha"] / part.config["r"]
+        for name, tensor in weights.items():
+            dtypes.add(tensor.dtype)
+            stacked.setdefault(name, []).append(tensor.float() * (scale if ".lora_B." in name else 1.0))
+    mean: dict[str, Tensor] = {}
+    for name in [name for name in stacked if ".lora_A." in name]:
+        other = name.replace(".lora_A.", ".lora_B.")
+        down, up = torch.cat(stacked[name], 0), torch.cat(stacked[other], 1)
+        if rank > min(down.shape):
+            raise ConfigError(f"the adapters' ranks add up to {min(down.shape)}; give --rank {min(down.shape)} or less")
+        right, low = torch.linalg.qr(down.T)
+        left, high = torch.linalg.qr(up)
+        u, s, v = torch.linalg.svd(high @ low.T)
+        root = s[:rank].sqrt()
+        mean[name] = (root[:, None] * (v[:rank] @ right.T)).contiguous()
+        mean[other] = ((left @ u[:, :rank]) * root).contiguous()
+    dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
+    return {name: tensor.to(dtype) for name, tensor in mean.items()}
+
+
+def _shares(parts: Sequence[Part]) -> Iterator[tuple[float, dict[str, Tensor]]]:
+    """The share of each adapter in the mean, and its tensors."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     total = sum(part.weight for part in parts)
-    mean: dict[str, Tensor] = {}
-    dtypes = set()
+    names = None
     for part in parts:
         try:
             weights = load_file(part.folder / WEIGHTS)
         except (OSError, SafetensorError) as exc:
             raise InputError(f"{part.folder / WEIGHTS} cannot be read ({exc}); give a complete adapter") from exc
-        if mean and weights.keys() != mean.keys():
+        names = names or weights.keys()
+        if weights.keys() != names:
             raise ConfigError(
                 f"{part.folder} and {parts[0].folder} hold different modules; only adapters of one shape have a mean"
             )
-        for name, tensor in weights.items():
-            dtypes.add(tensor.dtype)
-            share = tensor.float() * (part.weight / total)
-            mean[name] = mean[name] + share if name in mean else share
-    # Checkpoints are float32; a finished adapter has the dtype that was asked for.
-    dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
-    return {name: tensor.to(dtype) for name, tensor in mean.items()}
+        yield part.weight / total, weights
 
 
 def _value(value: Any) -> Any:
@@ -146,9 +193,13 @@ def main() -> None:
     def run(
         adapters: Annotated[list[str], typer.Argument(help="FOLDER or FOLDER=WEIGHT, two or more of one base.")],
         out: Annotated[Path, typer.Option("--out", help="The folder of the mean.")],
+        rank: Annotated[
+            int | None,
+            typer.Option("--rank", min=1, help="Average the changes to the base; write them with this rank."),
+        ] = None,
     ) -> None:
-        """Make one adapter of several: the mean of their weights."""
-        average([read_part(text) for text in adapters], out)
+        """Make one adapter of several: the mean of their weights, or of what they change."""
+        average([read_part(text) for text in adapters], out, rank)
 
     run_command(run, "training.average")
 

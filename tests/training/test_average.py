@@ -51,6 +51,38 @@ def test_the_weighted_mean_loads_and_records_its_sources(two: list[Path], tmp_pa
     assert backbone.generate([Request((Message("user", "a?"),), "extractor", 4, adapter="mean")])
 
 
+def test_adapters_of_different_ranks_have_a_mean_change(settings: Make, tmp_path: Path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for rank, folder in zip((2, 4), folders, strict=True):
+        tune(settings(output_dir=str(folder), max_steps=2, lora_r=rank, lora_alpha=8), "extractor")
+    parts = [read_part(f"{folders[0]}=3"), read_part(str(folders[1]))]
+    with pytest.raises(ConfigError, match="has r=4"):
+        average(parts, tmp_path / "none")
+    average(parts, tmp_path / "mean", rank=6)
+    wanted = {}
+    for part, share in zip(parts, (0.75, 0.25), strict=True):
+        for name, change in changes(part.folder).items():
+            wanted[name] = wanted.get(name, 0) + share * change
+    found = changes(tmp_path / "mean")
+    assert found.keys() == wanted.keys()
+    for name, change in found.items():
+        assert torch.allclose(change, wanted[name], atol=1e-4)
+    with pytest.raises(ConfigError, match="--rank 6 or less"):
+        average(parts, tmp_path / "more", rank=7)
+
+
+def changes(folder: Path) -> dict[str, torch.Tensor]:
+    """What an adapter adds to each matrix of the base."""
+    weights = load_file(folder / "adapter_model.safetensors")
+    config = json.loads((folder / "adapter_config.json").read_text())
+    scale = config["lora_alpha"] / config["r"]
+    return {
+        name: scale * weights[name.replace("lora_A", "lora_B")].float() @ down.float()
+        for name, down in weights.items()
+        if "lora_A" in name
+    }
+
+
 def test_invalid_averages_are_rejected(two: list[Path], tmp_path: Path):
     parts = [read_part(str(folder)) for folder in two]
     with pytest.raises(ConfigError, match="two or more adapters"):

@@ -5,7 +5,7 @@ A thin face: what callers hand in is checked here, one caller is let in at a tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
@@ -21,6 +21,7 @@ from ld_agent.types import (
     Recalled,
     Record,
     Reply,
+    ReplyOptions,
     Trait,
     Utterance,
     checked_name,
@@ -102,10 +103,28 @@ class Conversation:
         recorded: str | None = None,
         on_text: Callable[[str], None] | None = None,
         interruptible: bool = False,
+        options: ReplyOptions | None = None,
     ) -> Reply:
-        """`respond` for coroutines; many conversations at once share the model's batches."""
+        """`respond` for coroutines; many conversations at once share the model's batches.
+
+        Args:
+            options: what this reply may do otherwise than the config says.
+        """
         async with self.relation.turnstile.aentered():
-            steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible)
+            steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible, options)
+            return await arun(steps, self._resources.asking.acomplete)
+
+    async def areply(
+        self,
+        at: datetime | str | None = None,
+        *,
+        on_text: Callable[[str], None] | None = None,
+        interruptible: bool = False,
+        options: ReplyOptions | None = None,
+    ) -> Reply:
+        """`reply` for coroutines."""
+        async with self.relation.turnstile.aentered():
+            steps = self._turn(None, None, None, None, at, on_text, interruptible, options)
             return await arun(steps, self._resources.asking.acomplete)
 
     def stream(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> SyncReplyStream:
@@ -178,14 +197,19 @@ class Conversation:
 
     # ---- what is remembered
 
-    def recall(self, text: str, at: datetime | str | None = None) -> list[Recalled]:
+    def recall(self, text: str, at: datetime | str | None = None, *, k: int | None = None) -> list[Recalled]:
         """What is remembered about a text at a time, best first, with the numbers of equations (1)–(3).
 
         An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled.
+
+        Args:
+            k: at most this many of each view that recalls the best; None: ``memory.k``.
         """
         with self._inside():
             query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
-            return list(run(self.relation.views.recall(query), self._resources.asking.complete).recalled)
+            views = self.relation.views if k is None else self.relation.views_recalling(k)
+            steps = views.recall(query, within_budget=k is None)
+            return list(run(steps, self._resources.asking.complete).recalled)
 
     def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
         """What is known about a speaker, pending utterances included; with ``history`` also what was superseded.
@@ -243,6 +267,23 @@ class Conversation:
         """
         with self._inside():
             self._store.forget(self.key, target, self._resources.clock())
+            self.relation.changed_by_hand()
+
+    def replace(self, utterance_ids: Sequence[str]) -> None:
+        """Take utterances of the running session out of the conversation, with what was learned from them alone.
+
+        For turns that a person has edited or wants answered again: the words stay in the store as history, but no prompt,
+        session or memory has them any more.
+
+        Raises:
+            InputError: one of them is not in this thread's running session.
+        """
+        with self._inside():
+            running = {u.id for u in self._cache.utterances}
+            if unknown := [i for i in utterance_ids if i not in running]:
+                raise InputError(f"{unknown[0]!r} is not in the running session; only what is in it can be replaced")
+            self._store.replace(self.key, utterance_ids)
+            self._cache.reload()
             self.relation.changed_by_hand()
 
     def pin(self, target: str, pinned: bool = True) -> None:
@@ -319,13 +360,14 @@ class Conversation:
         reply_at: datetime | str | None = None,
         on_text: Callable[[str], None] | None = None,
         interruptible: bool = False,
+        options: ReplyOptions | None = None,
     ) -> Steps[Reply]:
         with self._mirrors():
             recorded = None if recorded is None else checked_text(recorded)
             waiting = self._unanswered() if text is None else None
             reply_time = self._reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
             heard = waiting or self._hear(text or "", self._other(speaker), at)
-            turn = Turn(self.relation, self._cache, heard, on_text, interruptible)
+            turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
             turn.watch.lap("store")
             self.last_reply = yield from turn.reply(reply_time, recorded)
         if self._learn_later is not None:

@@ -20,7 +20,7 @@ from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
-from ld_agent.types import Reply, Tokens, Utterance, checked_text
+from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text
 
 SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
 INTERRUPTED = "the reply was interrupted"
@@ -34,6 +34,7 @@ class Turn:
         heard: u', the utterance to answer; the last one of its session.
         on_text: called with each piece of the reply as it is generated.
         interruptible: a KeyboardInterrupt ends the reply, and what was generated so far is kept as the reply.
+        options: what this reply may do otherwise than the config says.
     """
 
     relation: Relation
@@ -41,6 +42,7 @@ class Turn:
     heard: Utterance
     on_text: Callable[[str], None] | None = None
     interruptible: bool = False
+    options: ReplyOptions = field(default_factory=ReplyOptions)
     watch: Stopwatch = field(default_factory=Stopwatch)
     remembered: Remembered = field(default_factory=Remembered)
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class Turn:
     notes: list[str] = field(default_factory=list)
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
+    _finish: str = "stop"
 
     def reply(self, at: datetime | None, recorded: str | None = None) -> Steps[Reply]:
         """Answer, as steps.
@@ -57,6 +60,7 @@ class Turn:
             recorded: enters the memory in place of the generated reply (teacher forcing).
         """
         interrupted = False
+        prompted = Prompted(())
         try:
             prompted = yield from self.prompted()
             answer = yield from self._generated(prompted)
@@ -71,7 +75,8 @@ class Turn:
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
         return Reply(
             said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
-            tokens, self.remembered.explanations, self.quotes,
+            tokens, self.remembered.explanations, self.quotes, self._finish,
+            tuple({"role": m.role, "content": m.content} for m in prompted.messages),
         )  # fmt: skip
 
     def prompted(self) -> Steps[Prompted]:
@@ -117,6 +122,7 @@ class Turn:
             labelled=views.combined,
             decides=views.decides,
             quotes=self.quotes,
+            instructions=self.options.instructions,
         )
 
     def _quotes(self) -> tuple[Utterance, ...]:
@@ -139,10 +145,11 @@ class Turn:
         """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
         views = self.relation.views
         request = Generator(self.relation.resources.models).request(
-            prompted.messages, self._listener(), decides=views.decides
+            prompted.messages, self._listener(), decides=views.decides, options=self.options
         )
         [completion] = yield [request]
         self._seen.append(completion)
+        self._finish = completion.finish
         if views.decides and (verdict := decision(completion.text)) is not None:
             views.note_verdict(self.heard, verdict)
         return completion.text if completion.finish == "stop" else whole_sentences(completion.text)

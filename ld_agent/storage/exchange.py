@@ -40,7 +40,7 @@ COLUMNS = {
     "session": ("number", "closed", "thread"),
     "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
-    "utterance": ("id", "session", "speaker", "text", "at", "extracted"),
+    "utterance": ("id", "session", "speaker", "text", "at", "extracted", "replaced"),
     "observed": ("view", "utterance"),
     "record": ("id", "view", "session", "text", "at", "topics", "sources", "fallback", "details", "pinned"),
     "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned"),
@@ -48,6 +48,8 @@ COLUMNS = {
 }
 SINCE_VERSION_2: dict[str, Any] = {"thread": "", "pinned": False}
 """Columns that exports of version 1 lack, with their values."""
+ADDED_LATER: dict[str, Any] = {"replaced": False}
+"""Columns that older exports of version 2 lack, with their values."""
 ORDER = {
     "session": "number",
     "enabled": "view",
@@ -62,7 +64,7 @@ COUNTERS = ("utterances", "records", "traits")
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 JSON_COLUMNS = frozenset({"topics", "sources", "details"})
 TIME_COLUMNS = frozenset({"at", "last_at"})
-FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned"})
+FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})
 GREATEST = 2**63 - 1
 
@@ -225,7 +227,7 @@ class _Import:
         elif self._conversation is None:
             raise ValueError(f"a {kind} line precedes the first conversation line")
         else:
-            given = SINCE_VERSION_2 | row if self._version == 1 else row
+            given = ADDED_LATER | (SINCE_VERSION_2 | row if self._version == 1 else row)
             values = {c: _inside(c, given[c]) for c in COLUMNS[kind]}
             self._check(self._conversation, kind, values, row)
             self._insert(self._conversation.key, kind, values)

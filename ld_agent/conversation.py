@@ -189,6 +189,11 @@ class Conversation:
                 self._cache.end()
             run(self.relation.pending(), self._resources.asking.complete)
 
+    def learn_later(self) -> None:
+        """Do what is pending in the background where the agent learns there; otherwise the next turn does it."""
+        if self._learn_later is not None:
+            self._learn_later(self.relation)
+
     def delete(self) -> None:
         """Remove every trace of this conversation from the store. The object is of no further use."""
         with self._inside():
@@ -370,8 +375,7 @@ class Conversation:
             turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
             turn.watch.lap("store")
             self.last_reply = yield from turn.reply(reply_time, recorded)
-        if self._learn_later is not None:
-            self._learn_later(self.relation)
+        self.learn_later()
         return self.last_reply
 
     def _ending(self, at: datetime | str | None) -> Steps[list[Record]]:

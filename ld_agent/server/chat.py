@@ -16,8 +16,7 @@ from ld_agent.server.history import Line, is_task
 from ld_agent.server.identity import ChatCaller, addressed
 from ld_agent.server.limits import Places
 from ld_agent.server.service import Service
-from ld_agent.server.shapes import explained
-from ld_agent.server.turns import Answered, Asked, RunningTurn, checked_lines, fingerprint, new_id
+from ld_agent.server.turns import Answered, Asked, RunningTurn, checked_lines, explained, fingerprint, new_id
 from ld_agent.types import ReplyOptions
 
 LARGEST_SEED = 2**63 - 1

@@ -24,7 +24,6 @@ PERSON_HEADERS = ("x-ld-person", "x-openwebui-user-id")
 THREAD_HEADERS = ("x-ld-thread", "x-openwebui-chat-id")
 NAME_HEADERS = ("x-ld-name", "x-openwebui-user-name")
 THREAD_METADATA = ("thread", "thread_id", "chat_id", "conversation_id")
-SESSION_COOKIE = "ld_agent_session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +126,12 @@ def _usable_name(name: str) -> str | None:
 
 
 def _is_loopback(host: str | None) -> bool:
-    name = (host or "").rpartition("@")[2]
-    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    """Whether a host, with or without a port, is this machine."""
+    name = host or ""
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
     try:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
@@ -146,7 +149,7 @@ def identified(request: Request) -> Caller:
     if not keys.in_use():
         origin = request.headers.get("origin", "")
         client = request.client.host if request.client else ""
-        local = _is_loopback(request.headers.get("host")) and ipaddress.ip_address(client).is_loopback
+        local = _is_loopback(request.headers.get("host")) and _is_loopback(client)
         if not local or (origin and not _is_loopback(origin.partition("//")[2])):
             raise ApiError(
                 403, "this server has no keys and answers on its own machine only; make one with `ld-agent keys create`"
@@ -154,7 +157,7 @@ def identified(request: Request) -> Caller:
         return LOCAL
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip() if scheme.casefold() == "bearer" else ""
-    found = keys.find(token) if token else request.app.state.logins.caller_key(request)
+    found = keys.find(token) if token else None
     if found is None:
         raise ApiError(
             401, "no valid API key; send it as `Authorization: Bearer KEY`", "invalid_api_key",

@@ -18,12 +18,13 @@ from weakref import WeakValueDictionary
 
 from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
-from ld_agent.errors import LDAgentError
+from ld_agent.errors import InputError, LDAgentError
 from ld_agent.server.errors import ApiError
+from ld_agent.server.memory_shapes import ObserveRequest
 from ld_agent.storage.base import StoredConversation
 from ld_agent.storage.connection import Connection
 from ld_agent.storage.served import Answers, Directory, Keys
-from ld_agent.types import Reply
+from ld_agent.types import Reply, Utterance
 
 T = TypeVar("T")
 log = logging.getLogger("ld_agent.server")
@@ -151,6 +152,57 @@ class Service:
         """
         await self.stored(conversation_id)
         return await self.open(conversation_id, thread)
+
+    # ---- changes
+
+    async def observe(self, conversation_id: str, given: ObserveRequest) -> list[Utterance]:
+        """Store what was said, then learn from it in the background.
+
+        Raises:
+            ApiError: 400, one of the utterances is refused; says how many were stored before it.
+        """
+        stored: list[Utterance] = []
+        threads = list(dict.fromkeys(said.thread for said in given.utterances))
+        open_in = {thread: await self.open(conversation_id, thread) for thread in threads}
+
+        def observe() -> None:
+            for said in given.utterances:
+                stored.append(open_in[said.thread].observe(said.text, said.speaker, said.at))
+
+        try:
+            await self.waiting(observe)
+        except InputError as exc:
+            raise ApiError(400, f"utterance {len(stored) + 1}: {exc}; {len(stored)} were stored", "refused") from exc
+        if given.end_session:
+            for thread in threads:
+                await self.waiting(open_in[thread].end_session)
+        else:
+            open_in[threads[0]].learn_later()
+        return stored
+
+    async def change(self, conversation_id: str, target: str, text: str | None, pinned: bool | None) -> None:
+        """Edit a record or trait, pin or unpin it."""
+        conversation = await self.known(conversation_id)
+        if text is not None:
+            await self.waiting(lambda: conversation.edit(target, text))
+        if pinned is not None:
+            await self.waiting(lambda: conversation.pin(target, pinned))
+        self.unexplain(conversation_id)
+
+    async def forget(self, conversation_id: str, target: str) -> None:
+        """Forget a record or trait."""
+        conversation = await self.known(conversation_id)
+        await self.waiting(lambda: conversation.forget(target))
+        self.unexplain(conversation_id)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete everything of a conversation, after the turn that is under way in it."""
+        async with self.lock(conversation_id):
+            conversation = await self.known(conversation_id)
+            await self.waiting(conversation.delete)
+            for key in [key for key in self._open if key[0] == conversation_id]:
+                del self._open[key]
+            self.unexplain(conversation_id)
 
     # ---- what was explained
 

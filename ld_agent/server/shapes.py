@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from pydantic import BaseModel
 
-from ld_agent.server.turns import Answered
 from ld_agent.types import Recalled, Record, Trait, Utterance
 
 
@@ -83,22 +81,6 @@ class TraitShape(BaseModel):
             id=trait.id, speaker=trait.speaker, text=trait.text, at=trait.at, last_at=trait.last_at,
             mentions=trait.mentions, source=trait.source or None, superseded_by=trait.superseded_by, pinned=trait.pinned,
         )  # fmt: skip
-
-
-def explained(answered: Answered) -> dict[str, Any]:
-    """Why an answer came out as it did: the ``ld_agent`` block of an answer."""
-    reply = answered.reply
-    if reply is None:
-        return {"repeated": True} if answered.repeated else {"notes": list(answered.notes)}
-    return {
-        "recalled": [RecalledShape.of_recalled(r).model_dump(mode="json") for r in reply.recalled],
-        "traits": {name: list(traits) for name, traits in reply.traits.items()},
-        "notes": list(answered.notes),
-        "timings_ms": rounded(reply.timings_ms),
-        "tokens": {"prompt": reply.tokens.prompt, "completion": reply.tokens.completion},
-        "heard": reply.heard.id,
-        "reply": reply.utterance.id if reply.utterance else None,
-    }
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
 from ld_agent.server.service import Service
+from ld_agent.server.shapes import RecalledShape, rounded
 from ld_agent.storage.served import Answer
 from ld_agent.turn import INTERRUPTED
 from ld_agent.types import Reply, ReplyOptions, Utterance
@@ -113,6 +114,22 @@ class RunningTurn:
 def fingerprint(body: Any) -> str:
     """What tells a request from another with the same Idempotency-Key."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def explained(answered: Answered) -> dict[str, Any]:
+    """Why an answer came out as it did: the ``ld_agent`` block of an answer."""
+    reply = answered.reply
+    if reply is None:
+        return {"repeated": True} if answered.repeated else {"notes": list(answered.notes)}
+    return {
+        "recalled": [RecalledShape.of_recalled(r).model_dump(mode="json") for r in reply.recalled],
+        "traits": {name: list(traits) for name, traits in reply.traits.items()},
+        "notes": list(answered.notes),
+        "timings_ms": rounded(reply.timings_ms),
+        "tokens": {"prompt": reply.tokens.prompt, "completion": reply.tokens.completion},
+        "heard": reply.heard.id,
+        "reply": reply.utterance.id if reply.utterance else None,
+    }
 
 
 async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | None = None) -> Answered:

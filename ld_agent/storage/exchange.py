@@ -114,6 +114,27 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
         _Import(store, Path(store.path)).take_all(line.encode() for line in lines)
 
 
+def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation_id: str) -> None:
+    """Import an export of one conversation under another id, all of it or nothing.
+
+    Raises: as `import_file`; DataFileError also for more or fewer conversations.
+    """
+    named = [_renamed(line, conversation_id) for line in lines]
+    with store.db.transaction():
+        if (count := _Import(store, Path(source)).take_all(named)) != 1:
+            raise DataFileError(source, None, f"holds {count} conversations; give an export of one")
+
+
+def _renamed(line: bytes, conversation_id: str) -> bytes:
+    """The line of a conversation under another id; any other as it is."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return line  # refused where it is imported, with its number
+    is_head = isinstance(row, dict) and row.get("kind") == "conversation"
+    return _line(row | {"id": conversation_id}).encode() if is_head else line
+
+
 def import_into_file(path: Path, source: Path) -> int:
     """Import into the store in a file. Where there is none, it appears when the import has succeeded, and not before.
 

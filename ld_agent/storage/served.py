@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from ld_agent.errors import InputError
 from ld_agent.storage.columns import json_text, microseconds, moment
@@ -165,19 +166,38 @@ class Directory:
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[StoredPerson]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
+        return self._listed(
+            """id > ?2 AND (CASE ?1 WHEN '' THEN instr(id, '/') = 0 ELSE id < ?1 || char(1114111) END)
+               AND (?3 = '' OR instr(lower(substr(id, length(?1) + 1)), lower(?3)))""",
+            (prefix, after, containing),
+            most,
+        )
+
+    def person(self, key: int) -> StoredPerson | None:
+        """One conversation as a list shows it."""
+        return next(iter(self._listed("c.pk = ?1", (key,), 1)), None)
+
+    def _listed(self, where: str, values: tuple[Any, ...], most: int) -> list[StoredPerson]:
         rows = self._db.rows(
-            """SELECT id, (SELECT count(*) FROM session WHERE conversation = c.pk),
-                      (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 0),
-                      (SELECT count(*) FROM record WHERE conversation = c.pk),
-                      (SELECT count(*) FROM trait WHERE conversation = c.pk AND superseded_by IS NULL),
-                      (SELECT at FROM utterance WHERE conversation = c.pk AND replaced = 0 ORDER BY pk DESC LIMIT 1)
-               FROM conversation c
-               WHERE substr(id, 1, length(?1)) = ?1 AND id > ?2 AND (?3 != '' OR instr(id, '/') = 0)
-                 AND (?4 = '' OR instr(lower(substr(id, length(?1) + 1)), lower(?4)))
-               ORDER BY id LIMIT ?5""",
-            (prefix, after, prefix, containing, most),
+            f"""SELECT id, (SELECT count(*) FROM session WHERE conversation = c.pk),
+                       (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 0),
+                       (SELECT count(*) FROM record WHERE conversation = c.pk),
+                       (SELECT count(*) FROM trait WHERE conversation = c.pk AND superseded_by IS NULL),
+                       (SELECT at FROM utterance WHERE conversation = c.pk AND replaced = 0 ORDER BY pk DESC LIMIT 1)
+                FROM conversation c WHERE {where} ORDER BY id LIMIT {most}""",
+            values,
         )
         return [StoredPerson(i, s, u, r, t, None if at is None else moment(at)) for i, s, u, r, t, at in rows]
+
+    def has_memory(self, key: int, target: str) -> bool:
+        """Whether there is a record or trait with this id."""
+        return bool(
+            self._db.row(
+                """SELECT 1 FROM record WHERE conversation = ?1 AND id = ?2
+                   UNION ALL SELECT 1 FROM trait WHERE conversation = ?1 AND id = ?2""",
+                (key, target),
+            )
+        )
 
     def threads(self, key: int) -> list[tuple[str, int, datetime]]:
         """Name, number of utterances and last time of each thread, the latest first."""

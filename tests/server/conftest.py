@@ -22,9 +22,7 @@ from ld_agent.server.app import create_app
 
 
 @pytest.fixture
-def served(
-    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
-) -> Iterator[Served]:
+def served(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Served]:
     """Serve an agent: ``async with served(generator=…, **{"memory.k": 5}) as client``."""
 
     @asynccontextmanager

@@ -18,7 +18,9 @@ class Client(httpx.AsyncClient):
     service: Service
     backbone: ScriptedBackbone
 
-    async def chat(self, *texts: str, person: str | None = "ann", thread: str | None = "t1", **more: Any) -> httpx.Response:
+    async def chat(
+        self, *texts: str, person: str | None = "ann", thread: str | None = "t1", **more: Any
+    ) -> httpx.Response:
         """Send lines, the person's and the agent's by turns, the person's last."""
         roles = ["user", "assistant"] * len(texts)
         messages = [

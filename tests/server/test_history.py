@@ -21,9 +21,17 @@ def lines(text: str) -> list[Line]:
         ("", "u:Hi a:Hello u:Bees", Comparison(0, 0, tuple(lines("u:Hi a:Hello")))),  # a chat begun elsewhere
         ("u:Hi a:Hello u:Bees a:Nice", "u:Hi a:Hello u:Goats", Comparison(2, 2)),  # edited
         ("u:Hi a:Hello u:Bees a:Nice", "u:Hi a:Hello u:Bees", Comparison(3, 1, answer_again=True)),  # regenerated
-        ("u:Hi a:Hello u:Bees", "u:Hi a:Hello u:Bees", Comparison(3, 0, answer_again=True)),  # sent again after a failure
+        (
+            "u:Hi a:Hello u:Bees",
+            "u:Hi a:Hello u:Bees",
+            Comparison(3, 0, answer_again=True),
+        ),  # sent again after a failure
         ("u:Hi a:Hello u:Bees", "u:Bees", Comparison(3, 0, answer_again=True)),
-        ("u:Hi a:Hello u:Bees a:Nice u:Why a:So", "u:Bees a:Nice u:Why a:So u:Ah", Comparison(6, 0)),  # cut from the front
+        (
+            "u:Hi a:Hello u:Bees a:Nice u:Why a:So",
+            "u:Bees a:Nice u:Why a:So u:Ah",
+            Comparison(6, 0),
+        ),  # cut from the front
         ("u:Hi a:Hello", "u:Hi a:Bye u:Bees", Comparison(1, 1, tuple(lines("a:Bye")))),  # the agent's line was edited
         ("u:Hi a:Hello", "u:Other a:Chat u:Bees", Comparison(2, 0)),  # nothing in common: nothing is touched
         ("u:Hi a:Hello,there", "u:Hi a:Hello u:Bees", Comparison(2, 0)),  # an interrupted reply was seen in part
@@ -61,6 +69,8 @@ def test_jobs_of_chat_clients(text: str):
     assert not is_task([Line(False, text)], "", streamed=True)
 
 
-@pytest.mark.parametrize("text", ["What is my task today?", "I wrote a short story; can you find a title?", "Write me a poem."])
+@pytest.mark.parametrize(
+    "text", ["What is my task today?", "I wrote a short story; can you find a title?", "Write me a poem."]
+)
 def test_what_people_say_is_not_a_job(text: str):
     assert not is_task([Line(False, text)], "You are kind.", streamed=False)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from ld_agent import __version__
 from ld_agent.agent import Agent
-from ld_agent.server import chat, errors, memory
+from ld_agent.server import chat, errors, memory, responses
 from ld_agent.server.errors import ErrorBody
 from ld_agent.server.limits import Bodies, Places, Rates
 from ld_agent.server.logs import Logged
@@ -66,6 +66,7 @@ def create_app(agent: Agent, model: str = "default", failed: Callable[[BaseExcep
     errors.install(app)
     _health(app, service)
     app.include_router(chat.router)
+    app.include_router(responses.router)
     app.include_router(memory.router)
     if settings.cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"])

@@ -52,6 +52,9 @@ class Caller:
     def person(self, conversation_id: str) -> str:
         return conversation_id.removeprefix(self.prefix)
 
+    def owns(self, conversation_id: str) -> bool:
+        return conversation_id.startswith(self.prefix) if self.tenant else "/" not in conversation_id
+
     def may(self, scope: str) -> bool:
         return scope in self.scopes or "admin" in self.scopes
 

@@ -146,11 +146,13 @@ class Answers:
             self._db.row(f"SELECT {ANSWER} FROM answer WHERE conversation = ? AND request = ?", (key, request))
         )
 
-    def find(self, answer_id: str) -> tuple[int, Answer] | None:
-        """An answer by its id, with the key of its conversation."""
-        row = self._db.row("SELECT conversation FROM answer WHERE id = ?", (answer_id,))
+    def find(self, answer_id: str) -> tuple[str, Answer] | None:
+        """An answer by its id, with the id of its conversation."""
+        row = self._db.row(
+            "SELECT c.id FROM answer a JOIN conversation c ON c.pk = a.conversation WHERE a.id = ?", (answer_id,)
+        )
         answer = _answer(self._db.row(f"SELECT {ANSWER} FROM answer WHERE id = ?", (answer_id,)))
-        return None if row is None or answer is None else (int(row[0]), answer)
+        return None if row is None or answer is None else (str(row[0]), answer)
 
     def text(self, key: int, answer: Answer) -> str:
         """The text of an answer; "" if its utterance is gone."""

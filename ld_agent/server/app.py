@@ -15,11 +15,13 @@ from pydantic import BaseModel
 
 from ld_agent import __version__
 from ld_agent.agent import Agent
-from ld_agent.server import chat, errors, memory, responses
+from ld_agent.server import chat, errors, memory, page, responses
 from ld_agent.server.errors import ErrorBody
 from ld_agent.server.limits import Bodies, Places, Rates
+from ld_agent.server.logins import Logins
 from ld_agent.server.logs import Logged
 from ld_agent.server.service import Service
+from ld_agent.server.undo import Undoable
 
 
 class State(BaseModel):
@@ -55,6 +57,7 @@ def create_app(agent: Agent, model: str = "default", failed: Callable[[BaseExcep
         for task in work:
             with suppress(BaseException):
                 await task
+        await app.state.undoable.close()
         await service.close()
 
     app = FastAPI(
@@ -63,11 +66,13 @@ def create_app(agent: Agent, model: str = "default", failed: Callable[[BaseExcep
     )  # fmt: skip
     app.state.service, app.state.started = service, int(time.time())
     app.state.rates, app.state.places = Rates(settings.rate), Places(settings.concurrency)
+    app.state.logins, app.state.undoable = Logins(service.keys), Undoable()
     errors.install(app)
     _health(app, service)
     app.include_router(chat.router)
     app.include_router(responses.router)
     app.include_router(memory.router)
+    page.install(app)
     if settings.cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(Bodies, most=int(settings.body_mb * 2**20), patience=settings.patience)

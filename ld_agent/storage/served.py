@@ -107,6 +107,10 @@ class Keys:
         row = self._db.row(f"SELECT {KEY} FROM api_key WHERE hash = ? AND revoked IS NULL", (_hash(key),))
         return _key(row) if row else None
 
+    def valid(self, prefix: str) -> bool:
+        """Whether the key with this prefix is still to be let in."""
+        return bool(self._db.row("SELECT 1 FROM api_key WHERE prefix = ? AND revoked IS NULL", (prefix,)))
+
     def revoke(self, prefix: str, now: datetime) -> ApiKey:
         """Revoke the key with this prefix, from now on.
 

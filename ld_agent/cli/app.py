@@ -167,6 +167,30 @@ def serve_command(
     serve.run_serve(_config(config, store, overrides), config, host, port, as_json)
 
 
+@app.command("mcp")
+def mcp_command(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    person: Annotated[str, typer.Option("--person", help="Whom calls are about that name nobody.")] = "me",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=1, max=65535, help="Serve HTTP on this port of the loopback, not standard input and output."
+        ),
+    ] = None,
+) -> None:
+    """Offer the memory to assistants over the Model Context Protocol: remember, recall, about, forget.
+
+    Examples:
+
+      ld-agent mcp --store me.db --person ann
+
+      ld-agent mcp --store me.db --port 8322
+    """
+    serve.run_mcp(_config(config, store, overrides), person, port)
+
+
 def _config(config: str | None, store: Path | None, overrides: list[str] | None) -> Config:
     from ld_agent.config import load_config
 

@@ -27,6 +27,24 @@ def run_serve(config: Config, name: str | None, host: str, port: int, as_json: b
     serve(config, "default" if name is None else Path(name).stem, host, port, as_json)
 
 
+def run_mcp(config: Config, person: str, port: int | None) -> None:
+    """Offer the memory over the Model Context Protocol until the client leaves."""
+    require_extra("mcp", ("mcp", "fastapi"))
+    import asyncio
+    import logging
+
+    from ld_agent.agent import Agent
+    from ld_agent.server.mcp_tools import memory_server
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    agent = Agent(config, background=True)
+    try:
+        server = memory_server(agent, person)
+        asyncio.run(server.run_stdio_async() if port is None else server.run_streamable_http_async(port=port))
+    finally:
+        agent.close(end_sessions=False)
+
+
 def require_extra(extra: str, packages: tuple[str, ...]) -> None:
     """Check that the packages of an extra are there.
 

@@ -15,11 +15,12 @@ from pydantic import BaseModel
 
 from ld_agent import __version__
 from ld_agent.agent import Agent
-from ld_agent.server import chat, errors, memory, page, responses
+from ld_agent.server import chat, errors, memory, metrics, page, responses
 from ld_agent.server.errors import ErrorBody
 from ld_agent.server.limits import Bodies, Places, Rates
 from ld_agent.server.logins import Logins
 from ld_agent.server.logs import Logged
+from ld_agent.server.metrics import Metrics
 from ld_agent.server.service import Service
 from ld_agent.server.undo import Undoable
 
@@ -66,17 +67,20 @@ def create_app(agent: Agent, model: str = "default", failed: Callable[[BaseExcep
     )  # fmt: skip
     app.state.service, app.state.started = service, int(time.time())
     app.state.rates, app.state.places = Rates(settings.rate), Places(settings.concurrency)
+    app.state.metrics = Metrics()
+    service.count_tokens = app.state.metrics.count_tokens
     app.state.logins, app.state.undoable = Logins(service.keys), Undoable()
     errors.install(app)
     _health(app, service)
     app.include_router(chat.router)
+    app.include_router(metrics.router)
     app.include_router(responses.router)
     app.include_router(memory.router)
     page.install(app)
     if settings.cors:
         app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(Bodies, most=int(settings.body_mb * 2**20), patience=settings.patience)
-    app.add_middleware(Logged)
+    app.add_middleware(Logged, count=app.state.metrics.count)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
 

@@ -6,19 +6,22 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("ld_agent.server")
+Count = Callable[[str, str, int, float], None]
+"""Given method, route, status and seconds of a request."""
 FIELDS = ("method", "route", "status", "ms", "key")
 
 
 class Logged:
-    """ASGI middleware that logs each request when its answer has been sent."""
+    """ASGI middleware that logs and counts each request when its answer has been sent."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, count: Count) -> None:
+        self._app, self._count = app, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,14 +38,17 @@ class Logged:
         try:
             await self._app(scope, receive, noting)
         finally:
+            seconds = time.perf_counter() - begun
+            route = getattr(scope.get("route"), "path", "-")
+            self._count(scope["method"], route, status, seconds)
             caller = scope.get("state", {}).get("caller")
             log.info(
                 "request",
                 extra={
                     "method": scope["method"],
-                    "route": getattr(scope.get("route"), "path", "-"),
+                    "route": route,
                     "status": status,
-                    "ms": round((time.perf_counter() - begun) * 1000, 1),
+                    "ms": round(seconds * 1000, 1),
                     "key": caller.key if caller else "-",
                 },
             )

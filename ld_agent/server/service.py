@@ -48,7 +48,7 @@ class Service:
     def __init__(self, agent: Agent, model: str) -> None:
         self.agent, self.model, self.config = agent, model, agent.config
         self.ready = False
-        self.failure: BaseException | None = None
+        self.count_tokens: Callable[[int, int], None] = lambda prompt, completion: None
         db = agent.resources.store.db
         self._key_db = db if db.path == ":memory:" else Connection(db.path)  # reads never wait for a writer
         self.keys, self.answers, self.directory = Keys(self._key_db), Answers(db), Directory(db)

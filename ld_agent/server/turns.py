@@ -162,6 +162,7 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
         )
         await _keep(service, conversation, asked, answered)
         service.explain(asked.conversation, reply)
+        service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
         return answered
 
 

@@ -393,3 +393,26 @@ async def test_what_is_pending_is_learned_after_a_restart(served: Served):
         assert stored is not None
         traits = client.service.agent.store.personas(stored.key).traits()
         assert [trait.text for trait, _ in traits] == ["I keep bees."]
+
+
+async def test_metrics_count_requests_and_tokens_and_name_nobody(served: Served):
+    async with served({"generator": "How nice."}) as client:
+        await turn(client, "I keep bees.", person="ann")
+        await client.get("/v1/memory/people/ann")
+        shown = (await client.get("/metrics")).text
+    assert 'ld_agent_requests_total{method="POST",route="/v1/chat/completions",status="200"} 1' in shown
+    assert 'ld_agent_request_seconds_count{route="/v1/chat/completions"} 1' in shown
+    assert 'ld_agent_reply_tokens_total{kind="completion"} 2' in shown
+    assert "ann" not in shown
+
+
+async def test_replaced_turns_are_exported_and_imported_as_history(served: Served):
+    async with served({"generator": ["First try.", "Second try."]}) as client:
+        for _ in range(2):
+            await turn(client, "I keep bees.", headers={"X-LD-History": "whole"})
+        exported = (await client.get("/v1/memory/people/ann/export")).text
+        assert exported.count('"replaced": true') == 1
+        headers = {"Content-Type": "application/x-ndjson"}
+        done = await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)
+        assert done.json()["counts"]["utterances"] == 2
+        assert await client.said("bob") == ["I keep bees.", "Second try."]

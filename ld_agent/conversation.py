@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
+from ld_agent.ending import session_ended
 from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, arun, run
 from ld_agent.stream import AsyncReplyStream, SyncReplyStream
-from ld_agent.turn import Turn
+from ld_agent.turn import Turn, checked_reply_time
 from ld_agent.types import (
     Prompt,
     Recalled,
@@ -26,7 +27,6 @@ from ld_agent.types import (
     Utterance,
     checked_name,
     checked_text,
-    iso,
     utc,
 )
 
@@ -105,11 +105,7 @@ class Conversation:
         interruptible: bool = False,
         options: ReplyOptions | None = None,
     ) -> Reply:
-        """`respond` for coroutines; many conversations at once share the model's batches.
-
-        Args:
-            options: what this reply may do otherwise than the config says.
-        """
+        """`respond` for coroutines, which share the model's batches; ``options``: how this reply differs from the config."""
         async with self.relation.turnstile.aentered():
             steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible, options)
             return await arun(steps, self._resources.asking.acomplete)
@@ -370,7 +366,7 @@ class Conversation:
         with self._mirrors():
             recorded = None if recorded is None else checked_text(recorded)
             waiting = self._unanswered() if text is None else None
-            reply_time = self._reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
+            reply_time = checked_reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
             heard = waiting or self._hear(text or "", self._other(speaker), at)
             turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
             turn.watch.lap("store")
@@ -380,22 +376,7 @@ class Conversation:
 
     def _ending(self, at: datetime | str | None) -> Steps[list[Record]]:
         with self._mirrors():
-            running = self._cache.utterances
-            if not running:
-                return []
-            last = running[-1]
-            if at is not None and utc(at) < last.at:
-                raise InputError(
-                    f"at={at} is before the session's last utterance ({last.at.isoformat()}); give a later time"
-                )
-            yield from self.relation.pending(answered=True)
-            with self._store.writing(self.key):
-                self.relation.refresh()
-                self._cache.reload()
-                if self._cache.utterances and self._cache.utterances[-1].session == last.session:
-                    self._cache.end()
-            yield from self.relation.pending(answered=True)
-            return self._store.records(self.key, session=last.session)
+            return (yield from session_ended(self.relation, self._cache, at))
 
     def _hear(self, text: str, speaker: str | None, at: datetime | str | None) -> Utterance:
         name = self._resources.config.agent.user if speaker is None else checked_name(speaker)
@@ -409,14 +390,6 @@ class Conversation:
                 f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
             )
         return name
-
-    def _reply_time(self, heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
-        if reply_at is None:
-            return heard_at
-        at = utc(reply_at, "reply_at")
-        if heard_at is not None and at < heard_at:
-            raise InputError(f"reply_at={iso(at)} is before the utterance ({iso(heard_at)}); give a later time")
-        return at
 
     def _unanswered(self) -> Utterance:
         running = self._cache.utterances

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ld_agent.backbones.base import Completion, Message
+from ld_agent.errors import InputError
 from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
@@ -20,10 +21,24 @@ from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
-from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text
+from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
 SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
 INTERRUPTED = "the reply was interrupted"
+
+
+def checked_reply_time(heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
+    """When a reply is said: at a given time, or else when the utterance was; None: now.
+
+    Raises:
+        InputError: a reply before its utterance.
+    """
+    if reply_at is None:
+        return heard_at
+    at = utc(reply_at, "reply_at")
+    if heard_at is not None and at < heard_at:
+        raise InputError(f"reply_at={iso(at)} is before the utterance ({iso(heard_at)}); give a later time")
+    return at
 
 
 @dataclass(slots=True)

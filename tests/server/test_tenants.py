@@ -103,6 +103,15 @@ async def test_without_keys_only_this_machine_is_answered(served: Served):
         assert (await client.chat("Hello.", headers={"Origin": "http://localhost:3000"})).status_code == 200
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_web_pages_of_other_sites_need_to_be_named(served: Served, allowed: bool):
+    origin = "https://chat.example.org"
+    async with served(**{"server.cors": [origin] if allowed else []}) as client:
+        headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        answer = await client.options("/v1/chat/completions", headers=headers)
+        assert ("access-control-allow-origin" in answer.headers) == allowed
+
+
 async def test_with_keys_nobody_is_let_in_without_one(served: Served):
     async with served() as client:
         good = key_of(client, "a")

@@ -52,6 +52,7 @@ SLOW = (
     # a browser, real server processes, whatever a document allows
     "tests/server/test_browser.py",
     "tests/server/test_document.py",
+    "tests/server/test_mcp.py::test_the_command",
     "tests/server/test_process.py",
     # many turns, or long texts
     "tests/memory/test_encoder.py::test_the_later_part",

@@ -24,7 +24,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.server.app import create_app
 
 CHECKS = (not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance)
-EXAMPLES = 5
+EXAMPLES = 4
 UNTRIED = ("/readyz", "/metrics", "/v1/memory/people/{person}/import")
 
 

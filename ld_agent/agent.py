@@ -6,13 +6,13 @@ A thin face over `ld_agent.resources`; what is said and learned in one conversat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
 
-from ld_agent.backbones.base import Backbone
+from ld_agent.backbones.base import Backbone, Completion
 from ld_agent.background import Background
 from ld_agent.config import Config, load_config
 from ld_agent.conversation import Conversation
@@ -24,9 +24,10 @@ from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.base import Models
 from ld_agent.relation import Relation
 from ld_agent.resources import Resources
-from ld_agent.steps import run
+from ld_agent.stateless import without_memory
+from ld_agent.steps import arun, run
 from ld_agent.storage.base import Store, StoredConversation
-from ld_agent.types import Recalled, checked_name, checked_text, utc
+from ld_agent.types import Recalled, ReplyOptions, checked_name, checked_text, utc
 
 __all__ = ["Agent", "Conversation"]
 
@@ -113,6 +114,7 @@ class Agent:
         *,
         thread: str = "",
         agent_name: str | None = None,
+        resume: bool = True,
     ) -> Conversation:
         """Open a conversation, new or stored, and finish what an earlier run left pending in it.
 
@@ -123,6 +125,7 @@ class Agent:
             thread: one of several places where the same people talk at the same time, such as browser tabs: each has a
                 running session of its own, memory and personas are shared.
             agent_name: the agent's name in this conversation; None: ``agent.name``.
+            resume: false: pending work waits for the next turn, so that opening asks no model and waits for nobody.
 
         Raises:
             InputError: an empty id, or one whose stored agent has another name.
@@ -139,8 +142,25 @@ class Agent:
                 later = None if self._background is None else self._learn_later
                 conversation = Conversation(relation, thread, later)
                 self._open[conversation_id, thread] = conversation
-        conversation.resume(at)
+        if resume:
+            conversation.resume(at)
         return conversation
+
+    async def answer(
+        self,
+        said: Sequence[tuple[str, str]],
+        options: ReplyOptions | None = None,
+        *,
+        bare: bool = False,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Completion:
+        """Answer the last of some lines from nothing but these lines: nothing is recalled, nothing is stored.
+
+        Args:
+            said: (role, text) pairs with the roles of chat APIs, ``user`` or ``assistant``; the last is the user's.
+            bare: leave out the agent's own instructions and persona, for jobs such as finding a title.
+        """
+        return await arun(without_memory(self.resources, said, options, bare, on_text), self.resources.asking.acomplete)
 
     def _relation(self, conversation_id: str, agent_name: str | None) -> Relation:
         relation = self._relations.get(conversation_id)

@@ -273,6 +273,30 @@ class StoreSection(Section):
     path: str = "ld_agent.db"
 
 
+class ServerSection(Section):
+    """``ld-agent serve``.
+
+    Attributes:
+        body_mb: megabytes of one request's body.
+        messages: most messages of one request.
+        concurrency: requests that are worked on at once; more are refused with 429.
+        rate: requests a minute of one key, or of one address without keys, unless the key has a rate of its own.
+        ping: seconds of silence after which a stream sends a comment, so that nobody hangs up.
+        patience: seconds that a client may take to send its request.
+        explain: answers carry what was recalled, timings and notes under ``ld_agent``.
+        cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
+    """
+
+    body_mb: Positive = 2.0
+    messages: AtLeastOne = 1000
+    concurrency: AtLeastOne = 64
+    rate: AtLeastOne = 600
+    ping: Positive = 15.0
+    patience: Positive = 30.0
+    explain: bool = True
+    cors: tuple[str, ...] = ()
+
+
 class Config(Section):
     """Everything an `Agent` is made from."""
 
@@ -284,6 +308,7 @@ class Config(Section):
     encoder: EncoderSection = EncoderSection()
     topics: TopicsSection = TopicsSection()
     store: StoreSection = StoreSection()
+    server: ServerSection = ServerSection()
 
     @field_validator("memory")
     @classmethod

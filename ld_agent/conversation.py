@@ -5,27 +5,28 @@ A thin face: what callers hand in is checked here, one caller is let in at a tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
+from ld_agent.ending import session_ended
 from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, arun, run
 from ld_agent.stream import AsyncReplyStream, SyncReplyStream
-from ld_agent.turn import Turn
+from ld_agent.turn import Turn, checked_reply_time
 from ld_agent.types import (
     Prompt,
     Recalled,
     Record,
     Reply,
+    ReplyOptions,
     Trait,
     Utterance,
     checked_name,
     checked_text,
-    iso,
     utc,
 )
 
@@ -102,10 +103,24 @@ class Conversation:
         recorded: str | None = None,
         on_text: Callable[[str], None] | None = None,
         interruptible: bool = False,
+        options: ReplyOptions | None = None,
     ) -> Reply:
-        """`respond` for coroutines; many conversations at once share the model's batches."""
+        """`respond` for coroutines, which share the model's batches; ``options``: how this reply differs from the config."""
         async with self.relation.turnstile.aentered():
-            steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible)
+            steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible, options)
+            return await arun(steps, self._resources.asking.acomplete)
+
+    async def areply(
+        self,
+        at: datetime | str | None = None,
+        *,
+        on_text: Callable[[str], None] | None = None,
+        interruptible: bool = False,
+        options: ReplyOptions | None = None,
+    ) -> Reply:
+        """`reply` for coroutines."""
+        async with self.relation.turnstile.aentered():
+            steps = self._turn(None, None, None, None, at, on_text, interruptible, options)
             return await arun(steps, self._resources.asking.acomplete)
 
     def stream(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> SyncReplyStream:
@@ -170,6 +185,11 @@ class Conversation:
                 self._cache.end()
             run(self.relation.pending(), self._resources.asking.complete)
 
+    def learn_later(self) -> None:
+        """Do what is pending in the background where the agent learns there; otherwise the next turn does it."""
+        if self._learn_later is not None:
+            self._learn_later(self.relation)
+
     def delete(self) -> None:
         """Remove every trace of this conversation from the store. The object is of no further use."""
         with self._inside():
@@ -178,14 +198,19 @@ class Conversation:
 
     # ---- what is remembered
 
-    def recall(self, text: str, at: datetime | str | None = None) -> list[Recalled]:
+    def recall(self, text: str, at: datetime | str | None = None, *, k: int | None = None) -> list[Recalled]:
         """What is remembered about a text at a time, best first, with the numbers of equations (1)–(3).
 
         An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled.
+
+        Args:
+            k: at most this many of each view that recalls the best; None: ``memory.k``.
         """
         with self._inside():
             query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
-            return list(run(self.relation.views.recall(query), self._resources.asking.complete).recalled)
+            views = self.relation.views if k is None else self.relation.views_recalling(k)
+            steps = views.recall(query, within_budget=k is None)
+            return list(run(steps, self._resources.asking.complete).recalled)
 
     def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
         """What is known about a speaker, pending utterances included; with ``history`` also what was superseded.
@@ -243,6 +268,23 @@ class Conversation:
         """
         with self._inside():
             self._store.forget(self.key, target, self._resources.clock())
+            self.relation.changed_by_hand()
+
+    def replace(self, utterance_ids: Sequence[str]) -> None:
+        """Take utterances of the running session out of the conversation, with what was learned from them alone.
+
+        For turns that a person has edited or wants answered again: the words stay in the store as history, but no prompt,
+        session or memory has them any more.
+
+        Raises:
+            InputError: one of them is not in this thread's running session.
+        """
+        with self._inside():
+            running = {u.id for u in self._cache.utterances}
+            if unknown := [i for i in utterance_ids if i not in running]:
+                raise InputError(f"{unknown[0]!r} is not in the running session; only what is in it can be replaced")
+            self._store.replace(self.key, utterance_ids)
+            self._cache.reload()
             self.relation.changed_by_hand()
 
     def pin(self, target: str, pinned: bool = True) -> None:
@@ -319,37 +361,22 @@ class Conversation:
         reply_at: datetime | str | None = None,
         on_text: Callable[[str], None] | None = None,
         interruptible: bool = False,
+        options: ReplyOptions | None = None,
     ) -> Steps[Reply]:
         with self._mirrors():
             recorded = None if recorded is None else checked_text(recorded)
             waiting = self._unanswered() if text is None else None
-            reply_time = self._reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
+            reply_time = checked_reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
             heard = waiting or self._hear(text or "", self._other(speaker), at)
-            turn = Turn(self.relation, self._cache, heard, on_text, interruptible)
+            turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
             turn.watch.lap("store")
             self.last_reply = yield from turn.reply(reply_time, recorded)
-        if self._learn_later is not None:
-            self._learn_later(self.relation)
+        self.learn_later()
         return self.last_reply
 
     def _ending(self, at: datetime | str | None) -> Steps[list[Record]]:
         with self._mirrors():
-            running = self._cache.utterances
-            if not running:
-                return []
-            last = running[-1]
-            if at is not None and utc(at) < last.at:
-                raise InputError(
-                    f"at={at} is before the session's last utterance ({last.at.isoformat()}); give a later time"
-                )
-            yield from self.relation.pending(answered=True)
-            with self._store.writing(self.key):
-                self.relation.refresh()
-                self._cache.reload()
-                if self._cache.utterances and self._cache.utterances[-1].session == last.session:
-                    self._cache.end()
-            yield from self.relation.pending(answered=True)
-            return self._store.records(self.key, session=last.session)
+            return (yield from session_ended(self.relation, self._cache, at))
 
     def _hear(self, text: str, speaker: str | None, at: datetime | str | None) -> Utterance:
         name = self._resources.config.agent.user if speaker is None else checked_name(speaker)
@@ -363,14 +390,6 @@ class Conversation:
                 f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
             )
         return name
-
-    def _reply_time(self, heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
-        if reply_at is None:
-            return heard_at
-        at = utc(reply_at, "reply_at")
-        if heard_at is not None and at < heard_at:
-            raise InputError(f"reply_at={iso(at)} is before the utterance ({iso(heard_at)}); give a later time")
-        return at
 
     def _unanswered(self) -> Utterance:
         running = self._cache.utterances

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ld_agent.errors import StoreError
@@ -56,6 +57,14 @@ class Relation:
 
     def _views(self) -> EnabledViews:
         return EnabledViews(self.resources.config.memory.views, self.resources.view_context(self.key, self.agent_name))
+
+    def views_recalling(self, k: int) -> EnabledViews:
+        """The views as they are, but recalling at most ``k`` records each."""
+        context = self.resources.view_context(self.key, self.agent_name)
+        return EnabledViews(
+            self.resources.config.memory.views,
+            replace(context, settings=context.settings.model_copy(update={"k": k})),
+        )
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from ld_agent.backbones.base import Completion, Message
+from ld_agent.errors import InputError
 from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
@@ -21,12 +22,26 @@ from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
-from ld_agent.types import Reply, Tokens, Utterance, checked_text
+from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
 SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
 INTERRUPTED = "the reply was interrupted"
 NO_REPLY = "the model gave an empty reply; a stock phrase is used instead"
 NOT_STATED = "not stated"
+
+
+def checked_reply_time(heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
+    """When a reply is said: at a given time, or else when the utterance was; None: now.
+
+    Raises:
+        InputError: a reply before its utterance.
+    """
+    if reply_at is None:
+        return heard_at
+    at = utc(reply_at, "reply_at")
+    if heard_at is not None and at < heard_at:
+        raise InputError(f"reply_at={iso(at)} is before the utterance ({iso(heard_at)}); give a later time")
+    return at
 
 
 @dataclass(slots=True)
@@ -38,6 +53,7 @@ class Turn:
         on_text: called with each piece of the reply as it is generated.
         interruptible: a KeyboardInterrupt ends the reply, and what was generated so far is kept as the reply.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
+        options: what this reply may do otherwise than the config says.
     """
 
     relation: Relation
@@ -45,6 +61,7 @@ class Turn:
     heard: Utterance
     on_text: Callable[[str], None] | None = None
     interruptible: bool = False
+    options: ReplyOptions = field(default_factory=ReplyOptions)
     watch: Stopwatch = field(default_factory=Stopwatch)
     remembered: Remembered = field(default_factory=Remembered)
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -53,6 +70,7 @@ class Turn:
     decision: str = ""
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
+    _finish: str = "stop"
 
     def reply(self, at: datetime | None, recorded: str | None = None) -> Steps[Reply]:
         """Answer, as steps.
@@ -62,6 +80,7 @@ class Turn:
             recorded: enters the memory in place of the generated reply (teacher forcing).
         """
         interrupted = False
+        prompted = Prompted(())
         try:
             prompted = yield from self.prompted()
             answer = yield from self._generated(prompted)
@@ -76,7 +95,8 @@ class Turn:
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
         return Reply(
             said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
-            tokens, self._explanations(), self.quotes,
+            tokens, self._explanations(), self.quotes, self._finish,
+            tuple({"role": m.role, "content": m.content} for m in prompted.messages),
         )  # fmt: skip
 
     def prompted(self) -> Steps[Prompted]:
@@ -128,6 +148,7 @@ class Turn:
             labelled=views.combined,
             decides=views.decides,
             quotes=self.quotes,
+            instructions=self.options.instructions,
         )
 
     def _quotes(self) -> tuple[Utterance, ...]:
@@ -149,9 +170,12 @@ class Turn:
     def _generated(self, prompted: Prompted) -> Steps[str]:
         """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
         views = self.relation.views
-        request = self._generator().request(prompted.messages, self._listener(), decides=views.decides)
+        request = self._generator().request(
+            prompted.messages, self._listener(), decides=views.decides, options=self.options
+        )
         [completion] = yield [request]
         self._seen.append(completion)
+        self._finish = completion.finish
         if views.decides:
             verdict = decision(completion.text)
             self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"

@@ -202,6 +202,23 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """What one reply may do otherwise than the config says.
+
+    Attributes:
+        max_new_tokens: upper bound of the reply; None: ``modules.generator.max_new_tokens``.
+        temperature: 0 is greedy; None: ``modules.generator.temperature``.
+        seed: of the sampling.
+        instructions: added to the agent's own instructions, as far as they fit a quarter of the model's window.
+    """
+
+    max_new_tokens: int | None = None
+    temperature: float | None = None
+    seed: int = 0
+    instructions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What one turn gave: the text, and everything needed to say why it came out so.
 
@@ -216,6 +233,8 @@ class Reply:
         timings_ms: milliseconds by step.
         quotes: what was said in recalled sessions and stood in the prompt, the one that bears most on it last.
         explanations: by view, what its recall has to tell beyond the numbers (rounds, keywords, selections).
+        finish: "stop" (the model ended the reply) or "length" (``max_new_tokens`` did).
+        prompt: the prompt as the model got it, ``{"role", "content"}`` each.
     """
 
     text: str
@@ -228,3 +247,5 @@ class Reply:
     tokens: Tokens = Tokens()
     explanations: Mapping[str, Any] = field(default_factory=dict)
     quotes: tuple[Utterance, ...] = ()
+    finish: str = "stop"
+    prompt: tuple[Mapping[str, str], ...] = ()

@@ -49,6 +49,11 @@ SLOW = (
     "tests/test_nothing_lost.py",
     "tests/test_two_processes.py",
     "tests/test_wheel.py",
+    # a browser, real server processes, whatever a document allows
+    "tests/server/test_browser.py",
+    "tests/server/test_document.py",
+    "tests/server/test_mcp.py::test_the_command",
+    "tests/server/test_process.py",
     # many turns, or long texts
     "tests/memory/test_encoder.py::test_the_later_part",
     "tests/memory/test_long_term.py::test_the_index_agrees",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ld_agent.cli import bench, ecm, evaluate, judge, memory, tables
+from ld_agent.cli import bench, ecm, evaluate, judge, memory, serve, tables
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -27,6 +27,7 @@ app.add_typer(evaluate.app, name="eval")
 app.add_typer(ecm.app, name="ecm")
 app.add_typer(judge.app, name="judge")
 app.command("tables")(tables.tables)
+app.add_typer(serve.keys, name="keys")
 
 ConfigOption = Annotated[
     str | None,
@@ -140,6 +141,54 @@ def demo(
     from ld_agent.cli.demo import run_demo
 
     run_demo(_config(config, store, overrides))
+
+
+@app.command("serve")
+def serve_command(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; others than loopback need keys.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free one.")
+    ] = 8321,
+    as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines to standard error.")] = False,
+) -> None:
+    """Serve the agent over HTTP in OpenAI's protocol, with its memory and a page to look into it.
+
+    Examples:
+
+      ld-agent serve --store me.db
+
+      ld-agent serve -c qwen3-0.6b --host 0.0.0.0 --port 8321
+    """
+    serve.run_serve(_config(config, store, overrides), config, host, port, as_json)
+
+
+@app.command("mcp")
+def mcp_command(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    person: Annotated[str, typer.Option("--person", help="Whom calls are about that name nobody.")] = "me",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=1, max=65535, help="Serve HTTP on this port of the loopback, not standard input and output."
+        ),
+    ] = None,
+) -> None:
+    """Offer the memory to assistants over the Model Context Protocol: remember, recall, about, forget.
+
+    Examples:
+
+      ld-agent mcp --store me.db --person ann
+
+      ld-agent mcp --store me.db --port 8322
+    """
+    serve.run_mcp(_config(config, store, overrides), person, port)
 
 
 def _config(config: str | None, store: Path | None, overrides: list[str] | None) -> Config:

@@ -15,7 +15,7 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import named
 from ld_agent.prompts import as_line, as_name, prompt
-from ld_agent.types import Recalled, Utterance
+from ld_agent.types import Recalled, ReplyOptions, Utterance
 
 T = TypeVar("T")
 OPENING = "(The conversation begins.)"
@@ -59,6 +59,7 @@ class Situation:
         examples: earlier replies as models, left out first where the window is small.
         labelled: say of each memory which mechanism it comes from.
         decides: the answer also says whether ``heard`` is worth remembering; see `decision`.
+        instructions: the caller's, added to the agent's own and shortened to a quarter of the window.
     """
 
     agent: str
@@ -72,6 +73,7 @@ class Situation:
     labelled: bool = False
     decides: bool = False
     quotes: tuple[Utterance, ...] = ()
+    instructions: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class Generator:
             people = named(situation.people or (situation.heard.speaker,))
             instructions = prompt("generator_direct").render(people=people)[0].content
             situation = replace(situation, steps="\n\n".join(filter(None, (instructions, situation.steps))))
+        if situation.instructions:
+            situation = self._with_bounded_instructions(situation, notes)
         if situation.examples and not self._fits(situation):
             shown, start = situation.examples[::-1], situation
             kept_examples = _longest_tail(shown, lambda tail: self._fits(replace(start, examples=tail[::-1])))
@@ -137,10 +141,20 @@ class Generator:
         return Prompted(render(situation), tuple(notes))
 
     def request(
-        self, messages: tuple[Message, ...], on_text: Callable[[str], None] | None = None, *, decides: bool = False
+        self,
+        messages: tuple[Message, ...],
+        on_text: Callable[[str], None] | None = None,
+        *,
+        decides: bool = False,
+        options: ReplyOptions | None = None,
     ) -> Request:
         """The request of a reply; one that ``decides`` has room for the decision behind it."""
-        request = self._models.request("generator", messages, on_text=on_text)
+        options = options or ReplyOptions()
+        request = self._models.request(
+            "generator", messages, seed=options.seed, on_text=on_text, most=options.max_new_tokens
+        )
+        if options.temperature is not None:
+            request = replace(request, temperature=options.temperature)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
     def generate(self, prompts: Sequence[tuple[Message, ...]]) -> list[Completion]:
@@ -150,6 +164,21 @@ class Generator:
             BackboneError: the model failed to answer.
         """
         return self._models.complete([self.request(messages) for messages in prompts])
+
+    def _with_bounded_instructions(self, situation: Situation, notes: list[str]) -> Situation:
+        """The situation with as many leading words of its instructions as fit a quarter of the prompt's room."""
+        room = self._models.prompt_budget("generator") // 4
+        words = tuple(situation.instructions.split(" "))[: 4 * room]
+
+        def fits(tail: tuple[str, ...]) -> bool:
+            message = Message("system", " ".join(tail[::-1]))
+            return self._models.count_tokens("generator", [message]) <= room
+
+        kept = _longest_tail(words[::-1], fits)[::-1]
+        bounded = " ".join(kept)[: 16 * room]
+        if len(bounded) < len(situation.instructions):
+            notes.append("the caller's instructions were cut to a quarter of the model's window")
+        return replace(situation, instructions=bounded)
 
     def _fits(self, situation: Situation) -> bool:
         budget = self._models.prompt_budget("generator") - (DECISION_TOKENS if situation.decides else 0)
@@ -188,7 +217,7 @@ def render(situation: Situation) -> tuple[Message, ...]:
         memories=[(_origin(r, situation), r.record.text) for r in situation.recalled],
         quotes=[(ago(u.at, situation.heard.at), u.speaker, u.text) for u in situation.quotes],
     )
-    added = [text for text in (*situation.examples, situation.steps) if text]
+    added = [text for text in (*situation.examples, situation.steps, situation.instructions) if text]
     messages = [*system[:-1], Message(system[-1].role, "\n\n".join([system[-1].content, *added]))]
     for said in (*situation.context, situation.heard):
         own = said.speaker == situation.agent

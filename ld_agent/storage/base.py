@@ -292,6 +292,10 @@ class Store(Protocol):
 
     def utterances(self, key: int) -> list[Utterance]: ...
 
+    def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
+        """Everything that was said in a thread, in all of its sessions."""
+        ...
+
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
         """Utterances by id; one that is not stored is left out."""
         ...
@@ -356,6 +360,10 @@ class Store(Protocol):
 
     def forget(self, key: int, target: str, at: datetime) -> None:
         """Remove a record or trait and every earlier text of it; see `edit`. What it superseded is active again."""
+        ...
+
+    def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
+        """Take utterances out of the conversation, with what was learned from them alone; they stay as history."""
         ...
 
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:

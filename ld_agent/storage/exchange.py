@@ -34,6 +34,8 @@ HEADER = {"format": "ld_agent.memory", "version": 2}
 WITHOUT_END = HEADER | {"version": 1}
 SINCE_VERSION_2: dict[str, Any] = {"thread": "", "pinned": False}
 """Columns that exports of version 1 lack, with their values."""
+ADDED_LATER: dict[str, Any] = {"replaced": False}
+"""Columns that older exports of version 2 lack, with their values."""
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 GREATEST = 2**63 - 1
 
@@ -79,6 +81,27 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
     lines = [header, *copies, _line({"kind": "end", "counts": counts})]
     with store.writing(None):
         _Import(store, Path(store.path)).take_all(line.encode() for line in lines)
+
+
+def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation_id: str) -> None:
+    """Import an export of one conversation under another id, all of it or nothing.
+
+    Raises: as `import_file`; DataFileError also for more or fewer conversations.
+    """
+    named = [_renamed(line, conversation_id) for line in lines]
+    with store.writing(None):
+        if (count := _Import(store, Path(source)).take_all(named)) != 1:
+            raise DataFileError(source, None, f"holds {count} conversations; give an export of one")
+
+
+def _renamed(line: bytes, conversation_id: str) -> bytes:
+    """The line of a conversation under another id; any other as it is."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return line  # refused where it is imported, with its number
+    is_head = isinstance(row, dict) and row.get("kind") == "conversation"
+    return _line(row | {"id": conversation_id}).encode() if is_head else line
 
 
 def import_file(store: Store, path: Path) -> int:
@@ -171,7 +194,7 @@ class _Import:
         elif self._conversation is None:
             raise ValueError(f"a {kind} line precedes the first conversation line")
         else:
-            given = SINCE_VERSION_2 | row if self._version == 1 else row
+            given = ADDED_LATER | (SINCE_VERSION_2 | row if self._version == 1 else row)
             values = {c: _inside(c, given[c]) for c in COLUMNS[kind]}
             self._check(self._conversation, kind, values, row)
             self._store.add_row(self._conversation.key, kind, values)

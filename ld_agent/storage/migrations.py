@@ -158,4 +158,32 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (conversation, view)
     );
     """,
+    # 5: turns that were edited or answered again, and what the server keeps: keys, and which request got which answer
+    """
+    ALTER TABLE utterance ADD COLUMN replaced INTEGER NOT NULL DEFAULT 0;
+
+    CREATE TABLE api_key (
+        prefix TEXT PRIMARY KEY,                -- the key's first characters, to tell keys apart
+        hash TEXT NOT NULL UNIQUE,              -- SHA-256 of the whole key, which is random
+        tenant TEXT NOT NULL,
+        scopes TEXT NOT NULL,                   -- JSON list
+        rate INTEGER,                           -- requests a minute; NULL: the server's default
+        created INTEGER NOT NULL,
+        revoked INTEGER
+    ) WITHOUT ROWID;
+
+    CREATE TABLE answer (                       -- what a request was answered with, so that repeating it stores nothing
+        id TEXT PRIMARY KEY,
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        thread TEXT NOT NULL,
+        request TEXT,                           -- the caller's Idempotency-Key
+        fingerprint TEXT NOT NULL,              -- SHA-256 of the request's body
+        reply TEXT NOT NULL,                    -- the utterance's id; its text is kept once
+        finish TEXT NOT NULL,
+        prompt_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        UNIQUE (conversation, request)
+    ) WITHOUT ROWID;
+    """,
 )

@@ -95,7 +95,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "session": ("number", "closed", "thread"),
     "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
-    "utterance": ("id", "session", "speaker", "text", "at", "extracted"),
+    "utterance": ("id", "session", "speaker", "text", "at", "extracted", "replaced"),
     "observed": ("view", "utterance"),
     "record": ("id", "view", "session", "text", "at", "topics", "sources", "fallback", "details", "pinned"),
     "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned"),
@@ -107,5 +107,5 @@ COUNTERS = ("utterances", "records", "traits")
 """How many ids of each a conversation has given out."""
 JSON_COLUMNS = frozenset({"topics", "sources", "details"})
 TIME_COLUMNS = frozenset({"at", "last_at"})
-FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned"})
+FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})

@@ -20,6 +20,7 @@ from ld_agent.storage.columns import Vector, json_text, microseconds, moment
 from ld_agent.storage.connection import BUSY_SECONDS, Connection
 from ld_agent.storage.sqlite_encoder import NotedEncoder
 from ld_agent.storage.sqlite_personas import SQLitePersonas
+from ld_agent.storage.sqlite_replacing import replace_utterances
 from ld_agent.storage.sqlite_rows import RECORD, record, utterances
 from ld_agent.storage.sqlite_shelf import SQLiteShelf
 from ld_agent.types import Record, Utterance, iso, utc
@@ -133,7 +134,7 @@ class Store(NotedEncoder):
     def counts(self, key: int) -> dict[str, int]:
         row = self.db.row(
             """SELECT (SELECT count(*) FROM session WHERE conversation = ?1),
-                      (SELECT count(*) FROM utterance WHERE conversation = ?1),
+                      (SELECT count(*) FROM utterance WHERE conversation = ?1 AND replaced = 0),
                       (SELECT count(*) FROM record WHERE conversation = ?1),
                       (SELECT count(*) FROM trait WHERE conversation = ?1 AND superseded_by IS NULL)""",
             (key,),
@@ -224,6 +225,10 @@ class Store(NotedEncoder):
 
     def utterances(self, key: int) -> list[Utterance]:
         return utterances(self.db, "conversation = ? ORDER BY pk", (key,))
+
+    def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
+        where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"
+        return utterances(self.db, f"{where} ORDER BY pk", (key, thread))
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
         where = "conversation = ? AND id IN (SELECT value FROM json_each(?))"
@@ -334,6 +339,9 @@ class Store(NotedEncoder):
             )
             self.db.execute("UPDATE change SET before = '' WHERE conversation = ? AND target = ?", (key, target))
             self._changed(key, target, "forget", at, "")
+
+    def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
+        replace_utterances(self.db, key, utterance_ids)
 
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
         with self.db.transaction():

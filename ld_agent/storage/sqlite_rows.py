@@ -14,8 +14,8 @@ RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinne
 
 
 def utterances(db: Connection, where: str, values: tuple[Any, ...]) -> list[Utterance]:
-    """The utterances that a WHERE clause selects, in its order."""
-    rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE {where}", values)
+    """The utterances that a WHERE clause selects, in its order; what was replaced is not among them."""
+    rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)
     return [Utterance(i, speaker, text, moment(at), session) for i, speaker, text, at, session in rows]
 
 

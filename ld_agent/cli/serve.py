@@ -1,0 +1,142 @@
+"""``ld-agent serve`` and ``ld-agent keys``: the agent behind an address, and who may talk with it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from ld_agent.config import Config
+
+keys = typer.Typer(help="Make, list and revoke the API keys of a server.", no_args_is_help=True)
+
+StoreOption = Annotated[Path, typer.Option("--store", help="The memory file that the server uses.")]
+TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+NEEDED = ("fastapi", "uvicorn")
+
+
+def run_serve(config: Config, name: str | None, host: str, port: int, as_json: bool) -> None:
+    """Serve an agent until told to stop."""
+    require_extra("server", NEEDED)
+    from ld_agent.server.run import serve
+
+    serve(config, "default" if name is None else Path(name).stem, host, port, as_json)
+
+
+def run_mcp(config: Config, person: str, port: int | None) -> None:
+    """Offer the memory over the Model Context Protocol until the client leaves."""
+    require_extra("mcp", ("mcp", "fastapi"))
+    import asyncio
+    import logging
+
+    from ld_agent.agent import Agent
+    from ld_agent.server.mcp_tools import memory_server
+
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    agent = Agent(config, background=True)
+    try:
+        server = memory_server(agent, person)
+        asyncio.run(server.run_stdio_async() if port is None else server.run_streamable_http_async(port=port))
+    finally:
+        agent.close(end_sessions=False)
+
+
+def require_extra(extra: str, packages: tuple[str, ...]) -> None:
+    """Check that the packages of an extra are there.
+
+    Raises:
+        ConfigError: saying what to install.
+    """
+    from importlib.util import find_spec
+
+    from ld_agent.errors import ConfigError
+
+    if missing := [package for package in packages if find_spec(package) is None]:
+        raise ConfigError(f"this command needs {', '.join(missing)}; run: pip install 'ld_agent[{extra}]'")
+
+
+@keys.command()
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tenant: lower-case letters, digits, '.', '_', '-'.")],
+    store: StoreOption,
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", help="chat, memory or admin; may be repeated. Default: chat, memory.")
+    ] = None,
+    rate: Annotated[int | None, typer.Option("--rate", min=1, help="Requests a minute. Default: server.rate.")] = None,
+) -> None:
+    """Make a key and print it, this once. Keys of one tenant see the same people; tenants see nothing of each other.
+
+    Examples:
+
+      ld-agent keys create home --store me.db
+
+      ld-agent keys create dashboard --store me.db --scope memory --rate 60
+    """
+    from datetime import UTC, datetime
+
+    from ld_agent.cli.show import say
+    from ld_agent.errors import InputError
+    from ld_agent.storage.served import PREFIX_LENGTH, Keys
+    from ld_agent.storage.sqlite import Store
+
+    if not TENANT.fullmatch(name):
+        raise InputError(f"{name!r} is not a tenant's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-'")
+    opened = Store(store)
+    try:
+        key = Keys(opened.db).create(name, scope or ["chat", "memory"], rate, datetime.now(UTC))
+    finally:
+        opened.close()
+    sys.stdout.write(key + "\n")
+    say(
+        f"made a key for {name}; it is not shown again. {key[:PREFIX_LENGTH]} is its prefix, for `ld-agent keys revoke`"
+    )
+
+
+@keys.command("list")
+def list_command(store: StoreOption) -> None:
+    """List the keys of a store, by prefix.
+
+    Example:
+
+      ld-agent keys list --store me.db
+    """
+    from rich.table import Table
+
+    from ld_agent.cli.memory import _existing
+    from ld_agent.cli.show import console, plain
+    from ld_agent.storage.served import Keys
+
+    found = Keys(_existing(store).db).all()
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for heading in ("prefix", "tenant", "scopes", "a minute", "made", "revoked"):
+        table.add_column(heading)
+    for key in found:
+        days = [f"{at:%Y-%m-%d}" if at else "" for at in (key.created, key.revoked)]
+        rate = "default" if key.rate is None else str(key.rate)
+        table.add_row(*(plain(cell) for cell in (key.prefix, key.tenant, " ".join(key.scopes), rate, *days)))
+    console.print(table if found else "no keys; the server answers on its own machine only")
+
+
+@keys.command()
+def revoke(
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="The key's prefix, as `keys list` shows it.")],
+    store: StoreOption,
+) -> None:
+    """Revoke a key; a running server refuses it from the next request on.
+
+    Example:
+
+      ld-agent keys revoke lda_1f2e3d4c --store me.db
+    """
+    from datetime import UTC, datetime
+
+    from ld_agent.cli.memory import _existing
+    from ld_agent.cli.show import say
+    from ld_agent.storage.served import Keys
+
+    key = Keys(_existing(store).db).revoke(prefix, datetime.now(UTC))
+    say(f"revoked {key.prefix} of {key.tenant}")

@@ -1,0 +1,113 @@
+"""The server as one ASGI application: its routes, its limits and its life. What it does is in the modules beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+
+from ld_agent import __version__
+from ld_agent.agent import Agent
+from ld_agent.server import chat, errors, memory, metrics, page, responses
+from ld_agent.server.errors import ErrorBody
+from ld_agent.server.limits import Bodies, Places, Rates
+from ld_agent.server.logins import Logins
+from ld_agent.server.logs import Logged
+from ld_agent.server.metrics import Metrics
+from ld_agent.server.service import Service
+from ld_agent.server.undo import Undoable
+
+
+class State(BaseModel):
+    """Whether the server is up."""
+
+    status: str
+
+
+def create_app(agent: Agent, model: str = "default", failed: Callable[[BaseException], None] | None = None) -> FastAPI:
+    """Make the application that serves an agent, and that closes it in the end.
+
+    Args:
+        agent: made with ``background=True``, so that it learns between the turns.
+        model: the name under which clients ask for it.
+        failed: called if the models cannot be loaded.
+    """
+    service, settings = Service(agent, model), agent.config.server
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        async def warm_up() -> None:
+            try:
+                await service.warm_up()
+            except BaseException as exc:
+                if failed is not None and not isinstance(exc, asyncio.CancelledError):
+                    failed(exc)
+                raise
+
+        work = [asyncio.create_task(warm_up()), asyncio.create_task(service.tidy())]
+        yield
+        for task in work:
+            task.cancel()
+        for task in work:
+            with suppress(BaseException):
+                await task
+        await app.state.undoable.close()
+        await service.close()
+
+    app = FastAPI(
+        title="ld_agent", version=__version__, lifespan=life, docs_url=None, redoc_url=None,
+        description="An agent that remembers people for months, in OpenAI's protocol, and its memory.",
+    )  # fmt: skip
+    app.state.service, app.state.started = service, int(time.time())
+    app.state.rates, app.state.places = Rates(settings.rate), Places(settings.concurrency)
+    app.state.metrics = Metrics()
+    service.count_tokens = app.state.metrics.count_tokens
+    app.state.logins, app.state.undoable = Logins(service.keys), Undoable()
+    errors.install(app)
+    _health(app, service)
+    app.include_router(chat.router)
+    app.include_router(metrics.router)
+    app.include_router(responses.router)
+    app.include_router(memory.router)
+    page.install(app)
+    if settings.cors:
+        app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(Bodies, most=int(settings.body_mb * 2**20), patience=settings.patience)
+    app.add_middleware(Logged, count=app.state.metrics.count)
+    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _health(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", tags=["health"])
+    async def healthz() -> State:
+        """The process answers."""
+        return State(status="ok")
+
+    @app.get("/readyz", tags=["health"], responses={503: {"model": ErrorBody}})
+    async def readyz(request: Request) -> Any:
+        """The models are loaded."""
+        if service.ready:
+            return State(status="ready")
+        error = errors.ApiError(503, "the models are still being loaded", "not_ready", headers={"Retry-After": "1"})
+        return JSONResponse(error.body, 503, {"Retry-After": "1"})
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document, in which bad values are refused with 400 and not with FastAPI's 422."""
+    if app.openapi_schema is None:
+        document = FastAPI.openapi(app)
+        for path in document["paths"].values():
+            for operation in path.values():
+                operation["responses"].pop("422", None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            document.get("components", {}).get("schemas", {}).pop(name, None)
+        app.openapi_schema = document
+    return app.openapi_schema

@@ -1,0 +1,250 @@
+"""``POST /v1/chat/completions`` and ``GET /v1/models`` as OpenAI's clients know them. The agent remembers; they need not know."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, Field
+
+from ld_agent.server.errors import ApiError, ErrorBody, as_api_error
+from ld_agent.server.history import Line, is_task
+from ld_agent.server.identity import ChatCaller, addressed
+from ld_agent.server.limits import Places
+from ld_agent.server.service import Service
+from ld_agent.server.turns import Answered, Asked, RunningTurn, checked_lines, explained, fingerprint, new_id
+from ld_agent.types import ReplyOptions
+
+LARGEST_SEED = 2**63 - 1
+Text = Annotated[str, Field(max_length=1_000_000)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="A repeated request is answered alike and stored once.",
+    ),
+]
+ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorBody, "description": text}
+    for code, text in {
+        400: "The request cannot be used.", 401: "No valid key.", 403: "The key may not do this.", 404: "Not there.",
+        408: "The body came too slowly.", 409: "In conflict with an earlier request.", 413: "Too large.",
+        415: "Wrong content type.", 429: "Too many requests; see Retry-After.", 502: "The model failed.",
+        503: "The store failed, or the server is not ready.",
+    }.items()
+}  # fmt: skip
+
+
+class TextPart(BaseModel):
+    type: Literal["text", "input_text", "output_text"]
+    text: Text
+
+
+class ChatMessage(BaseModel):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Text | list[TextPart] | None = None
+
+    @property
+    def text(self) -> str:
+        content = self.content or ""
+        return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+class StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class ChatRequest(BaseModel):
+    """Of OpenAI's fields those that make a difference here; others are ignored."""
+
+    model: str
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    max_completion_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
+    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
+    seed: Annotated[int | None, Field(ge=0, le=LARGEST_SEED)] = None
+    n: Annotated[int, Field(ge=1, le=1)] = 1
+    user: str | None = None
+    safety_identifier: str | None = None
+    metadata: dict[str, str] | None = None
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class AssistantMessage(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str
+
+
+class Choice(BaseModel):
+    index: int = 0
+    message: AssistantMessage
+    finish_reason: Literal["stop", "length"]
+
+
+class ChatCompletion(BaseModel):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+    ld_agent: dict[str, Any] | None = None
+
+
+class ModelCard(BaseModel):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "ld_agent"
+
+
+class ModelList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
+router = APIRouter(tags=["chat"], responses=ERRORS)
+
+
+@router.get("/v1/models")
+async def models(request: Request, caller: ChatCaller) -> ModelList:
+    """The agents that can be talked with: one, under the name of its config."""
+    service: Service = request.app.state.service
+    return ModelList(data=[ModelCard(id=service.model, created=request.app.state.started)])
+
+
+@router.get("/v1/models/{model}")
+async def model(request: Request, caller: ChatCaller, model: str) -> ModelCard:
+    """One agent."""
+    service: Service = request.app.state.service
+    check_model(service, model)
+    return ModelCard(id=service.model, created=request.app.state.started)
+
+
+@router.post(
+    "/v1/chat/completions",
+    response_model=ChatCompletion,
+    response_model_exclude_none=True,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def chat_completions(
+    request: Request, body: ChatRequest, caller: ChatCaller, idempotency_key: IdempotencyKey = None
+) -> Any:
+    """Talk with the agent.
+
+    A person is named by the header `X-LD-Person` or `X-OpenWebUI-User-Id`, or by `user` or `safety_identifier`; without one
+    nothing is remembered, and the header `X-LD-Memory` says so. A thread is named by `X-LD-Thread`, `X-OpenWebUI-Chat-Id`
+    or `metadata.thread`.
+    """
+    service: Service = request.app.state.service
+    check_model(service, body.model)
+    whom = addressed(request, body.user or body.safety_identifier, body.metadata)
+    instructions = "\n\n".join(m.text for m in body.messages if m.role in ("system", "developer") and m.text.strip())
+    lines = checked_lines(
+        [Line(m.role == "assistant", m.text) for m in body.messages if m.role in ("user", "assistant")],
+        service.config.server.messages,
+    )
+    task = is_task(lines, instructions, body.stream)
+    asked = Asked(
+        None if whom.person is None or task else caller.conversation_id(whom.person),
+        whom.thread,
+        lines,
+        ReplyOptions(body.max_completion_tokens or body.max_tokens, body.temperature, body.seed or 0, instructions),
+        whom.whole,
+        whom.name,
+        idempotency_key,
+        fingerprint(body.model_dump()),
+        task,
+        new_id("chatcmpl-"),
+    )
+    places: Places = request.app.state.places
+    places.take()
+    turn = RunningTurn.begin(service, asked)
+    turn.work.add_done_callback(lambda work: places.leave())
+    memory = {"X-LD-Memory": "none" if asked.conversation is None else "on"}
+    if body.stream:
+        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        return StreamingResponse(
+            stream(service, turn, asked.id, with_usage, service.config.server.ping), media_type="text/event-stream",
+            headers=memory | {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+        )  # fmt: skip
+    answered = await turn.work
+    repeated = {"X-LD-Repeated": "true"} if answered.repeated else {}
+    return JSONResponse(_completion(service, answered), headers=memory | repeated)
+
+
+def check_model(service: Service, name: str) -> None:
+    """Check that a model is served.
+
+    Raises:
+        ApiError: 404.
+    """
+    if name != service.model:
+        shown = name if len(name) <= 60 else name[:60] + "…"
+        raise ApiError(404, f"no model {shown!r}; this server has {service.model!r}", "model_not_found", "model")
+
+
+def usage(answered: Answered) -> Usage:
+    prompt, completion = answered.prompt_tokens, answered.completion_tokens
+    return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
+
+
+def _completion(service: Service, answered: Answered) -> dict[str, Any]:
+    finish: Any = answered.finish
+    return ChatCompletion(
+        id=answered.id,
+        created=int(time.time()),
+        model=service.model,
+        choices=[Choice(message=AssistantMessage(content=answered.text), finish_reason=finish)],
+        usage=usage(answered),
+        ld_agent=explained(answered) if service.config.server.explain else None,
+    ).model_dump(exclude_none=True)
+
+
+async def stream(
+    service: Service, turn: RunningTurn, answer_id: str, with_usage: bool, ping: float
+) -> AsyncIterator[str]:
+    """The reply as server-sent events, with comments where nothing else comes for long."""
+    head = {"id": answer_id, "object": "chat.completion.chunk", "created": int(time.time()), "model": service.model}
+
+    def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
+        return event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]} | more)
+
+    said = ""
+    try:
+        yield chunk({"role": "assistant", "content": ""})
+        async for piece in turn.pieces(ping):
+            if piece is None:
+                yield ": waiting\n\n"
+            else:
+                said += piece
+                yield chunk({"content": piece})
+        answered = await turn.work
+        if answered.text.startswith(said) and answered.text != said:
+            yield chunk({"content": answered.text[len(said) :]})
+        more = {"ld_agent": explained(answered)} if service.config.server.explain else {}
+        yield chunk({}, answered.finish, **more)
+        if with_usage:
+            yield event(head | {"choices": [], "usage": usage(answered).model_dump()})
+    except Exception as exc:
+        yield event(as_api_error(exc).body)
+    finally:
+        turn.leave()
+    yield "data: [DONE]\n\n"
+
+
+def event(value: dict[str, Any]) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"

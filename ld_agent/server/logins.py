@@ -1,0 +1,82 @@
+"""Who is logged in to the page: a key is exchanged for a cookie, and every form carries a token that no other site knows."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from fastapi import Request
+from starlette.responses import Response
+
+from ld_agent.server.errors import ApiError
+from ld_agent.server.identity import LOCAL, Caller, identified
+from ld_agent.storage.served import ApiKey, Keys
+
+COOKIE = "ld_agent_session"
+SECONDS = 8 * 3600
+
+
+class NotLoggedInError(Exception):
+    """A page was asked for without a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """One browser's session. It ends with its key."""
+
+    caller: Caller
+    csrf: str
+    ends: float
+
+
+class Logins:
+    """The sessions of this process; a restart ends them."""
+
+    def __init__(self, keys: Keys, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys, self._clock = keys, clock
+        self._sessions: dict[str, Login] = {}
+        self._local = Login(LOCAL, secrets.token_urlsafe(), float("inf"))
+
+    def begin(self, key: ApiKey, response: Response, secure: bool) -> None:
+        """Log in with a valid key."""
+        now = self._clock()
+        self._sessions = {token: login for token, login in self._sessions.items() if login.ends > now}
+        token, caller = secrets.token_urlsafe(32), Caller(key.tenant, key.scopes, key.prefix, key.rate)
+        self._sessions[token] = Login(caller, secrets.token_urlsafe(), now + SECONDS)
+        response.set_cookie(COOKIE, token, max_age=SECONDS, httponly=True, samesite="strict", secure=secure)
+
+    def end(self, request: Request, response: Response) -> None:
+        self._sessions.pop(request.cookies.get(COOKIE, ""), None)
+        response.delete_cookie(COOKIE)
+
+    def find(self, request: Request) -> Login:
+        """The session of a request.
+
+        Raises:
+            NotLoggedInError: there is none, it has ended, or its key was revoked.
+            ApiError: 403, the server has no keys and the request comes from elsewhere, or the key may not see the memory.
+        """
+        if not self._keys.in_use():
+            identified(request)
+            return self._local
+        login = self._sessions.get(request.cookies.get(COOKIE, ""))
+        if login is None or login.ends < self._clock() or not self._keys.valid(login.caller.key):
+            raise NotLoggedInError
+        if not login.caller.may("memory"):
+            raise ApiError(403, "this key may not see the memory; log in with one that has the scope memory")
+        return login
+
+
+async def form_of(request: Request, login: Login) -> dict[str, str]:
+    """The fields of a form that this server has shown in this session.
+
+    Raises:
+        ApiError: 403, the form comes from elsewhere.
+    """
+    fields = {name: values[0] for name, values in parse_qs((await request.body()).decode("utf-8", "replace")).items()}
+    if not secrets.compare_digest(fields.get("csrf", "").encode(), login.csrf.encode()):
+        raise ApiError(403, "this form is out of date; reload the page and try again", "invalid_csrf_token")
+    return fields

@@ -1,0 +1,84 @@
+"""One line a request, as text or JSON: what, how long, for whom. Never a text that was said, a person's id or a key."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("ld_agent.server")
+Count = Callable[[str, str, int, float], None]
+"""Given method, route, status and seconds of a request."""
+FIELDS = ("method", "route", "status", "ms", "key")
+
+
+class Logged:
+    """ASGI middleware that logs and counts each request when its answer has been sent."""
+
+    def __init__(self, app: ASGIApp, count: Count) -> None:
+        self._app, self._count = app, count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            seconds = time.perf_counter() - begun
+            route = getattr(scope.get("route"), "path", "-")
+            self._count(scope["method"], route, status, seconds)
+            caller = scope.get("state", {}).get("caller")
+            log.info(
+                "request",
+                extra={
+                    "method": scope["method"],
+                    "route": route,
+                    "status": status,
+                    "ms": round(seconds * 1000, 1),
+                    "key": caller.key if caller else "-",
+                },
+            )
+
+
+class Lines(logging.Formatter):
+    """One line a record."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+        error = self.formatException(record.exc_info) if record.exc_info else ""
+        if self._as_json:
+            values = {"at": at, "level": record.levelname.lower(), "message": record.getMessage(), **fields}
+            return json.dumps(values | ({"error": error} if error else {}), ensure_ascii=False)
+        shown = " ".join(f"{name}={value}" for name, value in fields.items())
+        return f"{at} {record.levelname.lower()} {record.getMessage()} {shown}".rstrip() + (
+            f"\n{error}" if error else ""
+        )
+
+
+def configure(as_json: bool) -> None:
+    """Log to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines(as_json))
+    for name in ("ld_agent.server", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO if name == "ld_agent.server" else logging.WARNING)

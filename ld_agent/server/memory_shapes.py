@@ -1,0 +1,144 @@
+"""What the memory API takes and gives, beside the shapes of records, traits and utterances."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AwareDatetime, BaseModel, Field
+
+from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
+
+Text = Annotated[str, Field(min_length=1, max_length=200_000, pattern=r"\S")]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
+Thread = Annotated[str, Field(max_length=200, description="The thread's name; empty: the one without a name.")]
+
+
+class PersonShape(BaseModel):
+    id: str
+    sessions: int
+    utterances: int
+    records: int
+    traits: int
+    last_at: datetime | None
+
+
+class PeoplePage(BaseModel):
+    """``next``: give it as ``after`` for the next page; null: this is the last."""
+
+    people: list[PersonShape]
+    next: str | None
+
+
+class ThreadShape(BaseModel):
+    name: str
+    utterances: int
+    last_at: datetime
+
+
+class ThreadList(BaseModel):
+    threads: list[ThreadShape]
+
+
+class SessionShape(BaseModel):
+    number: int
+    thread: str
+    closed: bool
+    utterances: int
+    start: datetime
+    end: datetime
+
+
+class SessionPage(BaseModel):
+    """The latest first. ``next``: give it as ``before`` for the next page; null: this is the last."""
+
+    sessions: list[SessionShape]
+    next: int | None
+
+
+class SessionDetail(BaseModel):
+    number: int
+    utterances: list[UtteranceShape]
+    records: list[RecordShape]
+
+
+class RecordPage(BaseModel):
+    """In the order of storing. ``next``: give it as ``after`` for the next page; null: this is the last."""
+
+    records: list[RecordShape]
+    next: str | None
+
+
+class TraitList(BaseModel):
+    traits: list[TraitShape]
+
+
+class ChangeShape(BaseModel):
+    """What a person changed by hand; ``before`` is empty once its target was forgotten."""
+
+    target: str
+    action: str
+    at: datetime
+    before: str
+
+
+class ChangeList(BaseModel):
+    changes: list[ChangeShape]
+
+
+class RecallList(BaseModel):
+    """Best first; empty: no relevant memory."""
+
+    recalled: list[RecalledShape]
+
+
+class PromptRequest(BaseModel):
+    text: Text
+    thread: Thread = ""
+    speaker: Name | None = None
+    at: AwareDatetime | None = None
+
+
+class PromptShape(BaseModel):
+    """The prompt for a model of your own; store its reply with ``observe``, under the name ``agent``."""
+
+    messages: list[dict[str, str]]
+    agent: str
+    heard: UtteranceShape
+    recalled: list[RecalledShape]
+    traits: dict[str, list[str]]
+    notes: list[str]
+
+
+class Said(BaseModel):
+    """Something that was said. ``speaker``: null is the person, under the configured name."""
+
+    text: Text
+    speaker: Name | None = None
+    at: AwareDatetime | None = None
+    thread: Thread = ""
+
+
+class ObserveRequest(BaseModel):
+    utterances: Annotated[list[Said], Field(min_length=1, max_length=1000)]
+    end_session: bool = False
+
+
+class Observed(BaseModel):
+    utterances: list[UtteranceShape]
+
+
+class MemoryChange(BaseModel):
+    """What to change of a record or trait."""
+
+    text: Text | None = None
+    pinned: bool | None = None
+
+
+class Done(BaseModel):
+    done: bool = True
+
+
+class Imported(BaseModel):
+    person: str
+    counts: dict[str, int]

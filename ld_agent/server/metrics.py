@@ -1,0 +1,67 @@
+"""What the server has done, as Prometheus reads it: requests by route and status, their seconds, and tokens of replies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse
+
+from ld_agent.server.chat import ERRORS
+from ld_agent.server.identity import AdminCaller
+
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Counters of one process, by route and never by person."""
+
+    requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    buckets: Counter[tuple[str, float]] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+    tokens: Counter[str] = field(default_factory=Counter)
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one request."""
+        self.requests[method, route, status] += 1
+        self.seconds[route] = self.seconds.get(route, 0.0) + seconds
+        for bound in BUCKETS:
+            if seconds <= bound:
+                self.buckets[route, bound] += 1
+
+    def count_tokens(self, prompt: int, completion: int) -> None:
+        self.tokens["prompt"] += prompt
+        self.tokens["completion"] += completion
+
+    def lines(self, at_once: int) -> Iterator[str]:
+        """The metrics in Prometheus' text format."""
+        yield "# TYPE ld_agent_requests_total counter"
+        for (method, route, status), count in sorted(self.requests.items()):
+            yield f'ld_agent_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}'
+        yield "# TYPE ld_agent_request_seconds histogram"
+        for route in sorted(self.seconds):
+            total = sum(count for (_, other, _), count in self.requests.items() if other == route)
+            for bound in BUCKETS:
+                yield f'ld_agent_request_seconds_bucket{{route="{route}",le="{bound:g}"}} {self.buckets[route, bound]}'
+            yield f'ld_agent_request_seconds_bucket{{route="{route}",le="+Inf"}} {total}'
+            yield f'ld_agent_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}'
+            yield f'ld_agent_request_seconds_count{{route="{route}"}} {total}'
+        yield "# TYPE ld_agent_reply_tokens_total counter"
+        for kind in ("prompt", "completion"):
+            yield f'ld_agent_reply_tokens_total{{kind="{kind}"}} {self.tokens[kind]}'
+        yield "# TYPE ld_agent_turns_at_once gauge"
+        yield f"ld_agent_turns_at_once {at_once}"
+
+
+router = APIRouter(tags=["health"], responses=ERRORS)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request, caller: AdminCaller) -> PlainTextResponse:
+    """Prometheus metrics."""
+    state = request.app.state
+    return PlainTextResponse("\n".join(state.metrics.lines(state.places.taken)) + "\n", media_type=TEXT)

@@ -1,0 +1,290 @@
+"""The page: what is remembered of whom, why it was recalled, and the means to correct it. HTML from the server, no CDN."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote
+
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ld_agent.server import page_data
+from ld_agent.server.errors import ApiError
+from ld_agent.server.logins import Login, NotLoggedInError, form_of
+from ld_agent.server.service import Service
+from ld_agent.storage.base import StoredConversation
+from ld_agent.storage.exchange import export_lines
+
+HERE = Path(__file__).parent
+PEOPLE = 50
+FOUND = 50
+SECURITY = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+pages = Environment(
+    loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    lstrip_blocks=True,
+)  # fmt: skip
+pages.filters |= {
+    "day": page_data.day,
+    "marked": page_data.marked,
+    "bars": page_data.bars,
+    "path": lambda t: quote(t, safe=""),
+}
+router = APIRouter(include_in_schema=False)
+
+
+def install(app: FastAPI) -> None:
+    """Add the page to the application."""
+    app.include_router(router)
+    app.mount("/static", StaticFiles(directory=HERE / "static"))
+
+    @app.exception_handler(NotLoggedInError)
+    async def log_in(request: Request, exc: NotLoggedInError) -> Response:
+        return RedirectResponse("/login", 303)
+
+
+async def logged_in(request: Request) -> Login:
+    login: Login = request.app.state.logins.find(request)
+    request.state.caller = login.caller
+    request.app.state.rates.count(login.caller)
+    return login
+
+
+Visitor = Annotated[Login, Depends(logged_in)]
+
+
+def shown(request: Request, template: str, login: Login | None, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page, or a part of one for htmx."""
+    values |= {
+        "csrf": login.csrf if login else "",
+        "tenant": login.caller.tenant if login else "",
+        "login": login is not None,
+    }
+    service: Service = request.app.state.service
+    return HTMLResponse(pages.get_template(template).render(model=service.model, **values), status, SECURITY)
+
+
+class Subject:
+    """The person a page is about."""
+
+    def __init__(self, request: Request, login: Login, person: str, stored: StoredConversation) -> None:
+        self.service: Service = request.app.state.service
+        self.request, self.login, self.person, self.stored = request, login, person, stored
+        self.undoable = request.app.state.undoable
+
+    @property
+    def id(self) -> str:
+        return self.stored.id
+
+    def show(self, template: str, **values: Any) -> HTMLResponse:
+        going = (self.id, "") in self.undoable
+        return shown(
+            self.request, template, self.login, person=self.person, going=going, waiting=self.waiting, **values
+        )
+
+    def waiting(self, target: str) -> bool:
+        """Whether a record or trait is going to be forgotten."""
+        return (self.id, target) in self.undoable
+
+
+async def subject(request: Request, login: Visitor, person: str) -> Subject:
+    service: Service = request.app.state.service
+    return Subject(request, login, person, await service.stored(login.caller.conversation_id(person)))
+
+
+About = Annotated[Subject, Depends(subject)]
+
+
+# ---- logging in
+
+
+@router.get("/login")
+async def login_page(request: Request) -> Response:
+    return shown(request, "login.html", None, wrong=False)
+
+
+@router.post("/login")
+async def log_in(request: Request) -> Response:
+    fields = parse_qs((await request.body()).decode("utf-8", "replace"))
+    found = request.app.state.service.keys.find(fields.get("key", [""])[0].strip())
+    if found is None:
+        return shown(request, "login.html", None, 401, wrong=True)
+    response = RedirectResponse("/", 303)
+    request.app.state.logins.begin(found, response, request.url.scheme == "https")
+    return response
+
+
+@router.post("/logout")
+async def log_out(request: Request, login: Visitor) -> Response:
+    await form_of(request, login)
+    response = RedirectResponse("/login", 303)
+    request.app.state.logins.end(request, response)
+    return response
+
+
+# ---- looking
+
+
+@router.get("/")
+async def people(
+    request: Request,
+    login: Visitor,
+    q: Annotated[str, Query(max_length=200)] = "",
+    after: Annotated[str, Query(max_length=200)] = "",
+) -> Response:
+    service: Service = request.app.state.service
+    prefix = login.caller.prefix
+    found = await asyncio.to_thread(service.directory.people, prefix, prefix + after, PEOPLE + 1, q)
+    listed = [(login.caller.person(one.id), one) for one in found[:PEOPLE]]
+    following = listed[-1][0] if len(found) > PEOPLE else ""
+    part = "_people.html" if "hx-request" in request.headers else "people.html"
+    return shown(request, part, login, people=listed, q=q, following=following)
+
+
+@router.get("/people/{person}")
+async def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2**62)] = None) -> Response:
+    service = about.service
+    entries, following = await asyncio.to_thread(
+        page_data.timeline, service.agent.store, service.directory, about.stored.key, before
+    )
+    part = "_sessions.html" if before is not None else "timeline.html"
+    return about.show(part, entries=entries, following=following, tab="timeline")
+
+
+@router.get("/people/{person}/live")
+async def live(about: About) -> Response:
+    """The latest session as it is now, for a page that stays open."""
+    service = about.service
+    latest = await asyncio.to_thread(service.directory.sessions, about.stored.key, None, 1)
+    number = latest[0].number if latest and not latest[0].closed else 0
+    said = await asyncio.to_thread(service.agent.store.session_utterances, about.stored.key, number)
+    return about.show("_live.html", said=said[-20:], explained=_explained(about))
+
+
+@router.get("/people/{person}/sessions/{number}")
+async def session(about: About, number: int) -> Response:
+    store = about.service.agent.store
+    said = await asyncio.to_thread(store.session_utterances, about.stored.key, number) if 0 < number < 2**62 else []
+    return about.show("_session.html", said=said, explained=_explained(about))
+
+
+@router.get("/people/{person}/traits")
+async def traits(about: About) -> Response:
+    found = await asyncio.to_thread(about.service.agent.store.personas(about.stored.key).traits)
+    by_speaker: dict[str, list[Any]] = {}
+    for trait, _ in found:
+        by_speaker.setdefault(trait.speaker, []).append(trait)
+    return about.show("traits.html", by_speaker=by_speaker, tab="traits")
+
+
+@router.get("/people/{person}/ask")
+async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
+    found, quoted = [], {}
+    if q.strip():
+        conversation = await about.service.known(about.id)
+        found = await about.service.waiting(lambda: conversation.recall(q, k=10))
+        quoted = await asyncio.to_thread(page_data.passages, about.service.agent.store, about.stored.key, found, q)
+    return about.show("ask.html", q=q, found=found, quoted=quoted, tab="ask")
+
+
+@router.get("/people/{person}/search")
+async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
+    said = []
+    if q.strip():
+        said = await asyncio.to_thread(about.service.directory.search, about.stored.key, q.strip(), FOUND)
+    return about.show("search.html", q=q, said=said, tab="search")
+
+
+@router.get("/people/{person}/replies/{utterance}")
+async def reply(about: About, utterance: str) -> Response:
+    found = about.service.explained.get((about.id, utterance))
+    return about.show("reply.html", reply=found, utterance=utterance, tab="timeline")
+
+
+@router.get("/people/{person}/costs")
+async def costs(about: About) -> Response:
+    replies = [reply for (owner, _), reply in about.service.explained.items() if owner == about.id][-100:]
+    steps = list(dict.fromkeys(step for reply in replies for step in reply.timings_ms))
+    table = [(r.utterance, r.tokens, {s: r.timings_ms.get(s, 0.0) for s in steps}) for r in replies]
+    chart = {
+        "steps": steps,
+        "at": [r.heard.at.timestamp() for r in replies],
+        "ms": [[round(r.timings_ms.get(step, 0.0), 1) for r in replies] for step in steps],
+    }
+    return about.show("costs.html", table=table, steps=steps, chart=json.dumps(chart), tab="costs")
+
+
+@router.get("/people/{person}/export")
+async def export(about: About) -> Response:
+    def lines() -> Iterator[str]:
+        for line in export_lines(about.service.agent.resources.store, about.id):
+            yield line + "\n"
+
+    name = quote(about.person, safe="")
+    headers = SECURITY | {"Content-Disposition": f"attachment; filename*=UTF-8''{name}.jsonl"}
+    return StreamingResponse(lines(), media_type="application/x-ndjson", headers=headers)
+
+
+def _explained(about: Subject) -> set[str]:
+    return {utterance for owner, utterance in about.service.explained if owner == about.id}
+
+
+# ---- changing
+
+
+@router.post("/people/{person}/memories/{target}/{action}")
+async def change(about: About, target: str, action: str) -> Response:
+    """Edit, pin, unpin or forget a record or trait; shows it as it is then."""
+    fields, service = await form_of(about.request, about.login), about.service
+    if action == "edit":
+        await service.change(about.id, target, fields.get("text", ""), None)
+    elif action in ("pin", "unpin"):
+        await service.change(about.id, target, None, action == "pin")
+    elif action == "forget":
+        if not await asyncio.to_thread(service.directory.has_memory, about.stored.key, target):
+            raise ApiError(404, f"no record or trait {target[:40]!r}", "memory_not_found")
+        about.undoable.schedule((about.id, target), lambda: service.forget(about.id, target))
+    elif action == "undo":
+        about.undoable.undo((about.id, target))
+    else:
+        raise ApiError(404, f"no action {action[:40]!r}; edit, pin, unpin, forget or undo", "unknown_action")
+    if "hx-request" not in about.request.headers:
+        return RedirectResponse(f"/people/{quote(about.person, safe='')}", 303)
+    return about.show("_memory.html", memory=await asyncio.to_thread(_memory, about, target))
+
+
+def _memory(about: Subject, target: str) -> Any:
+    """A record or trait by its id; None: it is gone."""
+    store, key = about.service.agent.store, about.stored.key
+    if target.startswith("t"):
+        return next((trait for trait, _ in store.personas(key).traits() if trait.id == target), None)
+    return next((record for record in store.records(key) if record.id == target), None)
+
+
+@router.post("/people/{person}/{action}")
+async def delete(about: About, action: str) -> Response:
+    """Delete everything of a person in a minute, or keep it after all."""
+    fields, service = await form_of(about.request, about.login), about.service
+    here = RedirectResponse(f"/people/{quote(about.person, safe='')}", 303)
+    if action == "undo":
+        about.undoable.undo((about.id, ""))
+    elif action == "delete" and fields.get("name") == about.person:
+        about.undoable.schedule((about.id, ""), lambda: service.delete(about.id))
+    elif action == "delete":
+        raise ApiError(400, "the name does not match; nothing was deleted", "not_confirmed")
+    else:
+        raise ApiError(404, f"no action {action[:40]!r}; delete or undo", "unknown_action")
+    return here

@@ -1,0 +1,105 @@
+"""What the page shows, gathered from the store: a person's sessions and what each became, scores as bars, words marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from markupsafe import Markup, escape
+
+from ld_agent.modules.generator import ago
+from ld_agent.storage.base import Store
+from ld_agent.storage.served import Directory, StoredSession
+from ld_agent.types import Recalled, Record, Trait, Utterance
+
+SESSIONS = 15
+"""Sessions of one page."""
+SHORTEST_MARKED = 4
+STEM = 0.75
+"""Share of a word's beginning that counts as the same word."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One session on the timeline.
+
+    Attributes:
+        gap: how long after the session before it began; "" for the first.
+        gained: traits that were learned from it, those that were superseded since included.
+    """
+
+    session: StoredSession
+    gap: str
+    records: list[Record]
+    gained: list[Trait]
+
+
+def timeline(
+    store: Store, directory: Directory, key: int, before: int | None
+) -> tuple[list[TimelineEntry], int | None]:
+    """A page of sessions, the latest first, and where the next page begins."""
+    found = directory.sessions(key, before, SESSIONS + 1)
+    traits = [trait for trait, _ in store.personas(key).traits()]
+    entries = []
+    for place, session in enumerate(found[:SESSIONS]):
+        said = {u.id for u in store.session_utterances(key, session.number)}
+        earlier = found[place + 1] if place + 1 < len(found) else None
+        entries.append(
+            TimelineEntry(
+                session,
+                "" if earlier is None else ago(earlier.end, session.start).replace("ago", "later"),
+                store.records(key, session=session.number),
+                [trait for trait in traits if trait.source in said],
+            )
+        )
+    return entries, found[SESSIONS - 1].number if len(found) > SESSIONS else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One number of a score, and how long its bar is, from 0 to 1."""
+
+    name: str
+    value: float
+
+    @property
+    def length(self) -> float:
+        return min(max(self.value, 0.0), 1.0)
+
+
+def bars(found: Recalled) -> list[Bar]:
+    """The numbers of a score in the order in which the docs explain them."""
+    numbers = {"s_sem": found.s_sem, "s_top": found.s_top, **found.terms, "decay": found.decay}
+    return [Bar(name, value) for name, value in numbers.items()]
+
+
+def marked(text: str, query: str) -> Markup:
+    """A text as HTML in which words that a query shares are marked."""
+    stems = {word[: max(SHORTEST_MARKED - 1, round(len(word) * STEM))] for word in _words(query)}
+    pieces = re.split(r"(\w+)", text)
+    return Markup("").join(
+        Markup("<mark>{}</mark>").format(piece)
+        if len(piece) >= SHORTEST_MARKED and any(piece.casefold().startswith(stem) for stem in stems)
+        else escape(piece)
+        for piece in pieces
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.casefold() for word in re.findall(r"\w+", text) if len(word) >= SHORTEST_MARKED]
+
+
+def passages(store: Store, key: int, found: Sequence[Recalled], query: str) -> dict[str, list[Utterance]]:
+    """By record id, what was said behind it that shares a word with the query."""
+    ids = sorted({source for r in found for source in r.record.sources})
+    said = store.utterances_by_id(key, ids)
+    return {
+        r.record.id: [said[i] for i in r.record.sources if i in said and "<mark>" in marked(said[i].text, query)][:5]
+        for r in found
+    }
+
+
+def day(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,219 @@
+"""The agent as the server holds it: conversations that are open, one turn at a time in each, and work between the turns.
+
+Knows the agent's public face and no HTTP. Whatever may wait for a turn runs in threads of its own here: the event loop's
+threads are those that bring the turns to an end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from ld_agent.agent import Agent
+from ld_agent.conversation import Conversation
+from ld_agent.errors import InputError, LDAgentError
+from ld_agent.server.errors import ApiError
+from ld_agent.server.memory_shapes import ObserveRequest
+from ld_agent.storage.base import StoredConversation
+from ld_agent.storage.connection import Connection
+from ld_agent.storage.served import Answers, Directory, Keys
+from ld_agent.types import Reply, Utterance
+
+T = TypeVar("T")
+log = logging.getLogger("ld_agent.server")
+OPEN = 256
+"""Conversations kept open; more are opened again from the store when needed."""
+EXPLAINED = 500
+"""Replies that can be explained, the latest ones. They are kept in memory only: what is forgotten must not stay in them."""
+THREADS = 8
+ROUND = 60.0
+"""Seconds between looking for sessions that have ended."""
+
+
+class Service:
+    """One agent, served.
+
+    Args:
+        agent: with ``background=True``, so that it learns between the turns.
+        model: the name under which clients ask for it.
+    """
+
+    def __init__(self, agent: Agent, model: str) -> None:
+        self.agent, self.model, self.config = agent, model, agent.config
+        self.ready = False
+        self.count_tokens: Callable[[int, int], None] = lambda prompt, completion: None
+        db = agent.resources.store.db
+        self._key_db = db if db.path == ":memory:" else Connection(db.path)  # reads never wait for a writer
+        self.keys, self.answers, self.directory = Keys(self._key_db), Answers(db), Directory(db)
+        self.explained: OrderedDict[tuple[str, str], Reply] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str], Conversation] = OrderedDict()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._threads = ThreadPoolExecutor(THREADS, "ld-agent-memory")
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # ---- life
+
+    async def warm_up(self) -> None:
+        """Load the models, then finish what an earlier run left pending."""
+        await asyncio.to_thread(self.agent.warm_up)
+        self.ready = True
+        for conversation_id in await asyncio.to_thread(self.directory.unfinished):
+            await self._tidied(conversation_id, "")
+
+    async def tidy(self) -> None:
+        """End sessions whose pause has passed β, so that they are remembered before anyone comes back; for ever."""
+        while True:
+            await asyncio.sleep(ROUND)
+            before = self.agent.clock() - timedelta(seconds=self.config.memory.beta)
+            for conversation_id, thread in await asyncio.to_thread(self.directory.overdue, before):
+                await self._tidied(conversation_id, thread)
+
+    async def _tidied(self, conversation_id: str, thread: str) -> None:
+        with suppress(LDAgentError):  # counted where it failed, and still pending
+            stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
+            if stored is not None:
+                now = self.agent.clock()
+                await self.waiting(
+                    lambda: self.agent.conversation(conversation_id, now, thread=thread, agent_name=stored.agent)
+                )
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Do something that a leaving client does not end; `close` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Finish the turns under way and release everything; what is pending is finished at the next start."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await asyncio.to_thread(self._release)
+
+    def _release(self) -> None:
+        self._threads.shutdown(wait=True)
+        self.agent.close(end_sessions=False)
+        if self._key_db is not self.agent.resources.store.db:
+            self._key_db.close()
+
+    # ---- conversations
+
+    async def waiting(self, work: Callable[[], T]) -> T:
+        """Run in a thread what may wait for a turn to end."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def lock(self, conversation_id: str) -> asyncio.Lock:
+        """Held while a request of a conversation is compared with the store and answered."""
+        lock = self._locks.get(conversation_id)
+        if lock is None:
+            self._locks[conversation_id] = lock = asyncio.Lock()
+        return lock
+
+    async def open(self, conversation_id: str, thread: str) -> Conversation:
+        """A conversation, new or stored; pending work waits for its next turn."""
+        conversation = self._open.get((conversation_id, thread))
+        if conversation is None or not await asyncio.to_thread(self.agent.store.is_stored, conversation.key):
+            conversation = await asyncio.to_thread(self._opened, conversation_id, thread)
+            self._open[conversation_id, thread] = conversation
+        self._open.move_to_end((conversation_id, thread))
+        while len(self._open) > OPEN:
+            self._open.popitem(last=False)
+        return conversation
+
+    def _opened(self, conversation_id: str, thread: str) -> Conversation:
+        stored = self.agent.store.find_conversation(conversation_id)
+        return self.agent.conversation(
+            conversation_id, thread=thread, agent_name=stored.agent if stored else None, resume=False
+        )
+
+    async def stored(self, conversation_id: str) -> StoredConversation:
+        """A conversation that is there.
+
+        Raises:
+            ApiError: 404.
+        """
+        found = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
+        if found is None:
+            raise ApiError(404, f"no person {conversation_id.rpartition('/')[2]!r} is known", "person_not_found")
+        return found
+
+    async def known(self, conversation_id: str, thread: str = "") -> Conversation:
+        """`open`, but never a new one.
+
+        Raises:
+            ApiError: 404.
+        """
+        await self.stored(conversation_id)
+        return await self.open(conversation_id, thread)
+
+    # ---- changes
+
+    async def observe(self, conversation_id: str, given: ObserveRequest) -> list[Utterance]:
+        """Store what was said, then learn from it in the background.
+
+        Raises:
+            ApiError: 400, one of the utterances is refused; says how many were stored before it.
+        """
+        stored: list[Utterance] = []
+        threads = list(dict.fromkeys(said.thread for said in given.utterances))
+        open_in = {thread: await self.open(conversation_id, thread) for thread in threads}
+
+        def observe() -> None:
+            for said in given.utterances:
+                stored.append(open_in[said.thread].observe(said.text, said.speaker, said.at))
+
+        try:
+            await self.waiting(observe)
+        except InputError as exc:
+            raise ApiError(400, f"utterance {len(stored) + 1}: {exc}; {len(stored)} were stored", "refused") from exc
+        if given.end_session:
+            for thread in threads:
+                await self.waiting(open_in[thread].end_session)
+        else:
+            open_in[threads[0]].learn_later()
+        return stored
+
+    async def change(self, conversation_id: str, target: str, text: str | None, pinned: bool | None) -> None:
+        """Edit a record or trait, pin or unpin it."""
+        conversation = await self.known(conversation_id)
+        if text is not None:
+            await self.waiting(lambda: conversation.edit(target, text))
+        if pinned is not None:
+            await self.waiting(lambda: conversation.pin(target, pinned))
+        self.unexplain(conversation_id)
+
+    async def forget(self, conversation_id: str, target: str) -> None:
+        """Forget a record or trait."""
+        conversation = await self.known(conversation_id)
+        await self.waiting(lambda: conversation.forget(target))
+        self.unexplain(conversation_id)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Delete everything of a conversation, after the turn that is under way in it."""
+        async with self.lock(conversation_id):
+            conversation = await self.known(conversation_id)
+            await self.waiting(conversation.delete)
+            for key in [key for key in self._open if key[0] == conversation_id]:
+                del self._open[key]
+            self.unexplain(conversation_id)
+
+    # ---- what was explained
+
+    def explain(self, conversation_id: str, reply: Reply) -> None:
+        """Keep why a reply came out as it did, for the page."""
+        if reply.utterance is not None:
+            self.explained[conversation_id, reply.utterance.id] = reply
+            while len(self.explained) > EXPLAINED:
+                self.explained.popitem(last=False)
+
+    def unexplain(self, conversation_id: str) -> None:
+        """Drop every explanation of a conversation, after something in it was changed, forgotten or deleted."""
+        for key in [key for key in self.explained if key[0] == conversation_id]:
+            del self.explained[key]

@@ -1,0 +1,274 @@
+"""What a server keeps beside the conversations: API keys, which request got which answer, and who is stored.
+
+All SQL of the server. Knows nothing of HTTP, and never sees a key that it could give away: only hashes are stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ld_agent.errors import InputError
+from ld_agent.storage.columns import json_text, microseconds, moment
+from ld_agent.storage.connection import Connection
+from ld_agent.types import Utterance
+
+SCOPES = ("chat", "memory", "admin")
+PREFIX_LENGTH = 12
+ANSWERS_KEPT = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A stored key. ``rate``: requests a minute; None: the server's default."""
+
+    prefix: str
+    tenant: str
+    scopes: tuple[str, ...]
+    rate: int | None
+    created: datetime
+    revoked: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request was answered with. ``reply`` is the id of the utterance that holds the text."""
+
+    id: str
+    thread: str
+    request: str | None
+    fingerprint: str
+    reply: str
+    finish: str
+    prompt_tokens: int
+    completion_tokens: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPerson:
+    """One conversation as a list of people shows it."""
+
+    id: str
+    sessions: int
+    utterances: int
+    records: int
+    traits: int
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """One session as a timeline shows it."""
+
+    number: int
+    thread: str
+    closed: bool
+    utterances: int
+    start: datetime
+    end: datetime
+
+
+class Keys:
+    """The API keys of a store."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def create(self, tenant: str, scopes: Sequence[str], rate: int | None, now: datetime) -> str:
+        """Make a key and return it; it is not stored in clear and cannot be shown again.
+
+        Raises:
+            InputError: an unknown scope.
+        """
+        if unknown := [scope for scope in scopes if scope not in SCOPES]:
+            raise InputError(f"{unknown[0]!r} is not a scope; known: {', '.join(SCOPES)}")
+        key = f"lda_{secrets.token_hex(4)}{secrets.token_urlsafe(32)}"
+        self._db.execute(
+            "INSERT INTO api_key (prefix, hash, tenant, scopes, rate, created) VALUES (?, ?, ?, ?, ?, ?)",
+            (key[:PREFIX_LENGTH], _hash(key), tenant, json_text(list(scopes)), rate, microseconds(now)),
+        )
+        return key
+
+    def all(self) -> list[ApiKey]:
+        return [_key(row) for row in self._db.rows(f"SELECT {KEY} FROM api_key ORDER BY created, prefix")]
+
+    def in_use(self) -> bool:
+        """Whether there has ever been a key: from then on nobody is let in without one."""
+        return bool(self._db.row("SELECT 1 FROM api_key LIMIT 1"))
+
+    def find(self, key: str) -> ApiKey | None:
+        """The stored key, unless it is unknown or was revoked."""
+        row = self._db.row(f"SELECT {KEY} FROM api_key WHERE hash = ? AND revoked IS NULL", (_hash(key),))
+        return _key(row) if row else None
+
+    def valid(self, prefix: str) -> bool:
+        """Whether the key with this prefix is still to be let in."""
+        return bool(self._db.row("SELECT 1 FROM api_key WHERE prefix = ? AND revoked IS NULL", (prefix,)))
+
+    def revoke(self, prefix: str, now: datetime) -> ApiKey:
+        """Revoke the key with this prefix, from now on.
+
+        Raises:
+            InputError: no such key.
+        """
+        self._db.execute(
+            "UPDATE api_key SET revoked = ? WHERE prefix = ? AND revoked IS NULL", (microseconds(now), prefix)
+        )
+        row = self._db.row(f"SELECT {KEY} FROM api_key WHERE prefix = ?", (prefix,))
+        if not row:
+            raise InputError(f"no key begins with {prefix!r}; `ld-agent keys list` shows the prefixes")
+        return _key(row)
+
+
+class Answers:
+    """Which request got which answer."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def keep(self, key: int, answer: Answer) -> None:
+        """Keep an answer; those of more than a month ago are dropped."""
+        with self._db.transaction():
+            self._db.execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
+            self._db.execute(
+                f"INSERT OR REPLACE INTO answer (conversation, {ANSWER}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    key, answer.id, answer.thread, answer.request, answer.fingerprint, answer.reply, answer.finish,
+                    answer.prompt_tokens, answer.completion_tokens, microseconds(answer.at),
+                ),
+            )  # fmt: skip
+
+    def of_request(self, key: int, request: str) -> Answer | None:
+        """The answer to the request with this Idempotency-Key in a conversation."""
+        return _answer(
+            self._db.row(f"SELECT {ANSWER} FROM answer WHERE conversation = ? AND request = ?", (key, request))
+        )
+
+    def find(self, answer_id: str) -> tuple[str, Answer] | None:
+        """An answer by its id, with the id of its conversation."""
+        row = self._db.row(
+            "SELECT c.id FROM answer a JOIN conversation c ON c.pk = a.conversation WHERE a.id = ?", (answer_id,)
+        )
+        answer = _answer(self._db.row(f"SELECT {ANSWER} FROM answer WHERE id = ?", (answer_id,)))
+        return None if row is None or answer is None else (str(row[0]), answer)
+
+    def text(self, key: int, answer: Answer) -> str:
+        """The text of an answer; "" if its utterance is gone."""
+        row = self._db.row("SELECT text FROM utterance WHERE conversation = ? AND id = ?", (key, answer.reply))
+        return str(row[0]) if row else ""
+
+
+class Directory:
+    """Who and what is stored, by page."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[StoredPerson]:
+        """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
+        return self._listed(
+            """id > ?2 AND (CASE ?1 WHEN '' THEN instr(id, '/') = 0 ELSE id < ?1 || char(1114111) END)
+               AND (?3 = '' OR instr(lower(substr(id, length(?1) + 1)), lower(?3)))""",
+            (prefix, after, containing),
+            most,
+        )
+
+    def person(self, key: int) -> StoredPerson | None:
+        """One conversation as a list shows it."""
+        return next(iter(self._listed("c.pk = ?1", (key,), 1)), None)
+
+    def _listed(self, where: str, values: tuple[Any, ...], most: int) -> list[StoredPerson]:
+        rows = self._db.rows(
+            f"""SELECT id, (SELECT count(*) FROM session WHERE conversation = c.pk),
+                       (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 0),
+                       (SELECT count(*) FROM record WHERE conversation = c.pk),
+                       (SELECT count(*) FROM trait WHERE conversation = c.pk AND superseded_by IS NULL),
+                       (SELECT at FROM utterance WHERE conversation = c.pk AND replaced = 0 ORDER BY pk DESC LIMIT 1)
+                FROM conversation c WHERE {where} ORDER BY id LIMIT {most}""",
+            values,
+        )
+        return [StoredPerson(i, s, u, r, t, None if at is None else moment(at)) for i, s, u, r, t, at in rows]
+
+    def has_memory(self, key: int, target: str) -> bool:
+        """Whether there is a record or trait with this id."""
+        return bool(
+            self._db.row(
+                """SELECT 1 FROM record WHERE conversation = ?1 AND id = ?2
+                   UNION ALL SELECT 1 FROM trait WHERE conversation = ?1 AND id = ?2""",
+                (key, target),
+            )
+        )
+
+    def threads(self, key: int) -> list[tuple[str, int, datetime]]:
+        """Name, number of utterances and last time of each thread, the latest first."""
+        rows = self._db.rows(
+            """SELECT s.thread, count(*), max(u.at) FROM utterance u
+               JOIN session s ON s.conversation = u.conversation AND s.number = u.session
+               WHERE u.conversation = ? AND replaced = 0 GROUP BY s.thread ORDER BY max(u.pk) DESC""",
+            (key,),
+        )
+        return [(thread, count, moment(at)) for thread, count, at in rows]
+
+    def sessions(self, key: int, before: int | None, most: int) -> list[StoredSession]:
+        """Sessions by number, the latest first; ``before``: only those with lower numbers."""
+        rows = self._db.rows(
+            """SELECT s.number, s.thread, s.closed, count(u.pk), min(u.at), max(u.at) FROM session s
+               JOIN utterance u ON u.conversation = s.conversation AND u.session = s.number AND u.replaced = 0
+               WHERE s.conversation = ?1 AND (?2 IS NULL OR s.number < ?2)
+               GROUP BY s.number ORDER BY s.number DESC LIMIT ?3""",
+            (key, before, most),
+        )
+        return [
+            StoredSession(number, thread, bool(closed), count, moment(start), moment(end))
+            for number, thread, closed, count, start, end in rows
+        ]
+
+    def search(self, key: int, words: str, most: int) -> list[Utterance]:
+        """Utterances that contain a text, whatever its case, the latest first."""
+        from ld_agent.storage.sqlite_rows import utterances
+
+        pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        where = "conversation = ? AND text LIKE ? ESCAPE '\\' ORDER BY pk DESC LIMIT ?"
+        return utterances(self._db, where, (key, pattern, most))
+
+    def unfinished(self) -> list[str]:
+        """Conversations with utterances whose traits wait to be extracted."""
+        rows = self._db.rows(
+            "SELECT DISTINCT c.id FROM utterance u JOIN conversation c ON c.pk = u.conversation WHERE extracted = 0"
+        )
+        return [row[0] for row in rows]
+
+    def overdue(self, before: datetime) -> list[tuple[str, str]]:
+        """(conversation, thread) of each open session in which nothing was said since a time."""
+        rows = self._db.rows(
+            """SELECT c.id, s.thread FROM session s JOIN conversation c ON c.pk = s.conversation
+               WHERE s.closed = 0 AND
+                 (SELECT max(at) FROM utterance u WHERE u.conversation = s.conversation AND u.session = s.number) < ?""",
+            (microseconds(before),),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+
+KEY = "prefix, tenant, scopes, rate, created, revoked"
+ANSWER = "id, thread, request, fingerprint, reply, finish, prompt_tokens, completion_tokens, at"
+
+
+def _hash(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
+
+
+def _key(row: tuple[str, str, str, int | None, int, int | None]) -> ApiKey:
+    prefix, tenant, scopes, rate, created, revoked = row
+    return ApiKey(
+        prefix, tenant, tuple(json.loads(scopes)), rate, moment(created), None if revoked is None else moment(revoked)
+    )
+
+
+def _answer(row: tuple[str, str, str | None, str, str, str, int, int, int] | None) -> Answer | None:
+    return None if row is None else Answer(*row[:8], moment(row[8]))

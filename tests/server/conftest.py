@@ -1,0 +1,54 @@
+"""A served agent inside this process: real memory, a scripted model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from agent_parts import Clock, confessed, echo, remembered, retold
+from server_parts import Client, Served
+
+from ld_agent.agent import Agent
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config import Config
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.server.app import create_app
+
+
+@pytest.fixture
+def served(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Served]:
+    """Serve an agent: ``async with served(generator=…, **{"memory.k": 5}) as client``."""
+
+    @asynccontextmanager
+    async def serve(script: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Client]:
+        answers = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered}
+        backbone = ScriptedBackbone(answers | (script or {}))
+        agent = Agent(
+            config(**settings), backbone=backbone, clock=Clock(), encoder=encoder, topics=topics, background=True
+        )
+        app = create_app(agent)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+            async with Client(transport=transport, base_url="http://localhost", timeout=60) as client:
+                client.service, client.backbone = app.state.service, backbone
+                yield client
+
+    yield serve
+    assert [t.name for t in threading.enumerate() if t.name.startswith("ld-agent-stream")] == []
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where `config` keeps the store."""
+    return tmp_path / "store.db"

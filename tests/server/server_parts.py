@@ -1,0 +1,42 @@
+"""How the tests of the server talk with it: over httpx's ASGI transport, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import httpx
+
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.server.service import Service
+
+
+class Client(httpx.AsyncClient):
+    """Talks with one served agent."""
+
+    service: Service
+    backbone: ScriptedBackbone
+
+    async def chat(
+        self, *texts: str, person: str | None = "ann", thread: str | None = "t1", **more: Any
+    ) -> httpx.Response:
+        """Send lines, the person's and the agent's by turns, the person's last."""
+        roles = ["user", "assistant"] * len(texts)
+        messages = [
+            {"role": role, "content": text}
+            for role, text in zip(roles[: len(texts)] if len(texts) % 2 else roles[1:], texts, strict=False)
+        ]
+        headers = dict(more.pop("headers", {}))
+        headers |= {"X-LD-Person": person} if person else {}
+        headers |= {"X-LD-Thread": thread} if thread else {}
+        body = {"model": "default", "messages": [*more.pop("before", []), *messages], **more}
+        return await self.post("/v1/chat/completions", json=body, headers=headers)
+
+    async def said(self, person: str = "ann") -> list[str]:
+        """Everything that is stored of a person's conversation, in order."""
+        found = self.service.agent.store.find_conversation(person)
+        return [] if found is None else [u.text for u in self.service.agent.store.utterances(found.key)]
+
+
+Served = Callable[..., AbstractAsyncContextManager[Client]]

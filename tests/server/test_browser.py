@@ -1,0 +1,149 @@
+"""The page in a real Chromium, against a real server process. Skipped where either is missing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cli_commands import scripted_config
+from server_process import ServerProcess
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("page")
+    config = scripted_config(folder, generator="How nice.", extractor="I keep bees.")
+    with ServerProcess("-c", config, "--store", folder / "s.db", folder=folder) as server:
+        for number, text in enumerate(["I keep forty bee hives in Ghent.", "I bought two goats.", "蜂蜜 is honey."]):
+            said = {"utterances": [{"text": text, "at": f"2024-0{number + 1}-01T10:00:00+00:00"}], "end_session": True}
+            server.post("/v1/memory/people/ann/observe", said)
+        server.chat("How are my bees?", "ann")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Any, server: ServerProcess) -> Iterator[Any]:
+    """A page that fails the test for whatever it loads from elsewhere, and whatever its policy or its scripts complain of."""
+    page = browser.new_page(base_url=server.url)
+    problems: list[str] = []
+    page.on("request", lambda r: None if r.url.startswith((server.url, "data:")) else problems.append(r.url))
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: problems.append(str(e)))
+    yield page
+    page.close()
+    assert problems == []
+
+
+def test_from_the_list_to_a_session(page: Any):
+    page.goto("/")
+    page.get_by_label("Find").fill("an")
+    page.get_by_role("link", name="ann").click()
+    page.wait_for_selector("#now dd >> text=How nice.")
+    sessions = page.locator("ol.timeline > li")
+    assert sessions.count() == 4
+    last = sessions.nth(3)
+    last.get_by_text("1 utterances").click()
+    last.locator("dd").filter(has_text="forty bee hives").wait_for()
+
+
+def test_search_as_one_types(page: Any):
+    page.goto("/")
+    page.get_by_label("Find").fill("zzz")
+    page.get_by_text("Nobody of that name.").wait_for()
+
+
+def test_a_reply_that_appears_while_the_page_is_open(page: Any, server: ServerProcess):
+    page.goto("/people/ann")
+    page.wait_for_selector("#now dd")
+    server.chat("I also keep wasps.", "ann")
+    page.locator("#now dd").filter(has_text="wasps").wait_for()
+
+
+def test_why_a_reply(page: Any):
+    page.goto("/people/ann")
+    page.locator("#now").get_by_role("link", name="why?").first.click()
+    page.get_by_role("heading", name="The prompt as sent").wait_for()
+    assert "You are Sam" in page.locator("pre").first.inner_text()
+
+
+def test_asking_the_memory(page: Any):
+    page.goto("/people/ann/ask")
+    page.get_by_label("What would be recalled for").fill("bee hives")
+    page.keyboard.press("Enter")
+    page.locator("mark").filter(has_text="hives").first.wait_for()
+    assert page.locator("meter[aria-label=s_sem]").first.get_attribute("value") > "0"
+
+
+def test_editing_forgetting_and_undoing_without_leaving_the_page(page: Any):
+    page.goto("/people/ann")
+    memory = page.locator("article.memory").last
+    memory.get_by_text("Edit").click()
+    memory.get_by_label("Text").fill("Ann keeps fifty hives.")
+    memory.get_by_role("button", name="Save").click()
+    changed = page.locator("article.memory").filter(has_text="Ann keeps fifty hives.").last
+    changed.wait_for()
+    changed.get_by_role("button", name=re.compile("^Forget")).click()
+    page.get_by_text("will be forgotten within a minute").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.locator("article.memory p").filter(has_text="Ann keeps fifty hives.").wait_for()
+    assert page.url.endswith("/people/ann")
+
+
+def test_the_chart_of_costs(page: Any, server: ServerProcess):
+    server.chat("And what did I buy?", "ann")
+    page.goto("/people/ann/costs")
+    page.locator("#chart canvas").wait_for()
+    assert page.locator("tbody tr").count() >= 1
+
+
+def test_by_keyboard_alone(page: Any):
+    page.goto("/people/ann")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
+    seen = []
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        seen.append(page.evaluate("document.activeElement.textContent.trim()"))
+    assert {"Timeline", "Traits", "Ask the memory"} <= set(seen)
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(page: Any):
+    page.set_viewport_size({"width": 360, "height": 740})
+    for path in ("/", "/people/ann", "/people/ann/ask?q=hives", "/people/ann/costs"):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(255, 255, 255)"), ("dark", "rgb(21, 23, 26)")])
+def test_light_and_dark(page: Any, scheme: str, ground: str):
+    page.emulate_media(color_scheme=scheme)
+    page.goto("/")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
+
+
+def test_what_a_screen_reader_meets_has_a_name(page: Any):
+    for path in ("/", "/people/ann", "/people/ann/traits", "/people/ann/ask?q=hives", "/people/ann/costs"):
+        page.goto(path)
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll("a, button, input:not([type=hidden]), textarea, meter, summary")]
+                 .filter(e => !(e.getAttribute("aria-label") || e.textContent.trim() || (e.labels && e.labels.length)))
+                 .map(e => e.outerHTML)"""
+        )
+        assert nameless == []
+        assert page.locator("h1").count() == 1
+        assert page.locator("main").count() == 1

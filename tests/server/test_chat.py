@@ -1,0 +1,418 @@
+"""Chat completions: what clients get, and what enters the memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import httpx
+import pytest
+from server_parts import Client, Served
+
+from ld_agent.backbones.base import Request
+from ld_agent.errors import BackboneError
+from ld_agent.server.chat import stream
+from ld_agent.server.history import Line
+from ld_agent.server.turns import Asked, RunningTurn
+from ld_agent.types import ReplyOptions
+
+pytestmark = pytest.mark.anyio
+
+
+def events(response: httpx.Response) -> list[Any]:
+    """The events of a stream, the closing one left out."""
+    data = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    assert data[-1] == "[DONE]"
+    return [json.loads(line) for line in data[:-1]]
+
+
+async def test_a_completion_has_what_openai_clients_read(served: Served):
+    async with served({"generator": "How nice."}) as client:
+        answer = (await client.chat("I keep bees.")).json()
+    assert answer["object"] == "chat.completion"
+    assert answer["choices"] == [
+        {"index": 0, "message": {"role": "assistant", "content": "How nice."}, "finish_reason": "stop"}
+    ]
+    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + 2
+    assert answer["ld_agent"]["heard"] == "u1"
+
+
+async def test_the_explanation_can_be_switched_off(served: Served):
+    async with served(**{"server.explain": False}) as client:
+        assert "ld_agent" not in (await client.chat("I keep bees.")).json()
+
+
+async def test_models(served: Served):
+    async with served() as client:
+        listed = (await client.get("/v1/models")).json()
+        assert [model["id"] for model in listed["data"]] == ["default"]
+        assert (await client.get("/v1/models/default")).status_code == 200
+        assert (await client.get("/v1/models/nope")).status_code == 404
+
+
+async def test_a_stream_joins_to_the_reply_and_ends_with_usage(served: Served):
+    async with served({"generator": "Bees are fine company."}) as client:
+        response = await client.chat("I keep bees.", stream=True, stream_options={"include_usage": True})
+        *chunks, usage = events(response)
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks) == "Bees are fine company."
+        assert (chunks[-1]["choices"][0]["finish_reason"], usage["choices"]) == ("stop", [])
+        assert usage["usage"]["completion_tokens"] == 4
+        assert await client.said() == ["I keep bees.", "Bees are fine company."]
+
+
+async def test_a_stream_says_something_while_nothing_comes(served: Served):
+    release = threading.Event()
+
+    def slow(request: Request) -> str:
+        assert release.wait(20)
+        return "At last."
+
+    async with served({"generator": slow}) as client:
+        turn = RunningTurn.begin(client.service, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
+        sent = []
+        async for line in stream(client.service, turn, "chatcmpl-1", False, ping=0.001):
+            sent.append(line)
+            if line.startswith(":"):
+                release.set()
+        assert sent[1] == ": waiting\n\n"
+        assert sent[-1] == "data: [DONE]\n\n"
+
+
+async def test_max_tokens_temperature_and_seed_reach_the_model(served: Served):
+    async with served() as client:
+        await client.chat("I keep bees.", max_tokens=7, temperature=0.5, seed=3)
+        [request] = [r for r in client.backbone.requests if r.module == "generator"]
+        assert (request.max_new_tokens, request.temperature, request.seed) == (7, 0.5, 3)
+
+
+async def test_a_system_message_is_added_to_the_agents_own(served: Served):
+    async with served() as client:
+        await client.chat("I keep bees.", before=[{"role": "system", "content": "Answer like a pirate."}])
+        [request] = [r for r in client.backbone.requests if r.module == "generator"]
+        assert request.messages[0].content.startswith("You are Sam")
+        assert request.messages[0].content.endswith("Answer like a pirate.")
+
+
+async def test_a_long_system_message_leaves_room_for_the_chat(served: Served):
+    async with served() as client:
+        answer = await client.chat("I keep bees.", before=[{"role": "system", "content": "word " * 5000}])
+        assert (
+            "the caller's instructions were cut to a quarter of the model's window"
+            in answer.json()["ld_agent"]["notes"]
+        )
+        [request] = [r for r in client.backbone.requests if r.module == "generator"]
+        assert request.messages[-1].content == "I keep bees."
+
+
+async def test_content_in_parts(served: Served):
+    async with served() as client:
+        parts = [{"type": "text", "text": "I keep"}, {"type": "text", "text": "bees."}]
+        body = {"model": "default", "messages": [{"role": "user", "content": parts}]}
+        assert (await client.post("/v1/chat/completions", json=body, headers={"X-LD-Person": "ann"})).status_code == 200
+        assert (await client.said())[0] == "I keep\nbees."
+
+
+# ---- who is talking
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({"X-LD-Person": "ann", "X-LD-Thread": "t1"}, {}),
+        ({"X-OpenWebUI-User-Id": "ann", "X-OpenWebUI-Chat-Id": "t1", "X-OpenWebUI-User-Name": "Ann%20Lee"}, {}),
+        ({}, {"user": "ann", "metadata": {"thread": "t1"}}),
+        ({}, {"safety_identifier": "ann", "metadata": {"chat_id": "t1"}}),
+    ],
+)
+async def test_person_and_thread(served: Served, headers: dict[str, str], body: dict[str, Any]):
+    async with served() as client:
+        response = await client.chat("I keep bees.", person=None, thread=None, headers=headers, **body)
+        assert response.headers["x-ld-memory"] == "on"
+        [key] = [c.key for c in client.service.agent.store.conversations() if c.id == "ann"]
+        assert client.service.agent.store.open_threads(key) == ["t1"]
+        name = "Ann Lee" if "X-OpenWebUI-User-Name" in headers else "User"
+        assert client.service.agent.store.speakers(key) == [name, "Sam"]
+
+
+async def test_without_a_person_nothing_is_remembered(served: Served):
+    async with served() as client:
+        response = await client.chat("Hi.", "Hello.", "I keep bees.", person=None, thread=None)
+        assert response.headers["x-ld-memory"] == "none"
+        assert response.json()["choices"][0]["message"]["content"]
+        assert client.service.agent.store.conversations() == []
+        [request] = client.backbone.requests
+        assert [m.content for m in request.messages[1:]] == ["Hi.", "Hello.", "I keep bees."]
+
+
+async def test_threads_are_apart_and_share_the_memory(served: Served):
+    async with served() as client:
+        await client.chat("I keep bees.", thread="phone")
+        answer = await client.chat("What do I keep?", thread="laptop")
+        assert answer.json()["ld_agent"]["traits"]["User"] == ["I keep bees."]
+        last = [r for r in client.backbone.requests if r.module == "generator"][-1]
+        assert "I keep bees." not in last.messages[-1].content
+        assert len(last.messages) == 2
+
+
+@pytest.mark.parametrize("person", ["a/b", " ", "x" * 201])
+async def test_a_person_that_is_not_an_id(served: Served, person: str):
+    async with served() as client:
+        response = await client.chat("Hi.", person=None, user=person)
+        assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_person")
+
+
+# ---- what clients send again
+
+
+async def turn(client: Client, *texts: str, **more: Any) -> str:
+    response = await client.chat(*texts, **more)
+    assert response.status_code == 200, response.text
+    content: str = response.json()["choices"][0]["message"]["content"]
+    return content
+
+
+async def test_a_resent_history_is_stored_once(served: Served):
+    async with served() as client:
+        first = await turn(client, "I keep bees.")
+        second = await turn(client, "I keep bees.", first, "And two goats.")
+        await turn(client, "I keep bees.", first, "And two goats.", second, "Guess their names.")
+        said = await client.said()
+    assert said[:4] == ["I keep bees.", first, "And two goats.", second]
+    assert len(said) == 6
+
+
+async def test_a_chat_begun_elsewhere_is_taken_in(served: Served):
+    async with served() as client:
+        reply = await turn(client, "Hi.", "Hello there.", "I keep bees.")
+        assert await client.said() == ["Hi.", "Hello there.", "I keep bees.", reply]
+
+
+async def test_an_edited_turn_replaces_the_stored_one_and_what_was_learned_from_it(served: Served):
+    async with served() as client:
+        first = await turn(client, "Hello Sam.")
+        await turn(client, "Hello Sam.", first, "I keep snakes.")
+        await client.get("/v1/models")
+        client.service.agent.conversation("ann", thread="t1").traits()  # learned by now
+        reply = await turn(client, "Hello Sam.", first, "I keep bees.")
+        assert await client.said() == ["Hello Sam.", first, "I keep bees.", reply]
+        assert [t.text for t in client.service.agent.conversation("ann").traits()] == ["I keep bees."]
+        kept = client.service.agent.resources.store.db.rows("SELECT text FROM utterance WHERE replaced = 1")
+        assert ("I keep snakes.",) in kept
+
+
+async def test_a_regenerated_reply_replaces_the_stored_one(served: Served):
+    async with served({"generator": ["Hello.", "First try.", "Second try."]}) as client:
+        await turn(client, "Hi.")
+        await turn(client, "Hi.", "Hello.", "I keep bees.")
+        assert await turn(client, "Hi.", "Hello.", "I keep bees.") == "Second try."
+        assert await client.said() == ["Hi.", "Hello.", "I keep bees.", "Second try."]
+
+
+async def test_open_webui_regenerates_the_first_reply(served: Served):
+    headers = {"X-OpenWebUI-User-Id": "ann", "X-OpenWebUI-Chat-Id": "c1"}
+    async with served({"generator": ["First try.", "Second try."]}) as client:
+        for _ in range(2):
+            await turn(client, "I keep bees.", person=None, thread=None, headers=headers)
+        assert await client.said() == ["I keep bees.", "Second try."]
+
+
+async def test_without_a_thread_a_transcript_changes_nothing(served: Served):
+    async with served() as client:
+        first = await turn(client, "Hi.", thread=None)
+        await turn(client, "Hi.", first, "I keep bees.", thread=None)
+        other = await turn(client, "Hi.", first, "I keep goats.", thread=None)
+        said = await client.said()
+    assert (said[0], said[2], said[4:]) == ("Hi.", "I keep bees.", ["I keep goats.", other])
+
+
+async def test_a_finished_session_stays_as_it_was(served: Served):
+    async with served() as client:
+        first = await turn(client, "I keep bees.")
+        client.service.agent.conversation("ann", thread="t1").end_session()
+        response = await client.chat("I keep snakes.", first, "Guess.", headers={"X-LD-History": "whole"})
+        assert response.status_code == 200
+        assert (await client.said())[:2] == ["I keep bees.", first]
+
+
+async def test_a_repeated_request_is_answered_alike_and_stored_once(served: Served):
+    async with served() as client:
+        once = await client.chat("Buy salt.", headers={"Idempotency-Key": "k1"})
+        again = await client.chat("Buy salt.", headers={"Idempotency-Key": "k1"})
+        assert again.json()["choices"] == once.json()["choices"]
+        assert (again.json()["id"], again.headers["x-ld-repeated"]) == (once.json()["id"], "true")
+        assert len(await client.said()) == 2
+        other = await client.chat("Buy rice.", headers={"Idempotency-Key": "k1"})
+        assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
+
+
+async def test_two_requests_with_one_key_at_once(served: Served):
+    async with served() as client:
+        asked = [client.chat("Buy salt.", headers={"Idempotency-Key": "k1"}) for _ in range(2)]
+        first, second = await asyncio.gather(*asked)
+        assert first.json()["choices"] == second.json()["choices"]
+        assert len(await client.said()) == 2
+
+
+async def test_two_requests_on_one_thread_at_once_take_turns(served: Served):
+    async with served() as client:
+        await asyncio.gather(client.chat("I keep bees."), client.chat("I keep goats."))
+        said = await client.said()
+    assert {said[0], said[2]} == {"I keep bees.", "I keep goats."}
+    assert len(said) == 4
+
+
+@pytest.mark.parametrize(
+    "text", ["### Task:\nGenerate a concise title.", "Provide a concise, 5-word-or-less title for the conversation"]
+)
+async def test_a_clients_own_jobs_enter_no_memory(served: Served, text: str):
+    async with served() as client:
+        await turn(client, "I keep bees.")
+        response = await client.chat(text)
+        assert response.headers["x-ld-memory"] == "none"
+        assert len(await client.said()) == 2
+        [*_, last] = [r for r in client.backbone.requests if r.module == "generator"]
+        assert [m.content for m in last.messages] == [text]
+
+
+# ---- what goes wrong
+
+
+async def test_a_failed_model_loses_nothing_and_the_request_can_be_sent_again(served: Served):
+    failing = [True]
+
+    def generator(request: Request) -> str:
+        if failing[0]:
+            raise BackboneError("the endpoint is away")
+        return "Back again."
+
+    async with served({"generator": generator}) as client:
+        response = await client.chat("I keep bees.")
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "model_failed")
+        failing[0] = False
+        assert await turn(client, "I keep bees.") == "Back again."
+        assert await client.said() == ["I keep bees.", "Back again."]
+
+
+async def test_a_model_that_fails_in_a_stream(served: Served):
+    def generator(request: Request) -> str:
+        assert request.on_text is not None
+        request.on_text("Well, ")
+        raise BackboneError("the endpoint is away")
+
+    async with served({"generator": generator}) as client:
+        last = events(await client.chat("I keep bees.", stream=True))[-1]
+        assert "the endpoint is away" in last["error"]["message"]
+        assert await client.said() == ["I keep bees."]
+
+
+async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
+    left = threading.Event()
+
+    def generator(request: Request) -> str:
+        assert request.on_text is not None
+        request.on_text("Well, bees ")
+        assert left.wait(20)
+        request.on_text("are ")
+        raise AssertionError("nobody listens, and yet the reply continues")
+
+    async with served({"generator": generator}) as client:
+        turn = RunningTurn.begin(client.service, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
+        async for piece in turn.pieces(20):
+            assert piece
+            turn.leave()
+            left.set()
+        answered = await turn.work
+        assert "the reply was interrupted" in answered.notes
+        assert await client.said() == ["I keep bees.", "Well, bees are"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, "invalid_json"),
+        (b"[]", 400, "invalid_value"),
+        ({"model": "default"}, 400, "invalid_value"),
+        ({"model": "default", "messages": []}, 400, "invalid_value"),
+        ({"model": "nope", "messages": [{"role": "user", "content": "x"}]}, 404, "model_not_found"),
+        ({"model": "default", "messages": [{"role": "user", "content": " "}]}, 400, "empty_message"),
+        ({"model": "default", "messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_messages"),
+        ({"model": "default", "n": 2, "messages": [{"role": "user", "content": "x"}]}, 400, "invalid_value"),
+        ({"model": "default", "messages": [{"role": "user", "content": "x"}] * 1001}, 413, "too_many_messages"),
+        ({"model": "default", "messages": [{"role": "user", "content": "x" * 3_000_000}]}, 413, "body_too_large"),
+    ],
+)
+async def test_bad_bodies_get_one_clear_answer(served: Served, body: Any, status: int, code: str):
+    async with served() as client:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = await client.post(
+            "/v1/chat/completions", content=content, headers={"Content-Type": "application/json"}
+        )
+        assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+
+
+async def test_a_wrong_content_type(served: Served):
+    async with served() as client:
+        response = await client.post("/v1/chat/completions", content=b"{}", headers={"Content-Type": "text/plain"})
+        assert response.status_code == 415
+
+
+async def test_too_many_requests_at_once(served: Served):
+    release = threading.Event()
+
+    def slow(request: Request) -> str:
+        assert release.wait(20)
+        return "At last."
+
+    async with served({"generator": slow}, **{"server.concurrency": 1}) as client:
+        asking = asyncio.create_task(client.chat("I keep bees."))
+        while not client.backbone.requests:
+            await asyncio.sleep(0)
+        refused = await client.chat("I keep goats.", person="bob")
+        release.set()
+        assert (await asking).status_code == 200
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert (await client.chat("I keep goats.", person="bob")).status_code == 200
+
+
+async def test_an_unknown_path_is_refused_in_the_same_shape(served: Served):
+    async with served() as client:
+        response = await client.get("/v1/nothing")
+        assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
+
+
+async def test_what_is_pending_is_learned_after_a_restart(served: Served):
+    async with served() as client:
+        await turn(client, "I keep bees.")
+    async with served() as client:
+        while client.service.directory.unfinished():
+            await asyncio.sleep(0)
+        stored = client.service.agent.store.find_conversation("ann")
+        assert stored is not None
+        traits = client.service.agent.store.personas(stored.key).traits()
+        assert [trait.text for trait, _ in traits] == ["I keep bees."]
+
+
+async def test_metrics_count_requests_and_tokens_and_name_nobody(served: Served):
+    async with served({"generator": "How nice."}) as client:
+        await turn(client, "I keep bees.", person="ann")
+        await client.get("/v1/memory/people/ann")
+        shown = (await client.get("/metrics")).text
+    assert 'ld_agent_requests_total{method="POST",route="/v1/chat/completions",status="200"} 1' in shown
+    assert 'ld_agent_request_seconds_count{route="/v1/chat/completions"} 1' in shown
+    assert 'ld_agent_reply_tokens_total{kind="completion"} 2' in shown
+    assert "ann" not in shown
+
+
+async def test_replaced_turns_are_exported_and_imported_as_history(served: Served):
+    async with served({"generator": ["First try.", "Second try."]}) as client:
+        for _ in range(2):
+            await turn(client, "I keep bees.", headers={"X-LD-History": "whole"})
+        exported = (await client.get("/v1/memory/people/ann/export")).text
+        assert exported.count('"replaced": true') == 1
+        headers = {"Content-Type": "application/x-ndjson"}
+        done = await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)
+        assert done.json()["counts"]["utterances"] == 2
+        assert await client.said("bob") == ["I keep bees.", "Second try."]

@@ -1,0 +1,166 @@
+"""The memory over HTTP, through the client that ships with the package."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from server_parts import Client, Served
+
+from ld_agent.client import AsyncMemoryClient, MemoryClient, Said, ServerError
+
+pytestmark = pytest.mark.anyio
+MARCH = "2024-03-01T10:00:00+00:00"
+APRIL = "2024-04-01T10:00:00+00:00"
+
+
+def memory_of(client: Client) -> AsyncMemoryClient:
+    return AsyncMemoryClient("", http=client)
+
+
+async def past(memory: AsyncMemoryClient, person: str = "ann") -> None:
+    """Two finished sessions."""
+    said = [Said("I keep forty bee hives in Ghent.", "Ann", MARCH), Said("Bees are busy.", "Sam", MARCH)]
+    await memory.observe(person, said, end_session=True)
+    await memory.observe(person, [Said("I bought two goats.", "Ann", APRIL)], end_session=True)
+
+
+async def test_what_was_observed_in_the_past_is_recalled(served: Served):
+    async with served(**{"memory.gamma": -1.0}) as client:
+        memory = memory_of(client)
+        await past(memory)
+        [best] = await memory.recall("ann", "bee hives", k=1)
+        assert best.record.text.startswith("Ann: I keep forty bee hives")
+        assert best.terms
+        assert len(await memory.recall("ann", "hives and goats", k=5)) == 2
+        assert await memory.recall("ann", "bee hives", at="2024-02-01T10:00:00+00:00") == []
+
+
+async def test_people_by_page(served: Served):
+    async with served() as client:
+        memory = memory_of(client)
+        for person in ("ann", "bob", "cem"):
+            await memory.observe(person, ["Hello."])
+        assert [p.id for p in await memory.people(limit=2)] == ["ann", "bob"]
+        assert [p.id for p in await memory.people(after="bob")] == ["cem"]
+        assert [(p.id, p.utterances) for p in await memory.people(containing="E")] == [("cem", 1)]
+        listed = (await client.get("/v1/memory/people?limit=2")).json()
+        assert listed["next"] == "bob"
+        assert (await client.get("/v1/memory/people/bob")).json()["utterances"] == 1
+
+
+async def test_sessions_threads_and_records(served: Served):
+    async with served() as client:
+        memory = memory_of(client)
+        await past(memory)
+        await memory.observe("ann", [Said("On the phone.", "Ann", APRIL, "phone")])
+        page = (await client.get("/v1/memory/people/ann/sessions?limit=2")).json()
+        assert [(s["number"], s["thread"], s["closed"]) for s in page["sessions"]] == [
+            (3, "phone", False),
+            (2, "", True),
+        ]
+        older = (await client.get(f"/v1/memory/people/ann/sessions?before={page['next']}")).json()
+        assert [s["number"] for s in older["sessions"]] == [1]
+        first = (await client.get("/v1/memory/people/ann/sessions/1")).json()
+        assert [u["speaker"] for u in first["utterances"]] == ["Ann", "Sam"]
+        assert len(first["records"]) == 1
+        threads = (await client.get("/v1/memory/people/ann/threads")).json()["threads"]
+        assert [(t["name"], t["utterances"]) for t in threads] == [("phone", 1), ("", 3)]
+        assert [r.session for r in await memory.records("ann")] == [1, 2]
+        assert (await client.get("/v1/memory/people/ann/sessions/9")).status_code == 404
+
+
+async def test_edit_pin_and_forget(served: Served):
+    async with served() as client:
+        memory = memory_of(client)
+        await past(memory)
+        [record, _] = await memory.records("ann")
+        await memory.edit("ann", record.id, "Ann keeps fifty hives.")
+        await memory.pin("ann", record.id)
+        changed = (await memory.records("ann"))[0]
+        assert (changed.text, changed.pinned) == ("Ann keeps fifty hives.", True)
+        [trait, *_] = await memory.traits("ann")
+        await memory.forget("ann", trait.id)
+        assert trait.id not in [t.id for t in await memory.traits("ann", history=True)]
+        changes = (await client.get("/v1/memory/people/ann/changes")).json()["changes"]
+        assert [(c["action"], c["target"]) for c in changes] == [
+            ("edit", record.id), ("pin", record.id), ("forget", trait.id)
+        ]  # fmt: skip
+
+
+async def test_a_model_of_ones_own(served: Served):
+    async with served() as client:
+        memory = memory_of(client)
+        await past(memory)
+        prompt = await memory.messages("ann", "How many hives do I keep?")
+        assert prompt.messages[-1] == {"role": "user", "content": "How many hives do I keep?"}
+        assert "hives" in prompt.messages[0]["content"]
+        [said] = await memory.observe("ann", [Said("Forty.", "Sam")])
+        assert (said.speaker, said.session) == ("Sam", prompt.heard.session)
+
+
+async def test_an_export_is_imported_as_someone_else(served: Served):
+    async with served() as client:
+        memory = memory_of(client)
+        await past(memory)
+        exported = await memory.export("ann")
+        counts = await memory.import_person("bob", exported)
+        assert counts["utterances"] == 3
+        assert await memory.export("bob") == exported.replace('"id": "ann"', '"id": "bob"')
+        with pytest.raises(ServerError, match="known already") as refused:
+            await memory.import_person("bob", exported)
+        assert refused.value.status == 409
+        with pytest.raises(ServerError, match="line 1: cannot be imported") as refused:
+            await memory.import_person("cem", '{"format": "other"}\n')
+        assert refused.value.status == 400
+        assert [p.id for p in await memory.people()] == ["ann", "bob"]
+
+
+async def test_a_deleted_person_is_gone(served: Served):
+    async with served() as client:
+        memory = memory_of(client)
+        await past(memory)
+        await client.chat("Hello again.", person="ann")
+        await memory.delete("ann")
+        assert await memory.people() == []
+        assert (await client.get("/v1/memory/people/ann")).status_code == 404
+        path = client.service.agent.store.path
+        with open(path, "rb") as file:
+            assert b"bee hives" not in file.read()
+        assert (await client.chat("Hello.", person="ann")).status_code == 200
+
+
+async def test_looking_makes_nobody(served: Served):
+    async with served() as client:
+        for path in ("", "/sessions", "/records", "/traits", "/threads", "/changes", "/export", "/recall?text=x"):
+            assert (await client.get(f"/v1/memory/people/nobody{path}")).status_code == 404
+        assert await memory_of(client).people() == []
+
+
+async def test_what_is_refused_says_how_much_was_stored(served: Served):
+    async with served() as client:
+        with pytest.raises(ServerError, match=r"utterance 2: .*1 were stored"):
+            await memory_of(client).observe("ann", [Said("Now.", at=APRIL), Said("Before.", at=MARCH)])
+        response = await client.post(
+            "/v1/memory/people/ann/observe", json={"utterances": [{"text": "x", "at": "2024-05-01T10:00:00"}]}
+        )
+        assert response.status_code == 400
+
+
+async def test_a_server_that_is_not_there():
+    with pytest.raises(ServerError, match="cannot be reached"):
+        MemoryClient("http://127.0.0.1:9").people()
+
+
+async def test_the_client_for_threads_asks_the_same(served: Served):
+    async with served() as client:
+        await past(memory_of(client))
+        [path] = [client.base_url]
+
+        def relay(request: httpx.Request) -> httpx.Response:
+            seen.append((request.method, request.url.path))
+            return httpx.Response(200, json={"people": [], "next": None})
+
+        seen: list[tuple[str, str]] = []
+        with MemoryClient("", http=httpx.Client(base_url=path, transport=httpx.MockTransport(relay))) as memory:
+            assert memory.people() == []
+        assert seen == [("GET", "/v1/memory/people")]

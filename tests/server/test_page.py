@@ -1,0 +1,183 @@
+"""The page, as its server answers: who may see it, what its forms do, and that what people said stays text."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+
+import pytest
+from server_parts import Client, Served
+
+from ld_agent.server.page_data import marked
+from ld_agent.server.undo import Undoable
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2024, 5, 1, tzinfo=UTC)
+
+
+async def remembered(client: Client, person: str = "ann", text: str = "I keep forty bee hives.") -> None:
+    said = {"utterances": [{"text": text, "speaker": "Ann", "at": "2024-03-01T10:00:00+00:00"}], "end_session": True}
+    assert (await client.post(f"/v1/memory/people/{person}/observe", json=said)).status_code == 200
+
+
+async def csrf(client: Client, path: str = "/people/ann/traits") -> str:
+    found = re.search(r'name="csrf" value="([^"]+)"', (await client.get(path)).text)
+    assert found
+    return found[1]
+
+
+async def test_every_page_is_shown_and_needs_nothing_from_elsewhere(served: Served):
+    async with served() as client:
+        await remembered(client)
+        await client.chat("How are my bees?", thread=None)
+        pages = ["", "/people/ann", "/people/ann/live", "/people/ann/sessions/1", "/people/ann/traits",
+                 "/people/ann/ask?q=bee+hives", "/people/ann/search?q=hives", "/people/ann/replies/u3",
+                 "/people/ann/replies/u99", "/people/ann/costs", "/people/ann?before=2"]  # fmt: skip
+        for path in pages:
+            page = await client.get(path or "/")
+            assert page.status_code == 200, path
+            assert not re.search(r"(?:src|href|action)=\"(?:https?:)?//", page.text)
+            assert " style=" not in page.text
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert (await client.get("/people/nobody")).status_code == 404
+        first = [await client.get(path) for path in ("/", "/static/page.css", "/static/htmx-4.0.1.min.js")]
+        assert sum(len(part.content) for part in first) < 100_000
+
+
+async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):
+    async with served(**{"memory.gamma": -1.0}) as client:
+        await remembered(client)
+        asked = (await client.get("/people/ann/ask?q=beehive")).text
+        assert re.search(r'<th scope="row">s_sem</th><td><meter [^>]*value="0\.\d+', asked)
+        assert "<mark>hives</mark>" not in asked
+        assert "<mark>hives</mark>" in (await client.get("/people/ann/ask?q=hives")).text
+        await client.chat("How are my bees?", thread=None)
+        why = (await client.get("/people/ann/replies/u3")).text
+        assert "You are Sam" in why
+        assert "How are my bees?" in why
+
+
+async def test_what_people_said_stays_text(served: Served):
+    script = "<script>alert(1)</script> \"quoted\" 'hives'"
+    async with served() as client:
+        await remembered(client, "ann", script)
+        await remembered(client, "<b>bob", "I keep bees.")
+        for path in (
+            "/",
+            "/people/ann",
+            "/people/ann/sessions/1",
+            "/people/ann/search?q=alert",
+            "/people/ann/ask?q=<i>",
+        ):
+            page = (await client.get(path)).text
+            assert "<script>alert" not in page
+            assert "<b>bob" not in page
+            assert "<i>" not in page
+
+
+def test_marking_escapes():
+    assert str(marked("<b>Hives & goats</b>", "my hive <b>")) == "&lt;b&gt;<mark>Hives</mark> &amp; goats&lt;/b&gt;"
+
+
+async def test_forms_of_other_sites_are_refused(served: Served):
+    async with served() as client:
+        await remembered(client)
+        for data in ({}, {"csrf": "guess"}):
+            for path in ("/people/ann/memories/m1/forget", "/people/ann/delete"):
+                assert (await client.post(path, data=data)).status_code == 403
+        assert (await client.get("/v1/memory/people/ann")).status_code == 200
+
+
+async def test_edit_and_pin(served: Served):
+    async with served() as client:
+        await remembered(client)
+        token = {"csrf": await csrf(client)}
+        edited = await client.post(
+            "/people/ann/memories/m1/edit", data=token | {"text": "Fifty hives."}, headers={"HX-Request": "true"}
+        )
+        assert "Fifty hives." in edited.text
+        assert "<html" not in edited.text
+        pinned = await client.post("/people/ann/memories/m1/pin", data=token)
+        assert (pinned.status_code, pinned.headers["location"]) == (303, "/people/ann")
+        assert "<strong>pinned</strong>" in (await client.get("/people/ann")).text
+
+
+async def test_what_is_forgotten_can_be_undone(served: Served):
+    async with served() as client:
+        await remembered(client)
+        token = {"csrf": await csrf(client)}
+        await client.post("/people/ann/memories/m1/forget", data=token)
+        assert "will be forgotten within a minute" in (await client.get("/people/ann")).text
+        await client.post("/people/ann/memories/m1/undo", data=token)
+        assert "will be forgotten" not in (await client.get("/people/ann")).text
+
+
+async def test_a_deletion_is_carried_out_when_the_server_stops(served: Served):
+    async with served() as client:
+        await remembered(client)
+        token = {"csrf": await csrf(client)}
+        assert (await client.post("/people/ann/delete", data=token | {"name": "bob"})).status_code == 400
+        await client.post("/people/ann/delete", data=token | {"name": "ann"})
+        assert "will be deleted within a minute" in (await client.get("/people/ann")).text
+    async with served() as client:
+        assert (await client.get("/v1/memory/people/ann")).status_code == 404
+
+
+async def test_a_minute_passes():
+    deleted = asyncio.Event()
+
+    async def delete() -> None:
+        deleted.set()
+
+    undoable = Undoable(seconds=0)
+    undoable.schedule(("ann", ""), delete)
+    await asyncio.wait_for(deleted.wait(), 20)
+    assert not undoable.undo(("ann", ""))
+
+
+async def test_logging_in_and_out(served: Served):
+    async with served() as client:
+        await remembered(client)
+        key = client.service.keys.create("a", ["memory"], None, NOW)
+        page = await client.get("/people/ann")
+        assert (page.status_code, page.headers["location"]) == (303, "/login")
+        assert (await client.post("/login", data={"key": "lda_wrong"})).status_code == 401
+        into = await client.post("/login", data={"key": key})
+        cookie = into.headers["set-cookie"]
+        assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+        assert key not in cookie
+        assert "Nobody yet" in (await client.get("/")).text  # ann is not this tenant's
+        assert (await client.get("/people/ann")).status_code == 404
+        assert (await client.get("/v1/memory/people")).status_code == 401  # the cookie is for the page alone
+        await client.post("/logout", data={"csrf": await csrf(client, "/")})
+        assert (await client.get("/")).status_code == 303
+
+
+async def test_a_session_ends_with_its_key(served: Served):
+    async with served() as client:
+        key = client.service.keys.create("a", ["memory"], None, NOW)
+        await client.post("/login", data={"key": key})
+        assert (await client.get("/")).status_code == 200
+        client.service.keys.revoke(key[:12], NOW)
+        assert (await client.get("/")).status_code == 303
+
+
+async def test_a_key_without_the_scope_sees_nothing(served: Served):
+    async with served() as client:
+        key = client.service.keys.create("a", ["chat"], None, NOW)
+        await client.post("/login", data={"key": key})
+        assert (await client.get("/")).status_code == 403
+
+
+async def test_long_lists_come_by_page(served: Served):
+    async with served() as client:
+        for number in range(17):
+            at = f"2024-03-{number + 1:02}T10:00:00+00:00"
+            said = {"utterances": [{"text": "Hello.", "at": at}], "end_session": True}
+            await client.post("/v1/memory/people/ann/observe", json=said)
+        first = (await client.get("/people/ann")).text
+        assert first.count("<li value=") == 15
+        following = re.search(r'hx-get="(/people/ann\?before=\d+)"', first)
+        assert following
+        assert (await client.get(following[1])).text.count("<li value=") == 2

@@ -21,6 +21,7 @@ from ld_agent.backbones import ScriptedBackbone
 from ld_agent.cli.app import app
 from ld_agent.config import load_config
 from ld_agent.conversation import Conversation
+from ld_agent.modules.registry import TUNED
 
 CLI = ROOT / "docs" / "cli.md"
 PYTHON = ROOT / "docs" / "python.md"
@@ -141,7 +142,7 @@ def training_command(program: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     caught: list[typer.Typer] = []
     monkeypatch.setattr("ld_agent.program.run_app", lambda app, name, interrupted="": caught.append(app))
     module = program.removeprefix("training.")
-    if module in ("summarizer", "extractor", "generator"):
+    if module in TUNED:
         import_module("training.train").main(module)
     else:
         import_module(program).main()

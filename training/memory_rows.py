@@ -23,7 +23,6 @@ import typer
 
 from ld_agent.backbones.base import Message
 from ld_agent.config import Config
-from ld_agent.datasets import load_annotated_utterances
 from ld_agent.evaluation.questions import says_unknown
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.lexical import stems
@@ -33,6 +32,7 @@ from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
 from training.memory_relations import Relation, asked_about, asked_back, lists, relations, second_person
 from training.memory_scenes import drawn_scene
+from training.memory_sources import Told, people_of, summaries_of, talks_of
 from training.reply_rows import deciding, folded, telling_utterances
 from training.rows import row_values, write_rows
 
@@ -63,15 +63,6 @@ Encode = Callable[[Sequence[str]], Vectors]
 
 Turn = tuple[str, str]
 """A question and its answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A trait and the utterance that it was found in."""
-
-    trait: str
-    said: str
-    before: str = ""
 
 
 @dataclass
@@ -374,41 +365,7 @@ def tokens_of(text: str) -> int:
     return len(text) // 4 + 1
 
 
-def people_of(sources: Sequence[Path]) -> list[list[Told]]:
-    """What each person told in each session of annotated files: short traits from utterances of one or two sentences."""
-    told: dict[tuple[str, str, str], list[Told]] = {}
-    for source in sources:
-        for u in load_annotated_utterances(source):
-            for trait in u.traits:
-                if 3 <= len(trait.split()) <= 14 and len(u.text.split()) <= 32 and re.match(r"(?:I|My)\b", trait):
-                    before = u.before if len(u.before.split()) <= 14 and u.before.rstrip().endswith("?") else ""
-                    told.setdefault((str(source), u.episode, u.speaker), []).append(
-                        Told(trait, u.text.strip(), before.strip())
-                    )
-    return [own for own in told.values() if len(own) >= 3]
-
-
-def talks_of(source: Path) -> list[list[str]]:
-    """The first utterances of sessions."""
-    talks: dict[str, list[str]] = {}
-    for u in load_annotated_utterances(source):
-        talk = talks.setdefault(u.episode, [])
-        if len(talk) < 4 and len(u.text.split()) <= 25:
-            talk.append(u.text.strip())
-    return [talk for talk in talks.values() if len(talk) == 4]
-
-
-def summaries_of(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The event summaries in the prompts of rows."""
-    found: dict[str, None] = {}
-    for row in rows:
-        block = re.search(r"<memory>\n(.*?)\n</memory>", row["messages"][0]["content"], re.DOTALL)
-        for line in block.group(1).splitlines() if block else ():
-            found[line.partition(": ")[2]] = None
-    return list(found)
-
-
-def main(
+def write_mixed_rows(
     sources: Annotated[list[Path], typer.Option("--from", help="Annotated MSC files; talks are from the last one.")],
     out: Annotated[Path, typer.Option("--out", help="The training file.")],
     replies: Annotated[list[Path], typer.Option("--replies", help="Ordinary rows to mix in, with their summaries.")],
@@ -427,5 +384,10 @@ def main(
     typer.echo(f"{write_rows(out, mixed)} rows in {out}")
 
 
+def main() -> None:
+    """The command."""
+    run_command(write_mixed_rows, "training.memory_rows")
+
+
 if __name__ == "__main__":
-    run_command(main, "training.memory_rows")
+    main()

@@ -13,8 +13,9 @@ import pytest
 from ld_agent.memory.encoder import Vectors
 from training.examples import IGNORED, encode
 from training.memory_relations import asked_about, asked_back, relations, second_person
-from training.memory_rows import Maker, Told, in_prompt
+from training.memory_rows import Maker, in_prompt
 from training.memory_scenes import drawn_scene
+from training.memory_sources import Told
 from training.rows import Row, read_rows, write_rows
 
 PEOPLE = [

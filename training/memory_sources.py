@@ -1,0 +1,54 @@
+"""What rows that need memory are filled with: what people of a corpus told, how they began to talk, summaries of their sessions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ld_agent.datasets import load_annotated_utterances
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A trait and the utterance that it was found in."""
+
+    trait: str
+    said: str
+    before: str = ""
+
+
+def people_of(sources: Sequence[Path]) -> list[list[Told]]:
+    """What each person told in each session of annotated files: short traits from utterances of one or two sentences."""
+    told: dict[tuple[str, str, str], list[Told]] = {}
+    for source in sources:
+        for u in load_annotated_utterances(source):
+            for trait in u.traits:
+                if 3 <= len(trait.split()) <= 14 and len(u.text.split()) <= 32 and re.match(r"(?:I|My)\b", trait):
+                    before = u.before if len(u.before.split()) <= 14 and u.before.rstrip().endswith("?") else ""
+                    told.setdefault((str(source), u.episode, u.speaker), []).append(
+                        Told(trait, u.text.strip(), before.strip())
+                    )
+    return [own for own in told.values() if len(own) >= 3]
+
+
+def talks_of(source: Path) -> list[list[str]]:
+    """The first utterances of sessions."""
+    talks: dict[str, list[str]] = {}
+    for u in load_annotated_utterances(source):
+        talk = talks.setdefault(u.episode, [])
+        if len(talk) < 4 and len(u.text.split()) <= 25:
+            talk.append(u.text.strip())
+    return [talk for talk in talks.values() if len(talk) == 4]
+
+
+def summaries_of(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The event summaries in the prompts of rows."""
+    found: dict[str, None] = {}
+    for row in rows:
+        block = re.search(r"<memory>\n(.*?)\n</memory>", row["messages"][0]["content"], re.DOTALL)
+        for line in block.group(1).splitlines() if block else ():
+            found[line.partition(": ")[2]] = None
+    return list(found)

@@ -1,4 +1,4 @@
-"""What rows that need memory are filled with: what people of a corpus told, how they began to talk, summaries of their sessions."""
+"""What fills rows that need memory: what people of a corpus told, how they began to talk, summaries of their sessions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
-from ld_agent.modules.generator import Generator, Prompted, ReplyStream, Situation, decision, reply_text
+from ld_agent.modules.generator import Generator, Prompted, ReplyStream, Situation, decision, repeatable, reply_text
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
@@ -197,7 +197,8 @@ class Turn:
         if self.on_text is None and not self.interruptible:
             return None
         people, decides = self._everyone()[1:], self.relation.views.decides
-        shown = ReplyStream(self.relation.agent_name, people, self.on_text, decides=decides) if self.on_text else None
+        name, said = self.relation.agent_name, self._already_said()
+        shown = ReplyStream(name, people, self.on_text, decides=decides, said=said) if self.on_text else None
 
         def hear(piece: str) -> None:
             self._pieces.append(piece)
@@ -206,10 +207,14 @@ class Turn:
 
         return hear
 
+    def _already_said(self) -> frozenset[str]:
+        """The agent's sentences in the running session: a small model says its favourite ones in every turn."""
+        return repeatable(u.text for u in self.cache.utterances if u.speaker == self.relation.agent_name)
+
     def _said(self, answer: str, interrupted: bool) -> str:
         """The reply in an answer; "" only where it was interrupted before the first word."""
         people, decides = self._everyone()[1:], self.relation.views.decides
-        said = reply_text(answer, self.relation.agent_name, people, decides=decides)
+        said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._already_said())
         if interrupted:
             self.notes.append(INTERRUPTED)
         elif not said:

@@ -6,7 +6,7 @@ Renders the prompt so that it fits the model's window, leaving out the oldest co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, TypeVar
@@ -22,6 +22,9 @@ OPENING = "(The conversation begins.)"
 DECISION_TOKENS = 12
 DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
 """Where the decision begins: on a line of its own, or behind a sentence."""
+SENTENCE = re.compile(r"(?<=[.!?])\s+")
+FEWEST_REPEATED = 4
+"""Words of a sentence that is not said twice; shorter ones ("Oh no!") are."""
 COMING = re.compile(
     r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:"
     r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]*$",
@@ -245,10 +248,14 @@ def decision(answer: str) -> bool | None:
     return None if verdict is None else verdict.group(1).casefold() == "yes"
 
 
-def reply_text(answer: str, agent: str, speakers: Sequence[str], *, decides: bool = False) -> str:
-    """The reply in a model's answer: without the agent's own name before it, and not going on as another speaker.
+def reply_text(
+    answer: str, agent: str, speakers: Sequence[str], *, decides: bool = False, said: Collection[str] = ()
+) -> str:
+    """The reply in a model's answer: without the agent's own name before it, and not continuing as another speaker.
 
-    ``decides``: nor with the decision behind it.
+    Args:
+        decides: a decision stands behind the reply, and is left out.
+        said: sentences of the agent in this session (`repeatable`), which are left out where something else is said too.
     """
     if decides:
         answer = DECISION.split(answer)[0]
@@ -260,7 +267,27 @@ def reply_text(answer: str, agent: str, speakers: Sequence[str], *, decides: boo
     text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()
-    return text
+    return _unrepeated(text, said)
+
+
+def repeatable(lines: Iterable[str]) -> frozenset[str]:
+    """The sentences of some lines that a person would not say twice in one session: those of a few words or more."""
+    sentences = (_plain(sentence) for line in lines for sentence in SENTENCE.split(line))
+    return frozenset(sentence for sentence in sentences if len(sentence.split()) >= FEWEST_REPEATED)
+
+
+def _unrepeated(text: str, said: Collection[str]) -> str:
+    if not said:
+        return text
+    parts = re.split(f"({SENTENCE.pattern})", text)
+    kept = [n for n in range(0, len(parts), 2) if _plain(parts[n]) not in said]
+    if not kept or len(kept) == (len(parts) + 1) // 2:
+        return text
+    return "".join(parts[n] + (parts[n + 1] if n + 1 < len(parts) else "") for n in kept).strip()
+
+
+def _plain(sentence: str) -> str:
+    return " ".join(re.findall(r"[\w'’]+", sentence.casefold()))
 
 
 class ReplyStream:
@@ -271,12 +298,19 @@ class ReplyStream:
     Args:
         show: called with each piece to show.
         decides: a decision stands behind the reply, and is not shown.
+        said: as for `reply_text`; what may become such a sentence is held back until it does not.
     """
 
     def __init__(
-        self, agent: str, speakers: Sequence[str], show: Callable[[str], None], *, decides: bool = False
+        self,
+        agent: str,
+        speakers: Sequence[str],
+        show: Callable[[str], None],
+        *,
+        decides: bool = False,
+        said: Collection[str] = (),
     ) -> None:
-        self._agent, self._speakers, self._show, self._decides = agent, speakers, show, decides
+        self._agent, self._speakers, self._show, self._decides, self._said = agent, speakers, show, decides, said
         self._labels = [f"{name}:".casefold() for name in (agent, *speakers, "reply", "response")]
         self._text, self._shown = "", ""
 
@@ -288,12 +322,20 @@ class ReplyStream:
         held = len(line) + 1 if any(label.startswith(begun) for label in self._labels) else 0
         if self._decides and (coming := COMING.search(self._text)):
             held = max(held, len(self._text) - coming.start())
-        kept = reply_text(
-            self._text[: max(len(self._text) - held, 0)], self._agent, self._speakers, decides=self._decides
-        )
+        begun = _plain(SENTENCE.split(self._text)[-1])
+        if any(sentence.startswith(begun) for sentence in self._said):
+            held = max(held, len(self._text) - self._start_of_sentence())
+        settled = self._text[: max(len(self._text) - held, 0)]
+        kept = reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
+        if _plain(kept) and all(_plain(one) in self._said for one in SENTENCE.split(kept)):
+            return  # shown only if nothing else is said
         if len(kept) > len(self._shown) and kept.startswith(self._shown):
             self._show(kept[len(self._shown) :])
             self._shown = kept
+
+    def _start_of_sentence(self) -> int:
+        ends = [end.end() for end in SENTENCE.finditer(self._text)]
+        return ends[-1] if ends else 0
 
 
 def ago(then: datetime, now: datetime) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.modules.base import Models
-from ld_agent.modules.generator import OPENING, Generator, ReplyStream, Situation, ago, render, reply_text
+from ld_agent.modules.generator import OPENING, Generator, ReplyStream, Situation, ago, render, repeatable, reply_text
 from ld_agent.types import Recalled, Record, Utterance
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -258,3 +258,24 @@ def test_a_model_that_follows_instructions_is_told_how_to_use_what_it_is_given(c
     assert direct[0].content.startswith(brief[0].content.removesuffix("\n\nBe kind."))
     assert "say plainly that you have not been told" in direct[0].content
     assert direct[0].content.endswith("\n\nBe kind.")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        ("That's great! How is your daughter doing?", "That's great!"),
+        ("How is your daughter doing? Good night, Maya!", "Good night, Maya!"),
+        ("How is your daughter doing?", "How is your daughter doing?"),
+        ("Oh no! How is your daughter doing today?", "Oh no! How is your daughter doing today?"),
+        ("Oh no! I see.", "Oh no! I see."),
+    ],
+)
+def test_a_sentence_is_not_said_twice_in_a_session_where_something_else_is_said(answer: str, kept: str):
+    said = repeatable(["Hi! How is your daughter doing?", "Oh no! I see."])
+    assert reply_text(answer, "Sam", ["Maya"], said=said) == kept
+    for size in (1, 3, 7, 100):
+        pieces: list[str] = []
+        stream = ReplyStream("Sam", ["Maya"], pieces.append, said=said)
+        for start in range(0, len(answer), size):
+            stream(answer[start : start + size])
+        assert kept.startswith("".join(pieces))

@@ -54,7 +54,7 @@ def exported(folder: Path) -> Path:
 def test_the_first_turn_encodes_each_text_once_and_tells_its_progress(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoder: SentenceEncoder
 ) -> None:
-    agent = scene.agent(**{"memory.scorer": "hybrid"})
+    agent = scene.agent(**{"memory.scorer": "hybrid", "memory.quotes": 0})  # quotes encode what was said, too
     import_file(agent.store, exported(tmp_path))
     told: list[tuple[str, int, int]] = []
     encoded: Counter[str] = Counter()

@@ -202,7 +202,7 @@ def test_full_leaves_the_oldest_out_first_and_says_so(view):
 
 def test_the_running_session_goes_before_the_past_and_the_reply_says_what_is_missing(config, encoder, topics):
     backbone = ScriptedBackbone({"generator": "I see.", "extractor": "NO_TRAIT"}, context_window=360)
-    settings = config(**{"memory.views": ["full"]})
+    settings = config(**{"memory.views": ["full"], "memory.quotes": 0, "modules.generator": {"prompting": "brief"}})
     with Agent(settings, backbone=backbone, encoder=encoder, topics=topics) as agent:
         maya = agent.conversation("maya")
         for day in range(8):

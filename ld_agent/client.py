@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from ld_agent.errors import LDAgentError
-from ld_agent.types import Prompt, Recalled, Record, Trait, Utterance, utc
+from ld_agent.types import PersonSummary, Prompt, Recalled, Record, Trait, Utterance, utc
 
 if TYPE_CHECKING:
     import httpx
@@ -32,18 +32,6 @@ class ServerError(LDAgentError):
     def __init__(self, message: str, status: int, code: str | None = None) -> None:
         super().__init__(message)
         self.status, self.code = status, code
-
-
-@dataclass(frozen=True, slots=True)
-class PersonSummary:
-    """How much is known of someone."""
-
-    id: str
-    sessions: int
-    utterances: int
-    records: int
-    traits: int
-    last_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,3 +249,15 @@ class Reply:
     quotes: tuple[Utterance, ...] = ()
     finish: str = "stop"
     prompt: tuple[Mapping[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PersonSummary:
+    """How much is known of one person; a line of a list of people."""
+
+    id: str
+    sessions: int
+    utterances: int
+    records: int
+    traits: int
+    last_at: datetime | None

@@ -82,6 +82,8 @@ class TaskEntry:
         return {} if self.figures is None else dict(resolve_name(self.figures)(predictions))
 
 
+FREE = Option("free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)
+
 EXTRACTION = """Score the extractor: accuracy of trait or no trait, BLEU and ROUGE-L against annotated traits.
 
 Examples:
@@ -178,9 +180,7 @@ TASKS: Mapping[str, TaskEntry] = {
             data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
             help=QUESTIONS,
             options=(
-                Option(
-                    "free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False
-                ),
+                FREE,
                 Option(
                     "no_arms",
                     "--no-arms",
@@ -196,11 +196,7 @@ TASKS: Mapping[str, TaskEntry] = {
             figures="ld_agent.evaluation.personas:personas_figures",
             data="Recorded conversations, of any corpus.",
             help=PERSONAS,
-            options=(
-                Option(
-                    "free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False
-                ),
-            ),
+            options=(FREE,),
         ),
         *(
             TaskEntry(

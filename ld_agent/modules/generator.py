@@ -100,7 +100,7 @@ class Generator:
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
 
-        Left out first are the examples, then the oldest lines of the context, then the oldest quotes, then the least of
+        Left out first are the examples, then the oldest quotes, then the oldest lines of the context, then the least of
         the memories, then the traits that have been known longest, then the middle of the utterance.
         """
         notes: list[str] = []
@@ -115,14 +115,14 @@ class Generator:
             kept_examples = _longest_tail(shown, lambda tail: self._fits(replace(start, examples=tail[::-1])))
             _note(notes, len(shown) - len(kept_examples), "examples")
             situation = replace(situation, examples=kept_examples[::-1])
-        if not self._fits(situation):
-            context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
-            _note(notes, len(situation.context) - len(context), "earlier utterances of this session")
-            situation = replace(situation, context=context)
         if situation.quotes and not self._fits(situation):
             quoted = _longest_tail(situation.quotes, lambda tail: self._fits(replace(situation, quotes=tail)))
             _note(notes, len(situation.quotes) - len(quoted), "quotes")
             situation = replace(situation, quotes=quoted)
+        if not self._fits(situation):
+            context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
+            _note(notes, len(situation.context) - len(context), "earlier utterances of this session")
+            situation = replace(situation, context=context)
         if not self._fits(situation):
             least_first, start = situation.recalled[::-1], situation
             kept = _longest_tail(least_first, lambda tail: self._fits(replace(start, recalled=tail[::-1])))

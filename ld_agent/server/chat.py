@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request
-from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
 from ld_agent.server.errors import ApiError, ErrorBody, as_api_error
+from ld_agent.server.handing_out import handed_out
 from ld_agent.server.history import Line, is_task
 from ld_agent.server.identity import ChatCaller, addressed
-from ld_agent.server.limits import Places
 from ld_agent.server.service import Service
 from ld_agent.server.turns import Answered, Asked, RunningTurn, checked_lines, explained, fingerprint, new_id
 from ld_agent.types import ReplyOptions
@@ -170,20 +169,14 @@ async def chat_completions(
         task,
         new_id("chatcmpl-"),
     )
-    places: Places = request.app.state.places
-    places.take()
-    turn = RunningTurn.begin(service, asked)
-    turn.work.add_done_callback(lambda work: places.leave())
-    memory = {"X-LD-Memory": "none" if asked.conversation is None else "on"}
-    if body.stream:
-        with_usage = body.stream_options is not None and body.stream_options.include_usage
-        return StreamingResponse(
-            stream(service, turn, asked.id, with_usage, service.config.server.ping), media_type="text/event-stream",
-            headers=memory | {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
-        )  # fmt: skip
-    answered = await turn.work
-    repeated = {"X-LD-Repeated": "true"} if answered.repeated else {}
-    return JSONResponse(_completion(service, answered), headers=memory | repeated)
+    with_usage = body.stream_options is not None and body.stream_options.include_usage
+
+    def events(turn: RunningTurn) -> AsyncIterator[str]:
+        return stream(service, turn, asked.id, with_usage, service.config.server.ping)
+
+    return await handed_out(
+        request, service, asked, lambda answered: _completion(service, answered), events if body.stream else None
+    )
 
 
 def check_model(service: Service, name: str) -> None:

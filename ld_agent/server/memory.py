@@ -39,7 +39,7 @@ from ld_agent.server.memory_shapes import (
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 from ld_agent.storage.exchange import export_lines, import_lines
-from ld_agent.storage.served import StoredPerson
+from ld_agent.types import PersonSummary
 
 PAGE = 100
 MOST = 1000
@@ -53,7 +53,7 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def person_shape(caller: Caller, stored: StoredPerson) -> PersonShape:
+def person_shape(caller: Caller, stored: PersonSummary) -> PersonShape:
     return PersonShape(
         id=caller.person(stored.id), sessions=stored.sessions, utterances=stored.utterances, records=stored.records,
         traits=stored.traits, last_at=stored.last_at,

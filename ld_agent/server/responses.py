@@ -9,14 +9,13 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
 from ld_agent.server.chat import ERRORS, LARGEST_SEED, IdempotencyKey, Text, TextPart, check_model
 from ld_agent.server.errors import ApiError, as_api_error
+from ld_agent.server.handing_out import handed_out
 from ld_agent.server.history import Line
 from ld_agent.server.identity import Caller, ChatCaller, addressed, checked_id
-from ld_agent.server.limits import Places
 from ld_agent.server.service import Service
 from ld_agent.server.turns import Answered, Asked, RunningTurn, checked_lines, explained, fingerprint, new_id
 from ld_agent.types import ReplyOptions
@@ -95,17 +94,13 @@ async def respond(
     service: Service = request.app.state.service
     check_model(service, body.model)
     asked = await _asked(request, service, body, caller, idempotency_key)
-    places: Places = request.app.state.places
-    places.take()
-    turn = RunningTurn.begin(service, asked)
-    turn.work.add_done_callback(lambda work: places.leave())
-    memory = {"X-LD-Memory": "none" if asked.conversation is None else "on"}
-    if body.stream:
-        headers = memory | {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return StreamingResponse(_events(service, turn, body, asked), media_type="text/event-stream", headers=headers)
-    answered = await turn.work
-    repeated = {"X-LD-Repeated": "true"} if answered.repeated else {}
-    return JSONResponse(_body(service, body, asked, answered), headers=memory | repeated)
+
+    def events(turn: RunningTurn) -> AsyncIterator[str]:
+        return _events(service, turn, body, asked)
+
+    return await handed_out(
+        request, service, asked, lambda answered: _body(service, body, asked, answered), events if body.stream else None
+    )
 
 
 @router.get("/{response_id}")

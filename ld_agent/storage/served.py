@@ -16,7 +16,7 @@ from typing import Any
 from ld_agent.errors import InputError
 from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.connection import Connection
-from ld_agent.types import Utterance
+from ld_agent.types import PersonSummary, Utterance
 
 SCOPES = ("chat", "memory", "admin")
 PREFIX_LENGTH = 12
@@ -48,18 +48,6 @@ class Answer:
     prompt_tokens: int
     completion_tokens: int
     at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class StoredPerson:
-    """One conversation as a list of people shows it."""
-
-    id: str
-    sessions: int
-    utterances: int
-    records: int
-    traits: int
-    last_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +158,7 @@ class Directory:
     def __init__(self, db: Connection) -> None:
         self._db = db
 
-    def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[StoredPerson]:
+    def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
         return self._listed(
             """id > ?2 AND (CASE ?1 WHEN '' THEN instr(id, '/') = 0 ELSE id < ?1 || char(1114111) END)
@@ -179,11 +167,11 @@ class Directory:
             most,
         )
 
-    def person(self, key: int) -> StoredPerson | None:
+    def person(self, key: int) -> PersonSummary | None:
         """One conversation as a list shows it."""
         return next(iter(self._listed("c.pk = ?1", (key,), 1)), None)
 
-    def _listed(self, where: str, values: tuple[Any, ...], most: int) -> list[StoredPerson]:
+    def _listed(self, where: str, values: tuple[Any, ...], most: int) -> list[PersonSummary]:
         rows = self._db.rows(
             f"""SELECT id, (SELECT count(*) FROM session WHERE conversation = c.pk),
                        (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 0),
@@ -193,7 +181,7 @@ class Directory:
                 FROM conversation c WHERE {where} ORDER BY id LIMIT {most}""",
             values,
         )
-        return [StoredPerson(i, s, u, r, t, None if at is None else moment(at)) for i, s, u, r, t, at in rows]
+        return [PersonSummary(i, s, u, r, t, None if at is None else moment(at)) for i, s, u, r, t, at in rows]
 
     def has_memory(self, key: int, target: str) -> bool:
         """Whether there is a record or trait with this id."""

@@ -127,6 +127,14 @@ def test_the_oldest_context_goes_first(generator):
     assert prompted.notes == ("4 earlier utterances of this session did not fit the model's window",)
 
 
+def test_quotes_go_before_the_running_session(generator):
+    quoted = replace(FULL, quotes=tuple(utterance("Maya", f"quote{i} of Maya", i) for i in range(3)))
+    made, _ = generator(room_for(replace(quoted, quotes=quoted.quotes[2:])))
+    prompted = made.prompt_for(quoted)
+    assert prompted.messages == render(replace(quoted, quotes=quoted.quotes[2:]))
+    assert prompted.notes == ("2 quotes did not fit the model's window",)
+
+
 def test_then_the_least_memories(generator):
     made, _ = generator(room_for(Situation("Sam", HEARD, (), MEMORIES[:2], TRAITS)))
     prompted = made.prompt_for(FULL)

@@ -1,0 +1,40 @@
+"""How an answer leaves the server, in whichever of OpenAI's protocols: as one body, or as a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from ld_agent.server.limits import Places
+from ld_agent.server.service import Service
+from ld_agent.server.turns import Answered, Asked, RunningTurn
+
+Events = Callable[[RunningTurn], AsyncIterator[str]]
+
+
+async def handed_out(
+    request: Request, service: Service, asked: Asked, body: Callable[[Answered], Any], events: Events | None
+) -> Response:
+    """Answer a request. Its place among those worked on is given back when the turn has ended, whoever still listens.
+
+    Args:
+        body: the body of the whole answer.
+        events: the events of a running turn; None: the whole answer is wanted.
+
+    Raises:
+        ApiError: 429: all places are taken.
+    """
+    places: Places = request.app.state.places
+    places.take()
+    turn = RunningTurn.begin(service, asked)
+    turn.work.add_done_callback(lambda work: places.leave())
+    headers = {"X-LD-Memory": "none" if asked.conversation is None else "on"}
+    if events is not None:
+        headers |= {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        return StreamingResponse(events(turn), media_type="text/event-stream", headers=headers)
+    answered = await turn.work
+    headers |= {"X-LD-Repeated": "true"} if answered.repeated else {}
+    return JSONResponse(body(answered), headers=headers)

@@ -264,14 +264,14 @@ def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterat
     dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]
     rng.shuffle(dialogues)
     while dialogues:
-        parts, dialogues = dialogues[: (count := rng.choice((1, 2, 2, 3)))], dialogues[count:]
+        parts, dialogues = dialogues[: (count := rng.choice((1, 2, 3, 4)))], dialogues[count:]
         run: list[Utterance] = []
         memos: list[str] = []
         for part in parts:
             session, summaries = named_dialogue(replace(part, id=parts[0].id))
             first = len(run) + 1
             run += session.utterances
-            memos.append(f"{first}-{len(run)} | {part.topics[0]} | {' '.join(summaries[0].split())}")
+            memos.append(f"{first}-{len(run)} | {part.topics[0]} | {_sentences(' '.join(summaries[0].split()))[0]}")
         yield parts[0].id, 1, (memo_prompt(run), "\n".join(memos))
 
 

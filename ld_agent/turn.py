@@ -130,7 +130,12 @@ class Turn:
         """What is asked of the memory: the last utterances of the running session."""
         resources = self.relation.resources
         recent = self.cache.utterances[-resources.config.memory.query_turns :]
-        return resources.query("\n".join(u.text for u in recent), self.heard.at)
+        text = "\n".join(u.text for u in recent)
+        if resources.config.memory.quotes:
+            resources.encoder.encode(
+                [text, self.heard.text]
+            )  # in one batch; quotes are chosen for what was heard alone
+        return resources.query(text, self.heard.at)
 
     def _situation(self) -> Situation:
         """Everything the reply is made from, equation (5)."""
@@ -164,8 +169,9 @@ class Turn:
 
         frame = count("")
         return quotes(
-            self.heard, self.relation.agent_name, said, resources.encoder.encode, lambda text: count(text) - frame, room
-        )
+            self.heard, self.relation.agent_name, said, resources.encoder.encode, lambda text: count(text) - frame, room,
+            self.relation.views.said_vectors(self.remembered.recalled),
+        )  # fmt: skip
 
     def _generated(self, prompted: Prompted) -> Steps[str]:
         """The model's answer; where it decides if the utterance is worth remembering, that is noted."""

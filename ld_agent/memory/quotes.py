@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
+from ld_agent.memory.index.passages import windows
 from ld_agent.types import Recalled, Utterance
 
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
 """worth = cos + COVER · (share of the query's stems said) + SPEAKER [said by whom it is about] + DETAIL [no question]."""
 CANDIDATES = 48
-"""Utterances whose meaning is looked at, those of most worth without it: encoding one takes some milliseconds."""
+"""Utterances that are encoded where their vectors are not stored, those of most worth without: each takes milliseconds."""
 LEAST, SHARE = 0.35, 0.6
 """Least worth of an utterance that is quoted, and its least share of the best one's."""
 FIRST_PERSON = re.compile(r"\b(?:i|i['’]\w+|my|me|mine|we|our|us)\b", re.IGNORECASE)
@@ -33,6 +34,7 @@ def quotes(
     encode: Callable[[Sequence[str]], Vectors],
     length: Callable[[str], int],
     room: int,
+    stored: Mapping[str, Vectors] | None = None,
 ) -> tuple[Utterance, ...]:
     """Choose what to quote so that all of it fits in ``room``; what bears most on ``heard`` comes last.
 
@@ -45,10 +47,11 @@ def quotes(
         said: the utterances behind the recalled memories, in time order.
         encode: texts → (n, dimension) unit vectors.
         length: of a text, in the units of ``room``.
+        stored: see `worths`.
     """
     if not said or room <= 0:
         return ()
-    worth = worths(heard, agent, said, encode)
+    worth = worths(heard, agent, said, encode, stored)
     least = max(LEAST, SHARE * float(worth.max()))
     chosen: list[int] = []
     left = room
@@ -66,12 +69,20 @@ def quotes(
 
 
 def worths(
-    heard: Utterance, agent: str, said: Sequence[Utterance], encode: Callable[[Sequence[str]], Vectors]
+    heard: Utterance,
+    agent: str,
+    said: Sequence[Utterance],
+    encode: Callable[[Sequence[str]], Vectors],
+    stored: Mapping[str, Vectors] | None = None,
 ) -> NDArray[np.float64]:
-    """How much each of n utterances bears on what was heard, (n,); 0: so little that its meaning was not looked at."""
+    """How much each of n utterances bears on what was heard, (n,); what it means includes the utterance before it.
+
+    Args:
+        stored: the vectors of utterances with the one before, by id. Of the others the likeliest are encoded.
+    """
     asked = set(stems(heard.text))
     about = _about(heard, agent)
-    plain = np.array(
+    worth = np.array(
         [
             COVER * len(asked & set(stems(utterance.text))) / max(len(asked), 1)
             + SPEAKER * (utterance.speaker == about)
@@ -79,10 +90,14 @@ def worths(
             for utterance in said
         ]
     )
-    likely = np.sort(np.argsort(-plain, kind="stable")[:CANDIDATES])
-    vectors = encode([heard.text, *(said[n].text for n in likely)])
-    worth = np.zeros(len(said))
-    worth[likely] = plain[likely] + vectors[1:] @ vectors[0]
+    known = stored or {}
+    bare = [n for n, utterance in enumerate(said) if utterance.id not in known]
+    likely = sorted(bare, key=lambda n: -worth[n])[:CANDIDATES]
+    texts = windows(said) if likely else []
+    query, *fresh = encode([heard.text, *(texts[n] for n in likely)])
+    vectors = dict(zip(likely, fresh, strict=True)) | {n: known[u.id] for n, u in enumerate(said) if u.id in known}
+    places = list(vectors)
+    worth[places] += np.stack([vectors[n] for n in places]) @ query
     return worth
 
 

@@ -300,6 +300,10 @@ class Store(Protocol):
         """Utterances by id; one that is not stored is left out."""
         ...
 
+    def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:
+        """By id, the passages of those records that have some, as `Shelf.set_passages` takes them."""
+        ...
+
     def session_utterances(self, key: int, session: int) -> list[Utterance]: ...
 
     def speakers(self, key: int) -> list[str]:

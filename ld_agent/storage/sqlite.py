@@ -234,6 +234,14 @@ class Store(NotedEncoder):
         where = "conversation = ? AND id IN (SELECT value FROM json_each(?))"
         return {u.id: u for u in utterances(self.db, where, (key, json_text(list(ids))))}
 
+    def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:
+        rows = self.db.rows(
+            """SELECT id, words, vectors FROM record JOIN passage ON passage.record = record.pk
+               WHERE conversation = ? AND id IN (SELECT value FROM json_each(?))""",
+            (key, json_text(list(ids))),
+        )
+        return {record: (words, vectors) for record, words, vectors in rows}
+
     def session_utterances(self, key: int, session: int) -> list[Utterance]:
         return utterances(self.db, "conversation = ? AND session = ? ORDER BY pk", (key, session))
 

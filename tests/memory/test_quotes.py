@@ -67,9 +67,24 @@ def test_of_many_utterances_the_likely_ones_are_looked_at():
     assert len(seen) == CANDIDATES + 1
 
 
+def test_what_is_stored_is_not_encoded():
+    seen: list[str] = []
+
+    def counted(texts: Sequence[str]) -> Vectors:
+        seen.extend(texts)
+        return encode(texts)
+
+    heard = asked("What do I repair?")
+    stored = {u.id: encode([u.text])[0] for u in SAID}
+    chosen = quotes(heard, "Sam", SAID, counted, words, 5, stored)
+    assert [u.id for u in chosen] == ["u4"]
+    assert seen == [heard.text]
+
+
 def test_my_is_the_speaker_and_your_the_agent():
-    mine = worths(asked("What's my son's name?"), "Sam", SAID, encode)
-    yours = worths(asked("What's your son's name?"), "Sam", SAID, encode)
+    stored = {u.id: encode([u.text])[0] for u in SAID}
+    mine = worths(asked("What's my son's name?"), "Sam", SAID, encode, stored)
+    yours = worths(asked("What's your son's name?"), "Sam", SAID, encode, stored)
     assert mine[2] > mine[4]
     assert yours[4] > yours[2]
 

@@ -44,6 +44,11 @@ class PackedVectors:
         return cls(scale, np.rint(vectors / scale[:, None]).astype(np.int8))
 
     @property
+    def unpacked(self) -> Vectors:
+        """(p, dimension) the vectors themselves."""
+        return self.scale[:, None] * self.steps
+
+    @property
     def stored(self) -> bytes:
         """The scales as little-endian float32, then the steps."""
         return self.scale.astype("<f4").tobytes() + self.steps.tobytes()
@@ -114,11 +119,11 @@ def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: Sen
     Args:
         records: for each its text and the utterances that it came from.
     """
-    plans = [(_windows(said), _sentences(text)) for text, said in records]
-    vectors = encoder.encode([passage for windows, sentences in plans for passage in (*windows, *sentences)])
+    plans = [(windows(said), _sentences(text)) for text, said in records]
+    vectors = encoder.encode([passage for turns, sentences in plans for passage in (*turns, *sentences)])
     result, start = [], 0
-    for (_, said), (windows, sentences) in zip(records, plans, strict=True):
-        count = len(windows) + len(sentences)
+    for (_, said), (turns, sentences) in zip(records, plans, strict=True):
+        count = len(turns) + len(sentences)
         result.append(
             Passages(
                 tuple(u.speaker for u in said),
@@ -131,9 +136,11 @@ def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: Sen
     return result
 
 
-def _windows(said: Sequence[Utterance]) -> list[str]:
+def windows(said: Sequence[Utterance]) -> list[str]:
+    """Each turn with the turn before it in its session, as text."""
     lines = [f"{u.speaker}: {u.text}" for u in said]
-    return [f"{lines[n - 1]}\n{line}" if n else line for n, line in enumerate(lines)]
+    follows = [n > 0 and said[n - 1].session == u.session for n, u in enumerate(said)]
+    return [f"{lines[n - 1]}\n{line}" if follows[n] else line for n, line in enumerate(lines)]
 
 
 def _sentences(text: str) -> list[str]:

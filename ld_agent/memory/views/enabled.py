@@ -12,6 +12,8 @@ from typing import Any
 
 from ld_agent.backbones.base import Message
 from ld_agent.errors import BackboneError
+from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.views import VIEWS, build_views
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import merged
@@ -117,6 +119,17 @@ class EnabledViews:
             notes.append(f"{all_views.over_budget} memories did not fit memory.budget={budget}")
         explanations = {view.name: dict(view.explanation) for view in self.views if view.explanation}
         return Remembered(all_views.recalled, tuple(notes), explanations)
+
+    def said_vectors(self, recalled: Sequence[Recalled]) -> dict[str, Vectors]:
+        """By id, the vectors of utterances behind recalled records, as far as they are stored among the records' passages."""
+        context, vectors = self._context, dict[str, Vectors]()
+        sources = {each.record.id: each.record.sources for each in recalled}
+        for record, (words, blob) in context.store.passages_by_id(context.key, list(sources)).items():
+            turns = len(Passages.from_words(words).speakers)
+            packed = PackedVectors.from_stored(blob, context.encoder.dimension)
+            if len(sources[record]) == turns <= len(packed):
+                vectors |= dict(zip(sources[record], packed.unpacked, strict=False))
+        return vectors
 
     def with_pinned(self, recalled: Sequence[Recalled], at: datetime) -> tuple[Recalled, ...]:
         """Pinned records of these views first, whatever the query, then what was recalled; nothing younger than ``at``."""

@@ -11,22 +11,19 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from training.row_building import BuildRequest
+from training.talks import Facts, Talk, talks_of
 from training.train import main
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ld_agent.backbones.base import Message
-    from ld_agent.datasets.base import AnnotatedUtterance
     from ld_agent.types import Utterance
 
-Lines = list[tuple[str, str]]
-Facts = dict[str, list[str]]
 Made = tuple["tuple[Message, ...]", str]
 """A prompt and its answer."""
 SEED = 5
@@ -43,27 +40,6 @@ SMALL_TALK = (
     "See you later!",
     "Really? I had no idea.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Talk:
-    """A session between two named people; ``facts``: of each line, in the third person."""
-
-    episode: str
-    session: int
-    lines: Lines
-    facts: list[list[str]]
-
-    @property
-    def people(self) -> list[str]:
-        return list(dict.fromkeys(speaker for speaker, _ in self.lines))
-
-    def known(self) -> Facts:
-        """All facts by speaker, in order."""
-        told: Facts = {person: [] for person in self.people}
-        for (speaker, _), facts in zip(self.lines, self.facts, strict=True):
-            told[speaker] += [fact for fact in facts if fact not in told[speaker]]
-        return told
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
@@ -88,32 +64,11 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
 
 
 def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Made]]:
-    talks = list(_talks(source, limit, rng))
+    talks = list(talks_of(source, limit, rng))
     for number, talk in enumerate(talks):
         elsewhere = [fact for other in talks[number - 3 : number] for told in other.known().values() for fact in told]
         for made in (*_records(talk, rng), *_rewrites(talk, rng), *_portraits(talk), *_picks(talk, elsewhere, rng)):
             yield talk.episode, talk.session, made
-
-
-def _talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[Talk]:
-    from ld_agent.datasets import load_annotated_utterances
-    from training.memory_rows import AGENTS, PEOPLE
-    from training.third_person import third_person
-
-    def session_of(utterance: AnnotatedUtterance) -> tuple[str, int]:
-        return utterance.episode, utterance.session
-
-    for (episode, session), group in groupby(load_annotated_utterances(source, limit=limit), session_of):
-        said = list(group)
-        agent = rng.choice(AGENTS)
-        person = rng.choice([name for name in PEOPLE if name != agent])
-        names = dict(zip(dict.fromkeys(u.speaker for u in said), rng.sample([person, agent], 2), strict=False))
-        yield Talk(
-            episode,
-            session,
-            [(names[u.speaker], u.text.strip()) for u in said],
-            [[third_person(t, names[u.speaker]) for t in u.traits if "name is" not in t] for u in said],
-        )
 
 
 # ---- conditional memory

@@ -1,4 +1,5 @@
-"""Tunes the summarizer, on dialogues and the summaries that people wrote of them:
+"""Tunes the summarizer, on dialogues and the summaries that people wrote of them, and on what annotators found in each
+utterance of a session, which says whose each fact is:
 
 python -m training.summarizer -c configs/training/summarizer.yaml [key=value ...] [--dry-run] [--overwrite]
 """
@@ -11,21 +12,27 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from training.row_building import BuildRequest, held_out, origin
+from training.talks import Talk, talks_of
 from training.train import main
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ld_agent.datasets.dialogsum import Dialogue
+    from ld_agent.types import Session
+
+SEED = 7
+FEWEST_FACTS, MOST_FACTS = 3, 5
+"""Of a session; of one person in a summary."""
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
-    """Dialogue → its summary, one row per reference; the corpus's tags are names on both sides. ``limit``: dialogues of each
-    source. None of the dialogues that are held out is joined with one that is not; see `joined`.
+    """Session → its summary. ``limit``: dialogues, or sessions, of each source.
 
     Raises:
-        InputError: no such file.
+        InputError: no such file, or a corpus with neither summaries nor traits.
     """
-    from ld_agent.datasets import load_dialogues
-    from ld_agent.datasets.naming import named_dialogue
+    from ld_agent.datasets import format_of
     from ld_agent.memory.encoder import SentenceEncoder
     from ld_agent.modules.base import Models
     from ld_agent.modules.summarizer import Summarizer
@@ -34,20 +41,59 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     settings = request.config.encoder
     encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
     summarizer = Summarizer(Models(request.config), encoder)
-    dialogues = [d for source in request.sources for d in load_dialogues(source, limit=request.limit)]
+    by_corpus = [(format_of(source), source) for source in request.sources]
+    dialogues = [source for corpus, source in by_corpus if corpus == "dialogsum"]
+    for corpus, source in by_corpus:
+        if corpus != "dialogsum":
+            for talk, summary in told(source, request.limit):
+                prompt = summarizer.prompt_for(talk.as_session)
+                yield row_values(
+                    prompt, summary, corpus=corpus, episode=talk.episode, session=talk.session, turn=len(talk.lines)
+                )
+    for dialogue, session, summary in _of_dialogues(dialogues, request) if dialogues else ():
+        prompt = summarizer.prompt_for(session)
+        turns = len(session.utterances)
+        yield row_values(prompt, summary, corpus="dialogsum", episode=dialogue, session=1, turn=turns)
+
+
+def _of_dialogues(sources: Sequence[Path], request: BuildRequest) -> Iterator[tuple[str, Session, str]]:
+    """One row per reference; the corpus's tags are names on both sides. None of the dialogues that are held out is joined with
+    one that is not; see `joined`.
+    """
+    from ld_agent.datasets import load_dialogues
+    from ld_agent.datasets.naming import named_dialogue
+
+    dialogues = [d for source in sources for d in load_dialogues(source, limit=request.limit)]
     apart = held_out([dialogue.id for dialogue in dialogues], request.held_out)
     sides = [[d for d in dialogues if (origin(d.id) in apart) is there] for there in (False, True)]
     for dialogue in [*dialogues, *(session for side in sides for session in joined(side, request.longest))]:
         session, summaries = named_dialogue(dialogue)
         for summary in dict.fromkeys(summaries):
-            yield row_values(
-                summarizer.prompt_for(session),
-                summary,
-                corpus="dialogsum",
-                episode=dialogue.id,
-                session=1,
-                turn=len(dialogue.turns),
-            )
+            yield dialogue.id, session, summary
+
+
+def told(source: Path, limit: int | None) -> Iterator[tuple[Talk, str]]:
+    """Sessions with what their two people told of themselves, and the same sessions with the names exchanged.
+
+    Half of each: a session in the order of its corpus, then one whose names changed places, so that nothing but the
+    conversation says whose a fact is.
+    """
+    rng = random.Random(SEED)
+    for number, talk in enumerate(talks_of(source, limit, rng)):
+        one = talk.exchanged() if number % 2 else talk
+        if len(one.people) == 2 and sum(map(len, one.known().values())) >= FEWEST_FACTS:
+            yield one, " ".join(_sentence(person, facts[:MOST_FACTS]) for person, facts in one.known().items() if facts)
+
+
+def _sentence(person: str, facts: Sequence[str]) -> str:
+    """What one person told, as few sentences: "Maya works as a nurse, has two sons and likes hiking. Maya's mother is ill." """
+    begin = f"{person} "
+    same = [fact[len(begin) :].rstrip(".,") for fact in facts if fact.startswith(begin)]
+    others = [fact for fact in facts if not fact.startswith(begin)]
+    if not same:
+        return " ".join(others)
+    listed = " and ".join([", ".join(same[:-1]), same[-1]] if len(same) > 1 else same)
+    return " ".join([f"{begin}{listed}.", *others])
 
 
 def joined(dialogues: Sequence[Dialogue], longest: int) -> list[Dialogue]:

@@ -50,7 +50,11 @@ def conjugated(verb: str) -> str:
     low = verb.casefold().replace("’", "'")
     if low in IRREGULAR:
         return IRREGULAR[low]
-    if low in UNCHANGED or low.endswith("ed") or not low.isalpha():
+    if (
+        low in UNCHANGED
+        or (low.endswith("ed") and not re.search(r"(?:^n|^f|^sp|^br|^bl|c)eed$", low))
+        or not low.isalpha()
+    ):
         return verb
     if re.search(r"(?:s|x|z|ch|sh|o)$", low):
         return f"{verb}es"

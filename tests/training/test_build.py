@@ -91,6 +91,23 @@ def test_summarizer_rows_have_names_instead_of_tags():
     assert first in messages(tagged)[-1][1]
 
 
+def test_summarizer_rows_of_annotated_sessions_say_whose_each_fact_is(tmp_path: Path):
+    said = [("A", "I have two sons."), ("B", "I sail."), ("A", "My mother is ill."), ("B", "I love tea."), ("A", "Oh.")]
+    facts = [["I have two sons."], ["I sail."], ["My mother is ill."], ["I love tea."], []]
+    utterances = [
+        {"speaker": speaker, "text": text, "at": f"2024-01-01T00:0{n}:00+00:00", "traits": traits}
+        for n, ((speaker, text), traits) in enumerate(zip(said, facts, strict=True))
+    ]
+    file = tmp_path / "own.jsonl"
+    file.write_text("".join(json.dumps({"id": n, "agent": "B", "utterances": utterances}) + "\n" for n in ("x", "y")))
+    rows = rows_of("summarizer", file, Config())
+    assert len(rows) == 2
+    for row in rows:
+        prompt, summary = messages(row)[1][1], messages(row)[-1][1]
+        one, other = re.findall(r"^(.+): I (?:have|sail)", prompt, re.MULTILINE)
+        assert summary == f"{one} has two sons. {one}'s mother is ill. {other} sails and loves tea."
+
+
 def test_joined_sessions_combine_dialogues_of_one_split(tmp_path: Path):
     texts = {
         f"d{n}": (f"#Person1#: I have seen sight {n}.\n#Person2#: Fine.", f"#Person1# saw {n}.") for n in range(20)

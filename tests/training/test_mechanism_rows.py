@@ -84,6 +84,8 @@ def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[t
         ("My sister visits me.", "Maya's sister visits them."),
         ("I've tried it. ", "Maya has tried it."),
         ("I study law.", "Maya studies law."),
+        ("I need help and agreed to it.", "Maya needs help and agreed to it."),
+        ("I agreed.", "Maya agreed."),
         ("Cats are great!", "Cats are great."),
     ],
 )

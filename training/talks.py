@@ -1,0 +1,81 @@
+"""Sessions between two named people with the facts that annotators found in each line: what rows about memory are made from."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+from ld_agent.datasets.base import AnnotatedUtterance
+from ld_agent.types import Session, Utterance
+
+Lines = list[tuple[str, str]]
+Facts = dict[str, list[str]]
+START = datetime(2024, 5, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """A session between two named people; ``facts``: of each line, in the third person."""
+
+    episode: str
+    session: int
+    lines: Lines
+    facts: list[list[str]]
+
+    @property
+    def people(self) -> list[str]:
+        return list(dict.fromkeys(speaker for speaker, _ in self.lines))
+
+    @property
+    def as_session(self) -> Session:
+        """The lines as utterances of one session."""
+        said = (Utterance(f"u{n}", speaker, text, START, 1) for n, (speaker, text) in enumerate(self.lines, 1))
+        return Session(1, tuple(said))
+
+    def exchanged(self) -> Talk:
+        """The same session with the two people's names in each other's places."""
+        names = dict(zip(self.people, reversed(self.people), strict=True))
+
+        def renamed(text: str) -> str:
+            return re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], text) if names else text
+
+        lines = [(names[speaker], text) for speaker, text in self.lines]
+        return replace(self, lines=lines, facts=[[renamed(fact) for fact in told] for told in self.facts])
+
+    def known(self) -> Facts:
+        """All facts by speaker, in order."""
+        told: Facts = {person: [] for person in self.people}
+        for (speaker, _), facts in zip(self.lines, self.facts, strict=True):
+            told[speaker] += [fact for fact in facts if fact not in told[speaker]]
+        return told
+
+
+def talks_of(source: Path, limit: int | None, rng: random.Random) -> Iterator[Talk]:
+    """The sessions of a corpus with annotated traits, its speakers under random names.
+
+    Raises:
+        InputError: no such file, or a corpus without traits.
+    """
+    from ld_agent.datasets import load_annotated_utterances
+    from training.memory_rows import AGENTS, PEOPLE
+    from training.third_person import third_person
+
+    def session_of(utterance: AnnotatedUtterance) -> tuple[str, int]:
+        return utterance.episode, utterance.session
+
+    for (episode, session), group in groupby(load_annotated_utterances(source, limit=limit), session_of):
+        said = list(group)
+        agent = rng.choice(AGENTS)
+        person = rng.choice([name for name in PEOPLE if name != agent])
+        names = dict(zip(dict.fromkeys(u.speaker for u in said), rng.sample([person, agent], 2), strict=False))
+        yield Talk(
+            episode,
+            session,
+            [(names[u.speaker], u.text.strip()) for u in said],
+            [[third_person(t, names[u.speaker]) for t in u.traits if "name is" not in t] for u in said],
+        )

@@ -125,12 +125,19 @@ class Relation:
         failures = yield from side_by_side([self._learned(waiting), *self.views.pending(running, unanswered)])
         self._notes += [note for notes in failures for note in notes]
 
-    def _attributed(self, said: Utterance, traits: tuple[str, ...], before: str) -> tuple[str, ...]:
-        """Of the traits found in what the agent said, those that are its own."""
-        if said.speaker != self.agent_name:
-            return traits
+    def _attributed(
+        self, said: Sequence[Utterance], found: Sequence[tuple[str, ...]], before: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        """Of the traits found in utterances, in time order, those that are their speaker's; people's are not doubted."""
         known = [trait.text for trait in self.bank.traits() if trait.speaker != self.agent_name]
-        return own_traits(traits, said.text, known, before)
+        kept = []
+        for utterance, traits, text_before in zip(said, found, before, strict=True):
+            if utterance.speaker == self.agent_name:
+                kept.append(own_traits(traits, utterance.text, known, text_before))
+            else:
+                kept.append(traits)
+                known += traits
+        return kept
 
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the banks."""
@@ -142,10 +149,7 @@ class Relation:
             answered = [self._store.answered(self.key, u) for u in utterances]
             extracted = yield from self._extractor.steps([u.text for u in utterances], answered)
             if self.resources.config.personas.attribution:
-                extracted = [
-                    self._attributed(u, traits, before)
-                    for u, traits, before in zip(utterances, extracted, answered, strict=True)
-                ]
+                extracted = self._attributed(utterances, extracted, answered)
             with self._store.writing(self.key):
                 self.refresh()  # what another process has learned is counted, not overwritten
                 self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])

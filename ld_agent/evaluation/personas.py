@@ -7,7 +7,6 @@ that the corpus annotates for the agent as well are shared, and not counted. Kno
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from ld_agent.evaluation.ecm import WIDTH, live
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.modules.attribution import AGREEING
+from ld_agent.modules.attribution import AGREEING, NEGATED
 from ld_agent.modules.wording import stems_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
@@ -29,7 +28,6 @@ from ld_agent.types import Trait
 
 NEAR, NEAREST = 0.62, 0.9
 """Cosines: from the first on two traits may say the same if their words agree, from the second on they do."""
-NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b", re.IGNORECASE)
 SHARED = 0.6
 """Share of the shorter trait's stems that the longer one has, where they say the same."""
 

@@ -26,8 +26,11 @@ AGREEING = re.compile(
     re.IGNORECASE,
 )
 """Words of somebody who shares what the other has said: "I live in Oslo too"."""
-REPEATED = 0.8
+NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b", re.IGNORECASE)
+REPEATED = 0.6
 """Share of a trait's words, said before by the other person, from which on it is a repetition."""
+LIKING = stems_of("like likes liked love loves enjoy enjoys prefer prefers favorite favourite")
+"""Words that make no difference between two traits: "I prefer coffee" repeats "I like coffee"."""
 
 
 def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "") -> bool:
@@ -74,8 +77,12 @@ def _speaks_of_self(sentence: str) -> bool:
 
 
 def _repeated(trait: str, others: Sequence[str]) -> bool:
-    words = stems_of(trait)
-    return bool(words) and any(len(words & stems_of(other)) >= REPEATED * len(words) for other in others)
+    words = stems_of(trait) - LIKING
+    denied = NEGATED.search(trait) is not None
+    return bool(words) and any(
+        len(words & stems_of(other)) >= REPEATED * len(words) and (NEGATED.search(other) is not None) == denied
+        for other in others
+    )
 
 
 def _taken(trait: str, said: str, before: str, statements: Sequence[str]) -> bool:

@@ -15,6 +15,8 @@ from ld_agent.modules.attribution import belongs, own_traits
         ("I am allergic to peanuts.", "I hope you found something without peanuts, with your allergy.", ()),
         ("I have a dog.", "Do you have a dog?", ()),
         ("I live in Oslo.", "Oslo! How nice to live there.", ("I live in Oslo.",)),
+        ("I prefer coffee.", "I prefer coffee.", ("I like coffee.",)),
+        ("I like to play punk music.", "Great! I like to play punk music.", ("I like to listen to punk music.",)),
         ("I play tennis.", "I see, you play tennis. Great!", ()),
     ],
 )
@@ -28,6 +30,7 @@ def test_what_is_said_of_the_other_is_not_the_speakers_own(trait: str, said: str
         ("I have a son named Jakob.", "My son Jakob is four. And you?", ()),
         ("I live in Oslo.", "I live in Oslo too!", ("I live in Oslo.",)),
         ("I love dogs.", "Love dogs, always have.", ()),
+        ("I don't like coffee.", "I don't like coffee.", ("I like coffee.",)),
         ("I like to sail.", "I like to sail, do you?", ()),
         ("I told my boss the truth.", "I told my boss the truth, you know.", ()),
     ],

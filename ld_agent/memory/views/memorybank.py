@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -142,7 +142,8 @@ class MemoryBankView(View):
             said = " ".join([*people, *(u.text for u in session.utterances)])
             own = []
             for name, answer in zip(people, answers, strict=True):
-                text = usable_text(answer, said, session.speakers)
+                of_person = replace(answer, text=_line_about(name, answer.text))
+                text = usable_text(of_person, said, session.speakers)
                 if text:
                     portraits[name] = text
                     sources = tuple(u.id for u in session.utterances if u.speaker == name)
@@ -274,6 +275,15 @@ def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -
     if PROMPT_PART.search(text) or any(f"{speaker}:" in text for speaker in speakers):
         return ""
     return text if len(words_of(text)) >= FEWEST_WORDS and stems_of(text) & stems_of(source) else ""
+
+
+def _line_about(name: str, answer: str) -> str:
+    """What an answer that has a line for each person says about one of them; another answer stays as it is."""
+    for line in answer.splitlines():
+        label, colon, rest = line.strip().partition(":")
+        if colon and label.strip(" *-") == name and name in rest:
+            return rest.strip()
+    return answer
 
 
 def date_of(at: datetime) -> str:

@@ -13,6 +13,7 @@ from one_view import DAY, MINUTE, START, OneView, opener
 
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views.memorybank import _line_about
 from ld_agent.storage.recollection import KEPT, recalls_before
 
 DOGS = ("Maya: I took my two dogs to Rome.", "Sam: Did the dogs like Rome?")
@@ -236,3 +237,16 @@ def test_recalls_beyond_those_kept_are_counted(view):
     details = one.records[0].details
     assert (len(details["recalls"]), details["recalled_before"]) == (KEPT, 5)
     assert recalls_before(details, START + DAY * 9) == (KEPT + 5, START + timedelta(hours=KEPT + 4))
+
+
+@pytest.mark.parametrize(
+    ("answer", "about"),
+    [
+        ("Maya: Maya loves bees.\nSam: Sam is kind.", "Maya loves bees."),
+        ("Sam: Sam is kind.\n**Maya**: Maya is shy.", "Maya is shy."),
+        ("Maya: I love bees.\nSam: I see.", "Maya: I love bees.\nSam: I see."),  # the conversation over again
+        ("Maya loves bees.", "Maya loves bees."),
+    ],
+)
+def test_a_portrait_may_be_a_persons_line_of_an_answer(answer: str, about: str):
+    assert _line_about("Maya", answer) == about

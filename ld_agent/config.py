@@ -110,6 +110,17 @@ class ModuleSection(Section):
     backbone: BackboneSection | None = None
 
 
+class SummarizerSection(ModuleSection):
+    """The summarizer's own keys.
+
+    Attributes:
+        attribution: a clause of a summary that stands with the wrong person is given to whoever said it of themselves, where
+            their words show it; false: summaries stay as the model wrote them.
+    """
+
+    attribution: bool = True
+
+
 class ExtractorSection(ModuleSection):
     """The extractor's own keys.
 
@@ -140,7 +151,7 @@ class ModulesSection(Section):
     judge what is worth keeping, to choose among what was found). Its ``backbone`` may be another than the replies'.
     """
 
-    summarizer: ModuleSection = ModuleSection(max_new_tokens=64)
+    summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
     extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
     generator: GeneratorSection = GeneratorSection(max_new_tokens=64, repetition_penalty=1.1)
     memory: ModuleSection = ModuleSection(max_new_tokens=256, repetition_penalty=1.1)

@@ -39,10 +39,12 @@ class SummaryTask:
 
     def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self._sessions: dict[str, Session] = {}
+        self._facts: dict[str, list[tuple[str, str]]] = {}
         self.prompts = TUNED["summarizer"].prompts
         items = []
-        for key, episode, session, summaries in _summarised(data, limit):
+        for key, episode, session, summaries, facts in _summarised(data, limit):
             self._sessions[key] = session
+            self._facts[key] = facts or [(u.speaker, u.text) for u in session.utterances]
             items.append(Item(key, episode, session.number, summaries))
         self.items: Sequence[Item] = items
 
@@ -68,43 +70,47 @@ class SummaryTask:
                 for item, summary in zip(
                     chunk, summarizer.summarize([self._sessions[i.key] for i in chunk]), strict=True
                 ):
-                    lines = [(u.speaker, u.text) for u in self._sessions[item.key].utterances]
-                    clauses = judged(summary.text, lines)
+                    clauses = judged(summary.text, self._facts[item.key])
                     wrong = [[c.subject, c.owner, c.clause] for c in clauses if c.wrong]
                     keep(item, summary.text, {"fallback": summary.fallback, "persons": len(clauses), "wrong": wrong})
         finally:
             models.close()
 
 
-def _summarised(data: Path, limit: int | None) -> Iterator[tuple[str, str, Session, tuple[str, ...]]]:
-    """Yield (key, episode, session, reference summaries)."""
+Facts = list[tuple[str, str]]
+Summarised = tuple[str, str, Session, tuple[str, ...], Facts]
+
+
+def _summarised(data: Path, limit: int | None) -> Iterator[Summarised]:
+    """Yield (key, episode, session, reference summaries, facts): (speaker, trait) as annotated, of a corpus that does so."""
     if data.is_file() and format_of(data) == "locomo":
         for case in locomo_cases(data, limit):
             for session in case.sessions:
                 if summary := case.summaries[session.number]:
-                    yield f"{case.id}/{session.number}", case.id, session, (summary,)
+                    yield f"{case.id}/{session.number}", case.id, session, (summary,), []
         return
     if data.is_file() and format_of(data) == "msc_personasummary":
         yield from _annotated_sessions(data, limit)
         return
     for dialogue in load_dialogues(data, limit=limit):
-        yield dialogue.id, dialogue.id, *named_dialogue(dialogue)
+        yield dialogue.id, dialogue.id, *named_dialogue(dialogue), []
 
 
-def _annotated_sessions(data: Path, limit: int | None) -> Iterator[tuple[str, str, Session, tuple[str, ...]]]:
+def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
     """Yield the sessions of a corpus that annotates traits, with real names; their traits stand for a summary."""
     for episode in load_episodes(data, limit=limit):
         names = dict(zip(episode.speakers, free_names(episode.id, [t.text for t in episode.turns]), strict=False))
         for number in sorted({turn.session or 1 for turn in episode.turns}):
             turns = [turn for turn in episode.turns if (turn.session or 1) == number]
             said = tuple(Utterance(f"u{n}", names[t.speaker], t.text, t.at, number) for n, t in enumerate(turns, 1))
-            if traits := [f"{names[t.speaker]}: {trait}" for t in turns for trait in t.traits or ()]:
-                yield f"{episode.id}/{number}", episode.id, Session(number, said), (" ".join(traits),)
+            if facts := [(names[t.speaker], trait) for t in turns for trait in t.traits or ()]:
+                reference = " ".join(f"{speaker}: {trait}" for speaker, trait in facts)
+                yield f"{episode.id}/{number}", episode.id, Session(number, said), (reference,), facts
 
 
 def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, the share of fallbacks, and ``wrong_person``: of the clauses whose
-    owner shows, the share that stands with another person.
+    owner shows in what was annotated (else in what was said), the share that stands with another person.
     """
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     persons = [(len(p.details["wrong"]), p.details["persons"]) for p in predictions if "persons" in p.details]

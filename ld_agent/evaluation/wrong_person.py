@@ -1,30 +1,20 @@
-"""Find the clauses of a summary that stand with the wrong person: "Sam studies the sea" where it was Mira who said so.
+"""Judge whose the clauses of a summary are: "Sam studies the sea" stands with the wrong person where it was Mira who said so.
 
-A clause is what follows a speaker's name that is its subject. Whose it is shows in the words that only one speaker used of
-themselves. Clauses that share too few such words are not judged. Pure; knows no model and no corpus.
+Whose a clause is shows in the words that only one person used of themselves, in what was said or in what was annotated.
+Clauses that share no such word are not judged. Pure; knows no model and no corpus.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
-from ld_agent.modules.summarizer import SENTENCE_END
-from ld_agent.modules.wording import stems_of
+from ld_agent.modules.subjects import clauses
+from ld_agent.modules.wording import SENTENCE_END, stems_of
 
 FEWEST = 1
 """Words that one speaker must have more of than any other in a clause, where it is to be called theirs."""
-BEFORE_SUBJECT = r"(?:^|[,;:]\s+|\b(?:and|but|while|whereas|because|although|then|so|that|as)\s+)"
-PRONOUN = re.compile(r"^\W*(?:he|she|his|her)\b", re.IGNORECASE)
-ANOTHER = re.compile(r"\b(?:him|them|they|their|each other|both)\b", re.IGNORECASE)
-"""Words for people besides the subject; a clause with one is not its subject's alone."""
-OF_ANOTHER = re.compile(
-    r"^\S+ (?:\d+ )?(?:prais|admir|commend|appreciat|encourag|thank|congratulat|suggest|recommend|advis|ask|offer|highlight)",
-    re.IGNORECASE,
-)
-"""What somebody does with what another person said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +39,15 @@ def judged(summary: str, lines: Sequence[tuple[str, str]]) -> list[Judged]:
     """Judge the clauses of a summary whose owner shows.
 
     Args:
-        lines: (speaker, text) of the conversation.
+        lines: (speaker, text) of the conversation, or (speaker, trait) as annotated.
     """
     words = own_words(lines)
     found = []
-    for subject, clause in clauses(summary, list(words)):
-        owner = owner_of(clause, words)
+    for clause in clauses(summary, list(words)):
+        owner = owner_of(clause.text, words)
         if owner is not None:
-            found.append(Judged(clause, subject, owner))
+            found.append(Judged(clause.text, clause.subject, owner))
     return found
-
-
-def clauses(summary: str, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Split a summary into (subject, clause), leaving out what has two subjects or none, or speaks of others too."""
-    name = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
-    start = re.compile(rf"{BEFORE_SUBJECT}(?P<name>{name})(?P<rest>['’]s)?\b(?!\s+and\s+(?:{name})\b)")
-    joint = re.compile(rf"(?:{name})(?:['’]s)?\s*(?:,|and|&|or)\s+(?:{name})\b")
-    found: list[tuple[str, str]] = []
-    last = ""
-    for sentence in SENTENCE_END.split(summary.strip()):
-        if joint.search(sentence):
-            last = ""
-            continue
-        marks = list(start.finditer(sentence))
-        if not marks:
-            if last and PRONOUN.match(sentence) and not re.search(name, sentence):
-                found.append((last, sentence))
-            else:
-                last = ""
-            continue
-        ends = [mark.start("name") for mark in marks[1:]] + [len(sentence)]
-        for mark, end in zip(marks, ends, strict=True):
-            clause = sentence[mark.start("name") : end].strip(" ,;")
-            if set(re.findall(name, clause)) == {mark["name"]}:
-                found.append((mark["name"], clause))
-        last = marks[0]["name"] if len(set(re.findall(name, sentence))) == 1 else ""
-    return [
-        (subject, clause) for subject, clause in found if not ANOTHER.search(clause) and not OF_ANOTHER.match(clause)
-    ]
 
 
 def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:

@@ -1,7 +1,8 @@
 """The event summarizer A(·) of equation (4): a finished session in, a brief summary out.
 
 A session is summarised in one call. What does not fit the model's window is summarised in parts, and the parts' summaries
-are merged. An answer that is not a summary is replaced by the session's most typical sentences and marked as a fallback.
+are merged. An answer that is not a summary is replaced by the session's most typical sentences and marked as a fallback. A
+clause that stands with the wrong person is put right.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.config import SummarizerSection
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
-from ld_agent.modules.wording import first_paragraph, halves, stems_of, words_of
+from ld_agent.modules.subjects import corrected
+from ld_agent.modules.wording import SENTENCE_END, first_paragraph, halves, stems_of, words_of
 from ld_agent.prompts import as_name, prompt
 from ld_agent.steps import Steps, run
 from ld_agent.types import Session, Utterance
@@ -27,7 +30,6 @@ LEAD_IN = re.compile(
     re.IGNORECASE,
 )
 LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
-SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
 T = TypeVar("T")
 FEWEST_WORDS = 3
 LONGEST_SUMMARY, LONGEST_JOINED = 2_000, 10_000  # characters; of one that stands for merges that failed
@@ -55,6 +57,8 @@ class Summarizer:
     def __init__(self, models: Models, encoder: SentenceEncoder) -> None:
         self._models = models
         self._encoder = encoder
+        settings = models.settings("summarizer")
+        self._attribution = isinstance(settings, SummarizerSection) and settings.attribution
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
         """Summarise sessions in one batch; see `steps`."""
@@ -76,7 +80,13 @@ class Summarizer:
         drafts = [self._drafts([next(completions) for _ in of_session], of_session) for of_session in parts]
         while any(len(of_session) > 1 for of_session in drafts):
             drafts = yield from self._merge_round(sessions, drafts)
-        return [of_session[0] for of_session in drafts]
+        return [self._attributed(of_session[0], session) for of_session, session in zip(drafts, sessions, strict=True)]
+
+    def _attributed(self, summary: Summary, session: Session) -> Summary:
+        if summary.fallback or not self._attribution:
+            return summary
+        lines = [(u.speaker, u.text) for u in session.utterances]
+        return replace(summary, text=corrected(summary.text, lines, self._encoder.encode))
 
     def prompt_for(self, session: Session) -> tuple[Message, ...]:
         """Render the prompt of a session that fits the window; training renders the same."""

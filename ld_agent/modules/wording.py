@@ -15,6 +15,7 @@ FUNCTION_WORDS = frozenset(
 _ALPHABETS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # kana, Han characters, Hangul
 EAST_ASIAN = re.compile(f"[{_ALPHABETS}]")
 _PARAGRAPH = re.compile(r"\n\s*\n(?!\s*(?:[-*•]|\(?\d{1,2}[.):]))")  # a list may have room between its items
+SENTENCE_END = re.compile(r"(?<=[.!?…。！？])\s+")
 _WORD = re.compile(f"[{_ALPHABETS}]|[^\\W{_ALPHABETS}]+")
 
 

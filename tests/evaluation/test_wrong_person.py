@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ld_agent.evaluation.wrong_person import clauses, judged
+from ld_agent.evaluation.wrong_person import judged
 
 LINES = [
     ("Mira", "I started a new job as a marine biologist. My sister Jo lives in Lisbon."),
@@ -33,8 +33,3 @@ LINES = [
 )
 def test_a_clause_stands_with_whoever_said_it_of_themselves(summary: str, wrong: list[bool]):
     assert [clause.wrong for clause in judged(summary, LINES)] == wrong
-
-
-def test_a_clause_ends_where_another_subject_begins():
-    found = clauses("Ann keeps bees in Rome while Ben's dog sleeps. He snores.", ["Ann", "Ben"])
-    assert found == [("Ann", "Ann keeps bees in Rome while"), ("Ben", "Ben's dog sleeps.")]

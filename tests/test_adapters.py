@@ -14,7 +14,7 @@ from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
 from ld_agent.shipped import shipped_path
 
-NAMES = ("summarizer", "extractor", "generator")
+NAMES = ("summarizer", "extractor", "generator", "memory")
 FOLDER = shipped_path("data/adapters")
 
 
@@ -32,8 +32,9 @@ def test_an_adapter_is_of_the_embedded_base_in_half_precision_and_has_a_card(nam
     with safe_open(FOLDER / name / "adapter_model.safetensors", "pt") as weights:
         assert {str(weights.get_slice(key).get_dtype()) for key in weights.keys()} <= {"F16", "BF16"}  # noqa: SIM118
     card = (FOLDER / name / "README.md").read_text("utf-8")
-    for part in ("sha256", "corpus", f"python -m training.{name}", "learning_rate", "validation loss"):
+    for part in ("sha256", "corpus", f"python -m training.{name}", "learning_rate"):
         assert part in card, part
+    assert "validation loss" in card or "## Measured" in card
     assert "/root" not in card
     assert "/tmp" not in card
 

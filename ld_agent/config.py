@@ -116,9 +116,12 @@ class SummarizerSection(ModuleSection):
     Attributes:
         attribution: a clause of a summary that stands with the wrong person is given to whoever said it of themselves, where
             their words show it; false: summaries stay as the model wrote them.
+        prompting: ``paper`` asks for at most 20 words (LD-Agent, appendix D.1); ``brief`` is the prompt that the summarizer was
+            tuned with.
     """
 
     attribution: bool = True
+    prompting: Literal["brief", "paper"] = "brief"
 
 
 class ExtractorSection(ModuleSection):
@@ -140,10 +143,11 @@ class GeneratorSection(ModuleSection):
 
     Attributes:
         prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
-            that the generator was tuned with.
+            that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
+            (LD-Agent, appendix D.3).
     """
 
-    prompting: Literal["direct", "brief"] = "direct"
+    prompting: Literal["direct", "brief", "paper"] = "direct"
 
 
 class ModulesSection(Section):
@@ -258,6 +262,8 @@ class PersonasSection(Section):
         topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
             the other; two that give one thing its value (where one lives, one's age) need no such likeness.
         recency: weight of recency against relevance in the selection; 0 is relevance alone.
+        reconcile: a trait that repeats another is counted, and one that contradicts another supersedes it. False is the paper:
+            every trait is added.
     """
 
     cap: Count = 8
@@ -265,6 +271,7 @@ class PersonasSection(Section):
     merge_similarity: Cosine = 0.88
     topic_similarity: Cosine = 0.5
     recency: Share = 0.1
+    reconcile: bool = True
 
 
 class EncoderSection(Section):

@@ -66,6 +66,17 @@ VARIABLES: dict[str, dict[str, Any]] = {
     },
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
     "generator_direct": {"people": "Maya"},
+    "generator_paper": {
+        "agent": "Sam",
+        "people": "Maya",
+        "agent_traits": ("I sail.",),
+        "others_traits": (("Maya", ("I have a dog.",)),),
+        "memories": [("3 days ago", "Maya left.")],
+        "quotes": [("3 days ago", "Maya", "Good-bye!")],
+        "context": [("Maya", "Hello!")],
+        "heard": ("Maya", "Are you there?"),
+    },
+    "summarizer_paper": {"people": "Maya and Sam", "lines": [("Maya", "Hello!")], "part": 0, "parts": 1},
     "generator": {
         "agent": "Sam",
         "people": "Maya",
@@ -97,7 +108,7 @@ def test_a_shipped_prompt_renders(name: str):
 @pytest.mark.parametrize(("name", "variable"), [(n, v) for n, given in VARIABLES.items() for v in given])
 def test_a_missing_variable_is_named(name: str, variable: str):
     given = {k: v for k, v in VARIABLES[name].items() if k != variable}
-    if (name, variable) == ("summarizer", "parts"):
+    if (name, variable) in (("summarizer", "parts"), ("summarizer_paper", "parts")):
         given["part"] = 2  # read only where there are parts
     with pytest.raises(ConfigError, match=f"prompt {name}: '{variable}' is undefined"):
         prompt(name).render(**given)

@@ -126,7 +126,7 @@ class PersonaBank:
     def _add(self, speaker: str, text: str, at: datetime, source: str) -> None:
         vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
         least = min(self._settings.merge_similarity, self._settings.topic_similarity)
-        rivals = list(bank.rivals(text, vector, least))
+        rivals = list(bank.rivals(text, vector, least)) if self._settings.reconcile else []
         overruled = [row for row, t, cosine in rivals if not t.pinned and self._overrules(text, t.text, cosine)]
         same = [(cosine, row) for row, t, cosine in rivals if row not in overruled and self._is(text, t.text, cosine)]
         if same:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.modules.base import Models
@@ -91,11 +91,13 @@ class Generator:
     """Writes replies with the ``generator`` module.
 
     Args:
-        prompting: ``direct`` adds instructions on how to use what is remembered; ``brief`` leaves them to tuning.
+        prompting: ``direct`` adds instructions on how to use what is remembered; ``brief`` leaves them to tuning; ``paper``
+            has everything in one message (LD-Agent, appendix D.3).
     """
 
     def __init__(self, models: Models, prompting: str) -> None:
         self._models, self._direct = models, prompting == "direct"
+        self._render = render_as_paper if prompting == "paper" else render
 
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
@@ -141,7 +143,7 @@ class Generator:
                 else "the model's window has no room for the instructions; set a larger one or fewer max_new_tokens"
             )
             situation = shortened
-        return Prompted(render(situation), tuple(notes))
+        return Prompted(self._render(situation), tuple(notes))
 
     def request(
         self,
@@ -188,7 +190,7 @@ class Generator:
         characters = len(situation.heard.text) + sum(len(u.text) for u in situation.context)
         if characters > 16 * budget:  # no tokenizer packs so much; spares counting what cannot fit
             return False
-        return self._models.count_tokens("generator", render(situation)) <= budget
+        return self._models.count_tokens("generator", self._render(situation)) <= budget
 
     def _shortened(self, situation: Situation) -> Situation:
         text = situation.heard.text
@@ -210,18 +212,9 @@ def render(situation: Situation) -> tuple[Message, ...]:
     Others than the agent speak as the user; where they are several, each line begins with its speaker's name. Lines of
     one role that follow each other are one message, since many chat templates want the roles to take turns.
     """
-    others = tuple((name, traits) for name, traits in situation.traits.items() if name != situation.agent and traits)
     people = situation.people or (situation.heard.speaker,)
-    system = prompt("generator").render(
-        agent=situation.agent,
-        people=named(people),
-        agent_traits=situation.traits.get(situation.agent, ()),
-        others_traits=others,
-        memories=[(_origin(r, situation), r.record.text) for r in situation.recalled],
-        quotes=[(ago(u.at, situation.heard.at), u.speaker, u.text) for u in situation.quotes],
-    )
-    added = [text for text in (*situation.examples, situation.steps, situation.instructions) if text]
-    messages = [*system[:-1], Message(system[-1].role, "\n\n".join([system[-1].content, *added]))]
+    [system] = prompt("generator").render(**_known(situation))
+    messages = [_with_added(system, situation)]
     for said in (*situation.context, situation.heard):
         own = said.speaker == situation.agent
         text = as_line(said.text) if own or len(people) == 1 else f"{as_name(said.speaker)}: {as_line(said.text)}"
@@ -233,6 +226,32 @@ def render(situation: Situation) -> tuple[Message, ...]:
         else:
             messages.append(Message(role, text))
     return tuple(messages)
+
+
+def render_as_paper(situation: Situation) -> tuple[Message, ...]:
+    """The messages of a situation as LD-Agent lays them out (appendix D.3): what is known and said in one user message."""
+    context = [(u.speaker, u.text) for u in situation.context]
+    heard = (situation.heard.speaker, situation.heard.text)
+    system, request = prompt("generator_paper").render(**_known(situation), context=context, heard=heard)
+    return (_with_added(system, situation), request)
+
+
+def _known(situation: Situation) -> dict[str, Any]:
+    """What both layouts show of a situation besides the running session."""
+    others = [(name, traits) for name, traits in situation.traits.items() if name != situation.agent and traits]
+    return {
+        "agent": situation.agent,
+        "people": named(situation.people or (situation.heard.speaker,)),
+        "agent_traits": situation.traits.get(situation.agent, ()),
+        "others_traits": others,
+        "memories": [(_origin(r, situation), r.record.text) for r in situation.recalled],
+        "quotes": [(ago(u.at, situation.heard.at), u.speaker, u.text) for u in situation.quotes],
+    }
+
+
+def _with_added(system: Message, situation: Situation) -> Message:
+    added = [text for text in (*situation.examples, situation.steps, situation.instructions) if text]
+    return Message(system.role, "\n\n".join([system.content, *added]))
 
 
 def _origin(recalled: Recalled, situation: Situation) -> str:

@@ -58,7 +58,9 @@ class Summarizer:
         self._models = models
         self._encoder = encoder
         settings = models.settings("summarizer")
-        self._attribution = isinstance(settings, SummarizerSection) and settings.attribution
+        own = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
+        self._attribution = own.attribution
+        self._prompt = prompt("summarizer_paper" if own.prompting == "paper" else "summarizer")
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
         """Summarise sessions in one batch; see `steps`."""
@@ -94,7 +96,7 @@ class Summarizer:
 
     def _render(self, names: str, part: Sequence[Utterance], number: int, parts: int) -> tuple[Message, ...]:
         lines = [(u.speaker, u.text) for u in part]
-        return prompt("summarizer").render(people=names, lines=lines, part=number if parts > 1 else 0, parts=parts)
+        return self._prompt.render(people=names, lines=lines, part=number if parts > 1 else 0, parts=parts)
 
     def _request(self, names: str, part: Sequence[Utterance], number: int, parts: int) -> Request:
         return self._models.request("summarizer", self._render(names, part, number, parts))

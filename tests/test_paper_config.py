@@ -1,0 +1,64 @@
+"""LD-Agent as published (``-c paper``), and the arms of the papers without persona banks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from agent_parts import DAY, START
+
+from ld_agent import Agent, load_config
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.topics import TopicExtractor
+
+ARMS = (
+    "none recursive recursive-bm25 recursive-dense history summary conditional conditional-history conditional-summary bm25 "
+    "dense full memorybank memochat"
+).split()
+SCRIPT = {
+    "generator": "Good to hear.",
+    "extractor": "I keep bees.",
+    "summarizer": "User keeps bees on a roof.",
+    "memory": "User: keeps bees.",
+}
+
+
+def test_the_published_system_asks_and_answers_as_published(encoder: SentenceEncoder, topics: TopicExtractor):
+    backbone = ScriptedBackbone(SCRIPT)
+    config = load_config("paper", ["store.path=:memory:"])
+    with Agent(config, backbone=backbone, encoder=encoder, topics=topics) as agent:
+        conversation = agent.conversation("maya")
+        for number in range(3):
+            conversation.respond("I keep bees on my roof.", at=START + number * DAY)
+        conversation.respond("They swarm.", at=START + 2 * DAY + timedelta(minutes=1))
+        reply = conversation.respond("How are my bees?", at=START + 2 * DAY + timedelta(minutes=2))
+        traits = [trait.text for trait in conversation.persona("User")]
+        own = [trait.text for trait in conversation.persona("Sam")]
+    assert reply.quotes == ()
+    assert reply.recalled[0].score == pytest.approx(
+        reply.recalled[0].decay * (reply.recalled[0].s_sem + reply.recalled[0].s_top)
+    )
+    assert traits == ["I keep bees."] * 5  # added each time, neither counted nor merged
+    assert own == ["I keep bees."] * 5  # the agent's too, of what it only repeated
+    [system, request] = [r for r in backbone.requests if r.module == "generator"][-1].messages
+    assert (system.role, request.role) == ("system", "user")
+    places = [
+        request.content.index(part) for part in ("They swarm.", "on a roof", "traits of User", "How are my bees?")
+    ]
+    assert places == sorted(places)
+    assert "30 words" in request.content
+    assert "20 words" in next(r for r in backbone.requests if r.module == "summarizer").messages[-1].content
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_an_arm_without_persona_banks_shows_no_traits(arm: str, encoder: SentenceEncoder, topics: TopicExtractor):
+    backbone = ScriptedBackbone(SCRIPT)
+    with Agent(load_config(arm, ["store.path=:memory:"]), backbone=backbone, encoder=encoder, topics=topics) as agent:
+        conversation = agent.conversation("maya")
+        for number in range(3):
+            reply = conversation.respond("I keep bees on my roof.", at=START + 9 * number * DAY)
+    assert not any(reply.traits.values())
+    shown = [r for r in backbone.requests if r.module == "generator"][-1].messages[0].content
+    assert "What you know about" not in shown
+    assert "About you" not in shown

@@ -21,7 +21,7 @@ class SentenceEncoder:
     """A sentence-transformers model behind a bounded cache.
 
     A text longer than the model's window is encoded window by window and the mean taken, so that no part of it is
-    ignored. Threads may share an encoder: they take turns.
+    ignored. Threads may share an encoder: they take turns. On a CPU, numpy is left one thread of the process.
 
     Args:
         model: hub id, local directory or ``package:NAME/PATH``.
@@ -45,6 +45,8 @@ class SentenceEncoder:
         except (OSError, ValueError, RuntimeError, KeyError) as exc:
             reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
             raise ModelError(f"encoder {model!r} (encoder.model) cannot be loaded: {reason}") from exc
+        if device == "cpu":
+            _leave_the_cores_to_torch()
         self.name = model
         self.dimension = int(self._model.get_embedding_dimension())
         self._window = int(self._model.max_seq_length or 512) - 2
@@ -92,3 +94,10 @@ class SentenceEncoder:
         size = max(self._window - TOKENS_OF_A_CUT_WORD, 1)
         starts = range(0, len(offsets), size)
         return [text[offsets[s][0] : offsets[min(s + size, len(offsets)) - 1][1]] for s in starts]
+
+
+def _leave_the_cores_to_torch() -> None:
+    """Give numpy's BLAS one thread: after a product its idle threads spin, and the next encoding takes twice as long."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1, user_api="blas")

@@ -118,3 +118,10 @@ def test_a_missing_model_is_named():
 def test_a_wrong_digest_is_refused():
     with pytest.raises(ModelError, match="0000"):
         SentenceEncoder(MODEL, sha256="0" * 64)
+
+
+def test_numpy_leaves_the_cores_to_the_encoder(encoder: SentenceEncoder):
+    from threadpoolctl import threadpool_info
+
+    assert encoder.dimension
+    assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}

@@ -145,9 +145,12 @@ class GeneratorSection(ModuleSection):
         prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
             that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
             (LD-Agent, appendix D.3).
+        grounded: a reply that answers a question about the asker with a name or a number that stands nowhere in its prompt is
+            asked for once more. Such a reply is shown when it is finished, and not as it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper"] = "direct"
+    grounded: bool = True
 
 
 class ModulesSection(Section):

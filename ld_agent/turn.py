@@ -18,6 +18,7 @@ from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, ReplyStream, Situation, decision, repeatable, reply_text
+from ld_agent.modules.invention import asks_of_oneself, made_up
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
@@ -175,12 +176,21 @@ class Turn:
 
     def _generated(self, prompted: Prompted) -> Steps[str]:
         """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
-        views = self.relation.views
-        request = self._generator().request(
-            prompted.messages, self._listener(), decides=views.decides, options=self.options
-        )
+        views, generator = self.relation.views, self._generator()
+        checked = self._checked()
+        listener = None if checked else self._listener()
+        request = generator.request(prompted.messages, listener, decides=views.decides, options=self.options)
         [completion] = yield [request]
         self._seen.append(completion)
+        if checked:
+            shown = "\n".join(message.content for message in prompted.messages)
+            if words := made_up(completion.text, shown):
+                messages = generator.again(prompted, completion.text, words, self._everyone()[1:])
+                [completion] = yield [replace(request, messages=messages)]
+                self._seen.append(completion)
+                self.notes.append(f"the first answer was not based on what was said: it named {', '.join(words)}")
+            if (hear := self._listener()) is not None:
+                hear(completion.text)
         self._finish = completion.finish
         if views.decides:
             verdict = decision(completion.text)
@@ -188,6 +198,10 @@ class Turn:
             if verdict is not None:
                 views.note_verdict(self.heard, verdict)
         return completion.text if completion.finish == "stop" else whole_sentences(completion.text)
+
+    def _checked(self) -> bool:
+        """Whether the reply is looked at for what it makes up before anyone sees it."""
+        return self.relation.resources.config.modules.generator.grounded and asks_of_oneself(self.heard.text)
 
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """By view, how its recall came about, and what the answer decided for it."""

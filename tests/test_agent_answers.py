@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from agent_parts import DAY, START, Scene
 
+from ld_agent.backbones.base import Request
 from ld_agent.config import Config
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
@@ -48,3 +49,19 @@ def test_a_dirty_answer_of_any_module_is_cleaned_before_anything_sees_it(scene: 
     for text in seen:
         assert not any(unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t" for c in text), text
         assert "<|" not in text
+
+
+def test_a_reply_that_names_what_it_was_not_told_is_asked_for_again_before_anyone_sees_it(scene: Scene):
+    def generator(request: Request) -> str:
+        again = "Nothing that you were told" in request.messages[-1].content
+        return "You have not told me." if again else "Your dog is called Rex."
+
+    agent = scene.agent({**SCRIPT, "generator": generator}, modules={"generator": {"grounded": True}})
+    talk = agent.conversation("maya", at=START)
+    pieces: list[str] = []
+    reply = talk.respond("What's my dog called?", "Maya", START, on_text=pieces.append)
+    assert reply.text == "".join(pieces) == "You have not told me."
+    assert any("Rex" in note for note in reply.notes)
+    told = talk.respond("He is Rex. What's my dog called?", "Maya", START)
+    assert told.text == "Your dog is called Rex."
+    agent.close()

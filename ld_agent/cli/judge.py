@@ -164,7 +164,7 @@ def agree(
         return
     if len(files) != 2:
         raise InputError(f"{len(files)} files; give one file of verdicts and one of labels")
-    _agree_with_people(*files, as_json)
+    _agree_with_people(files[0], files[1], as_json)
 
 
 def _agree_with_people(verdicts: Path, labels: Path, as_json: bool) -> None:

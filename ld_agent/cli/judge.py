@@ -104,22 +104,70 @@ def choose(
 
 
 @app.command()
-def agree(
-    verdicts: Annotated[Path, typer.Argument(metavar="VERDICTS", help="A judge-….jsonl file in a run's folder.")],
-    labels: Annotated[
-        Path,
-        typer.Argument(
-            metavar="LABELS", help='People\'s labels, JSON lines: {"key", "label"}, with "aspect" for ratings.'
-        ),
-    ],
-    as_json: Json = False,
+def form(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs over the same data.")],
+    out: Annotated[Path, typer.Option("--out", help="The page; its key is written beside it.")],
+    questions: Annotated[str, typer.Option("--questions", help="chat, recursive or benchmark.")] = "chat",
+    limit: Limit = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of the shuffled order.")] = 0,
 ) -> None:
-    """How far a judge agrees with people: accuracy, Cohen's kappa, Pearson and Spearman.
+    """Write a page on which people rate replies blind (LD-Agent, appendix B; Rsum; ECM, Table 7).
 
     Example:
 
+      ld-agent judge form runs/recursive runs/none --out page.html --limit 50
+    """
+    from ld_agent.cli.show import say
+    from ld_agent.evaluation.form import write_form
+    from ld_agent.evaluation.verdicts import cases, complete_run
+
+    read = [complete_run(folder) for folder in runs]
+    kind = "rate" if read[0].task == "response" else "score"
+    key = write_form(cases(read, kind, limit), questions, out, seed)
+    say(f"the page is {out}; keep {key} from the annotators, because it names the systems")
+
+
+@app.command()
+def agree(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES...", help="Exported ratings; or a judge-….jsonl file and labels.")
+    ],
+    key: Annotated[Path | None, typer.Option("--key", help="The form's key: figures per system.")] = None,
+    as_json: Json = False,
+) -> None:
+    """How far people agree with one another, or a judge with people.
+
+    Ratings exported from a form: Cohen's and Fleiss' kappa. A judge's verdicts and labels, JSON lines of "key", "label" and,
+    for ratings, "aspect": accuracy, Cohen's kappa, Pearson and Spearman.
+
+    Examples:
+
+      ld-agent judge agree ratings-ann.jsonl ratings-bob.jsonl --key page.key.json
+
       ld-agent judge agree runs/conditional/judge-score.jsonl labels.jsonl
     """
+    from ld_agent.datasets.records import json_lines, raise_bad
+    from ld_agent.errors import InputError
+    from ld_agent.evaluation.form import read_key, read_ratings, summary
+
+    first = next(iter(json_lines(files[0], raise_bad)), None)
+    if first is None or "verdicts" not in first:
+        form_id, ratings = read_ratings(files)
+        result = summary(ratings, read_key(key, form_id) if key else None)
+        flat = {
+            f"{group} {name}": about
+            for group, named in result.items()
+            if group != "all"
+            for name, about in named.items()
+        }
+        _show(result if as_json else flat | {"all": result["all"]}, as_json)
+        return
+    if len(files) != 2:
+        raise InputError(f"{len(files)} files; give one file of verdicts and one of labels")
+    _agree_with_people(files[0], files[1], as_json)
+
+
+def _agree_with_people(verdicts: Path, labels: Path, as_json: bool) -> None:
     from ld_agent.evaluation.agreement import agreement, read_labels
     from ld_agent.evaluation.verdicts import read_verdicts
 

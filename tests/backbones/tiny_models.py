@@ -38,7 +38,7 @@ def save_model(folder: Path, kind: str, template: str | None = TEMPLATE, **setti
 
     torch.manual_seed(0)
     config = getattr(transformers, kind).config_class
-    if kind == "BartForConditionalGeneration":
+    if kind in ("BartForConditionalGeneration", "BlenderbotForConditionalGeneration"):
         shape: dict[str, Any] = {
             "d_model": 16,
             "encoder_layers": 2,

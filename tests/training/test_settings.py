@@ -22,7 +22,7 @@ EXTRACTOR = ROOT / "configs" / "training" / "extractor.yaml"
 
 
 def test_all_documented_settings_exist():
-    assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "chatglm3-6b", "blenderbot-400m",
+    assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "glm-4-9b", "blenderbot-400m",
                                                     "qwen3-4b", "qwen3-8b", "llama-3.1-8b"}  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def test_the_default_file_gives_every_key_its_default():
 
 @pytest.mark.parametrize(
     ("name", "agent", "rate", "epochs"),
-    [("chatglm3-6b", "chatglm3-6b", 5e-5, 3), ("blenderbot-400m", "blenderbot-400m", 2e-5, 5)],
+    [("glm-4-9b", "glm-4-9b", 5e-5, 3), ("blenderbot-400m", "blenderbot-400m", 2e-5, 5)],
 )
 def test_the_papers_settings(name: str, agent: str, rate: float, epochs: int):
     settings = load_settings(ROOT / "configs" / "training" / f"{name}.yaml")

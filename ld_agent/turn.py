@@ -154,6 +154,7 @@ class Turn:
             decides=views.decides,
             quotes=self.quotes,
             instructions=self.options.instructions,
+            doubted=self.relation.bank.channels(self.traits),
         )
 
     def _quotes(self) -> tuple[Utterance, ...]:

@@ -36,12 +36,18 @@ class ServerError(LDAgentError):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Something that was said; ``speaker``: None is the person."""
+    """Something that was said.
+
+    Attributes:
+        speaker: None is the person.
+        channel: how it came to you: ``observe``, ``import``, ``tool`` or ``document``.
+    """
 
     text: str
     speaker: str | None = None
     at: datetime | str | None = None
     thread: str = ""
+    channel: str = "observe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,13 @@ def messages(person: str, text: str, thread: str, at: datetime | str | None) -> 
 def observe(person: str, said: Iterable[Said | str], end_session: bool) -> Call[list[Utterance]]:
     given = [Said(one) if isinstance(one, str) else one for one in said]
     utterances = [
-        {"text": s.text, "speaker": s.speaker, "thread": s.thread, "at": utc(s.at).isoformat() if s.at else None}
+        {
+            "text": s.text,
+            "speaker": s.speaker,
+            "thread": s.thread,
+            "channel": s.channel,
+            "at": utc(s.at).isoformat() if s.at else None,
+        }
         for s in given
     ]
     body = {"utterances": utterances, "end_session": end_session}
@@ -297,13 +309,15 @@ def _person(values: Mapping[str, Any]) -> PersonSummary:
 
 
 def _utterance(values: Mapping[str, Any]) -> Utterance:
-    return Utterance(values["id"], values["speaker"], values["text"], utc(values["at"]), values["session"])
+    return Utterance(values["id"], values["speaker"], values["text"], utc(values["at"]), values["session"],
+                     values.get("channel", "chat"))  # fmt: skip
 
 
 def _record(values: Mapping[str, Any]) -> Record:
     return Record(
         values["id"], values["view"], values["text"], utc(values["at"]), values["session"], tuple(values["topics"]),
         tuple(values["sources"]), values["fallback"], pinned=values["pinned"],
+        channel=values["channel"], said_by=tuple(values["said_by"]),
     )  # fmt: skip
 
 
@@ -318,6 +332,7 @@ def _trait(values: Mapping[str, Any]) -> Trait:
     return Trait(
         values["id"], values["speaker"], values["text"], utc(values["at"]), values["source"] or "",
         utc(values["last_at"]), values["mentions"], values["superseded_by"], values["pinned"],
+        values["channel"],
     )  # fmt: skip
 
 

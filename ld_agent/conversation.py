@@ -25,6 +25,7 @@ from ld_agent.types import (
     ReplyOptions,
     Trait,
     Utterance,
+    checked_channel,
     checked_name,
     checked_text,
     utc,
@@ -147,14 +148,19 @@ class Conversation:
         with self.relation.turnstile.entered():
             return self._run(self._turn(None, None, None, None, at, on_text, interruptible))
 
-    def observe(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Utterance:
+    def observe(
+        self, text: str, speaker: str | None = None, at: datetime | str | None = None, *, channel: str = "chat"
+    ) -> Utterance:
         """Store an utterance without replying to it: what others say among themselves, or the agent's reply where you make
         it yourself (see `messages`).
+
+        Args:
+            channel: how the text came here, one of `ld_agent.types.CHANNELS`; prompts mark whatever was not said in the chat.
 
         Raises: as `respond`.
         """
         with self._inside():
-            return self._hear(text, speaker, at)
+            return self._hear(text, speaker, at, checked_channel(channel))
 
     def messages(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Prompt:
         """Hear an utterance and return the prompt for its reply, for a model of your own.
@@ -378,9 +384,9 @@ class Conversation:
         with self._mirrors():
             return (yield from session_ended(self.relation, self._cache, at))
 
-    def _hear(self, text: str, speaker: str | None, at: datetime | str | None) -> Utterance:
+    def _hear(self, text: str, speaker: str | None, at: datetime | str | None, channel: str = "chat") -> Utterance:
         name = self._resources.config.agent.user if speaker is None else checked_name(speaker)
-        return self._cache.append(name, checked_text(text), None if at is None else utc(at))
+        return self._cache.append(name, checked_text(text), None if at is None else utc(at), channel)
 
     def _other(self, speaker: str | None) -> str:
         """The name of someone whom the agent can answer."""

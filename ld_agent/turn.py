@@ -155,6 +155,7 @@ class Turn:
             decides=views.decides,
             quotes=self.quotes,
             instructions=self.options.instructions,
+            doubted=self.relation.bank.channels(self.traits),
         )
 
     def _quotes(self) -> tuple[Utterance, ...]:

@@ -7,7 +7,7 @@ Times are aware UTC datetimes throughout. What callers pass in is checked here a
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,9 @@ from typing import Any
 from ld_agent.errors import InputError
 
 LONGEST_NAME = 100
+CHANNELS = ("chat", "observe", "import", "tool", "document")
+"""Ways by which a text reaches the memory, the most trusted first: said by a person who talks with the agent; handed in by an
+application; imported; written by a tool; out of a document."""
 UNNAMABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, halves of characters, line and paragraph separators
 
 
@@ -39,6 +42,22 @@ def utc(at: datetime | str, what: str = "at") -> datetime:
         return at.astimezone(UTC)
     except OverflowError as exc:
         raise InputError(f"{what}={at.isoformat()} is outside the calendar in UTC; give a year from 1 to 9999") from exc
+
+
+def checked_channel(channel: str) -> str:
+    """Return a channel unchanged.
+
+    Raises:
+        InputError: it is not one of `CHANNELS`.
+    """
+    if channel not in CHANNELS:
+        raise InputError(f"channel={channel!r} is unknown; give one of {', '.join(CHANNELS)}")
+    return channel
+
+
+def least_trusted(channels: Iterable[str]) -> str:
+    """The least trusted of some channels; "chat" for none."""
+    return CHANNELS[max((CHANNELS.index(channel) for channel in channels), default=0)]
 
 
 def iso(at: datetime) -> str:
@@ -79,13 +98,17 @@ def checked_name(name: str, what: str = "speaker") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One thing said. ``id`` ("u12") is unique within its conversation and never given twice."""
+    """One thing said. ``id`` ("u12") is unique within its conversation and never given twice.
+
+    ``channel``: how it reached the memory, one of `CHANNELS`; bound when it is stored.
+    """
 
     id: str
     speaker: str
     text: str
     at: datetime
     session: int
+    channel: str = "chat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +138,8 @@ class Record:
         sources: ids of the utterances it came from.
         fallback: the model's answer was unusable and the text was extracted instead.
         pinned: a person wants it in every prompt.
+        channel: the least trusted channel of all that it was made from; bound when it is stored.
+        said_by: who said what it came from, without the agent.
     """
 
     id: str
@@ -127,6 +152,8 @@ class Record:
     fallback: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
     pinned: bool = False
+    channel: str = "chat"
+    said_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +182,7 @@ class Recalled:
 class Trait:
     """One persona fact of one speaker. A superseded trait stays, with the id of the one that replaced it.
 
-    ``pinned``: a person wants it in every prompt; nothing supersedes it.
+    ``pinned``: a person wants it in every prompt; nothing supersedes it. ``channel``: that of the utterance that revealed it.
     """
 
     id: str
@@ -167,6 +194,7 @@ class Trait:
     mentions: int = 1
     superseded_by: str | None = None
     pinned: bool = False
+    channel: str = "chat"
 
     @property
     def active(self) -> bool:

@@ -132,6 +132,16 @@ Examples:
   ld-agent eval personas msc_dialogue/session_3/test.txt --limit 10 --free --json
 """
 
+INJECTION = """Measure how often an instruction that was planted in the memory is obeyed when it is recalled.
+
+`obeyed` is of the agent's own prompt; `obeyed_plain` of the same memories concatenated with the question, as in LD-Agent's
+released code.
+
+Example:
+
+  ld-agent eval injection data/samples/injection.jsonl -c default memory.gamma=-1
+"""
+
 TASKS: Mapping[str, TaskEntry] = {
     task.name: task
     for task in (
@@ -197,6 +207,13 @@ TASKS: Mapping[str, TaskEntry] = {
             data="Recorded conversations, of any corpus.",
             help=PERSONAS,
             options=(FREE,),
+        ),
+        TaskEntry(
+            "injection",
+            runner="ld_agent.evaluation.injection:InjectionTask",
+            measures="ld_agent.evaluation.injection:injection_measures",
+            data="JSON lines with `planted`, `asked`, `marker` and perhaps `instructions`, or a prompt-injection test set.",
+            help=INJECTION,
         ),
         *(
             TaskEntry(

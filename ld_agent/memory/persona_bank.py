@@ -20,7 +20,7 @@ from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.speaker_traits import NEVER, SpeakerTraits
 from ld_agent.storage.base import Store
 from ld_agent.storage.columns import microseconds
-from ld_agent.types import Trait, Utterance
+from ld_agent.types import Trait, Utterance, least_trusted
 
 RECENCY_SECONDS = 30 * 86_400.0
 ENCODED_AT_ONCE = 256
@@ -108,7 +108,7 @@ class PersonaBank:
             for utterance, texts in extracted:
                 if self._shelf.mark_extracted(utterance.id):
                     for text in texts:
-                        self._add(utterance.speaker, text, utterance.at, utterance.id)
+                        self._add(utterance.speaker, text, utterance.at, utterance.id, utterance.channel)
 
     @contextmanager
     def _mirrored(self) -> Iterator[None]:
@@ -123,11 +123,19 @@ class PersonaBank:
     def _bank(self, speaker: str) -> SpeakerTraits:
         return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension))
 
-    def _add(self, speaker: str, text: str, at: datetime, source: str) -> None:
+    def _add(self, speaker: str, text: str, at: datetime, source: str, channel: str = "chat") -> None:
         vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
         least = min(self._settings.merge_similarity, self._settings.topic_similarity)
         rivals = list(bank.rivals(text, vector, least)) if self._settings.reconcile else []
-        overruled = [row for row, t, cosine in rivals if not t.pinned and self._overrules(text, t.text, cosine)]
+        overruled = [
+            row
+            for row, t, cosine in rivals
+            if not (t.pinned or _less_trusted(channel, t.channel))
+            and (
+                self._overrules(text, t.text, cosine)
+                or (_less_trusted(t.channel, channel) and self._is(text, t.text, cosine))  # now the person says it
+            )
+        ]
         same = [(cosine, row) for row, t, cosine in rivals if row not in overruled and self._is(text, t.text, cosine)]
         if same:
             row = max(same)[1]
@@ -173,6 +181,15 @@ class PersonaBank:
                 chosen[speaker] = tuple(trait.text for trait in best)
         return chosen
 
+    def channels(self, chosen: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
+        """By speaker and text, the least trusted channel of chosen traits that were not said in the chat."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for speaker, texts in chosen.items():
+            for trait in self.traits(speaker):
+                if trait.channel != "chat" and trait.text in texts:
+                    found.setdefault((speaker, trait.text), []).append(trait.channel)
+        return {named: least_trusted(channels) for named, channels in found.items()}
+
     def known_speakers(self) -> list[str]:
         """Everyone of whom something is or was known, in the order in which it became known."""
         return list(self._banks)
@@ -188,3 +205,8 @@ class PersonaBank:
             raise InputError(
                 f"unknown speaker {speaker!r}; this conversation has: {', '.join(everyone) or 'nobody yet'}"
             )
+
+
+def _less_trusted(channel: str, other: str) -> bool:
+    """What a document says supersedes nothing that was said in the chat."""
+    return channel != other and least_trusted((channel, other)) == channel

@@ -29,7 +29,7 @@ class ShortTermCache:
         """The running session, oldest first; () between sessions."""
         return tuple(self._utterances)
 
-    def append(self, speaker: str, text: str, at: datetime | None) -> Utterance:
+    def append(self, speaker: str, text: str, at: datetime | None, channel: str = "chat") -> Utterance:
         """Equation (4): where the gap exceeds β the session is closed and M_S ← {(t', u')}; else u' joins it.
 
         The utterance is on the disk when this returns.
@@ -37,7 +37,7 @@ class ShortTermCache:
         Raises:
             InputError: ``at`` lies before the last utterance.
         """
-        utterance = self._store.append(self._key, speaker, text, at, self._beta, self._clock, self.thread)
+        utterance = self._store.append(self._key, speaker, text, at, self._beta, self._clock, self.thread, channel)
         if self._utterances and self._utterances[-1].session != utterance.session:
             self._utterances = []
         self._utterances.append(utterance)

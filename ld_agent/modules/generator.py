@@ -43,6 +43,13 @@ KINDS = {
     "memochat": "a topic",
 }
 """What the memories of a view are called in a prompt that has memories of several."""
+CHANNEL_WORDS = {
+    "observe": "handed in by an application",
+    "import": "imported",
+    "tool": "written by a tool",
+    "document": "from a document",
+}
+"""What a prompt says of a text that nobody said in the chat."""
 SHORTEST_HEARD = 64  # characters; a window that has no room for them has none for the instructions either
 
 
@@ -63,6 +70,7 @@ class Situation:
         labelled: say of each memory which mechanism it comes from.
         decides: the answer also says whether ``heard`` is worth remembering; see `decision`.
         instructions: the caller's, added to the agent's own and shortened to a quarter of the window.
+        doubted: by speaker and text, the channel of those traits that were not said in the chat.
     """
 
     agent: str
@@ -77,6 +85,7 @@ class Situation:
     decides: bool = False
     quotes: tuple[Utterance, ...] = ()
     instructions: str = ""
+    doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +237,9 @@ def render(situation: Situation) -> tuple[Message, ...]:
     messages = [_with_added(system, situation)]
     for said in (*situation.context, situation.heard):
         own = said.speaker == situation.agent
-        text = as_line(said.text) if own or len(people) == 1 else f"{as_name(said.speaker)}: {as_line(said.text)}"
+        named_line = not own and (len(people) > 1 or said.channel != "chat")
+        speaker = _with_channel(as_name(said.speaker), said.channel)
+        text = f"{speaker}: {as_line(said.text)}" if named_line else as_line(said.text)
         if own and messages[-1].role == "system":
             messages.append(Message("user", OPENING))
         role: Literal["assistant", "user"] = "assistant" if own else "user"
@@ -249,14 +260,16 @@ def render_as_paper(situation: Situation) -> tuple[Message, ...]:
 
 def _known(situation: Situation) -> dict[str, Any]:
     """What both layouts show of a situation besides the running session."""
-    others = [(name, traits) for name, traits in situation.traits.items() if name != situation.agent and traits]
+    known = {name: [_marked(name, trait, situation) for trait in traits] for name, traits in situation.traits.items()}
     return {
         "agent": situation.agent,
         "people": named(situation.people or (situation.heard.speaker,)),
-        "agent_traits": situation.traits.get(situation.agent, ()),
-        "others_traits": others,
+        "agent_traits": known.get(situation.agent, ()),
+        "others_traits": [(name, traits) for name, traits in known.items() if name != situation.agent and traits],
         "memories": [(_origin(r, situation), r.record.text) for r in situation.recalled],
-        "quotes": [(ago(u.at, situation.heard.at), u.speaker, u.text) for u in situation.quotes],
+        "quotes": [
+            (_with_channel(ago(u.at, situation.heard.at), u.channel), u.speaker, u.text) for u in situation.quotes
+        ],
     }
 
 
@@ -266,9 +279,24 @@ def _with_added(system: Message, situation: Situation) -> Message:
 
 
 def _origin(recalled: Recalled, situation: Situation) -> str:
-    """How long ago something was and, where several mechanisms remember, what kind of memory it is."""
-    when = ago(recalled.record.at, situation.heard.at)
-    return f"{when}, {KINDS.get(recalled.record.view, recalled.record.view)}" if situation.labelled else when
+    """How long ago something was; where several mechanisms remember, what kind of memory it is; and where it comes from, if
+    the person who speaks did not say it in the chat."""
+    record = recalled.record
+    when = ago(record.at, situation.heard.at)
+    if situation.labelled:
+        when = f"{when}, {KINDS.get(record.view, record.view)}"
+    if record.said_by and situation.heard.speaker not in record.said_by:
+        when = f"{when}, said by {named(tuple(map(as_name, record.said_by)))}"
+    return _with_channel(when, record.channel)
+
+
+def _with_channel(origin: str, channel: str) -> str:
+    return f"{origin}, {CHANNEL_WORDS[channel]}" if channel in CHANNEL_WORDS else origin
+
+
+def _marked(speaker: str, trait: str, situation: Situation) -> str:
+    channel = situation.doubted.get((speaker, trait))
+    return f"{trait} ({CHANNEL_WORDS[channel]})" if channel else trait
 
 
 def decision(answer: str) -> bool | None:

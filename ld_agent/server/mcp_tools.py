@@ -129,7 +129,7 @@ def _remembered(agent: Agent, person: str, text: str) -> str:
     found = agent.store.find_conversation(person)
     conversation = agent.conversation(person, thread=THREAD, agent_name=found.agent if found else None)
     known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
-    conversation.observe(text, known)
+    conversation.observe(text, known, channel="tool")
     made = conversation.end_session()
     return f"remembered as {', '.join(r.id for r in made)}" if made else "stored; it is remembered later"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, Field
 
@@ -111,12 +111,16 @@ class PromptShape(BaseModel):
 
 
 class Said(BaseModel):
-    """Something that was said. ``speaker``: null is the person, under the configured name."""
+    """Something that was said. ``speaker``: null is the person, under the configured name.
+
+    ``channel``: how it came to you; nothing that is handed in counts as said in the chat, but the agent's replies.
+    """
 
     text: Text
     speaker: Name | None = None
     at: AwareDatetime | None = None
     thread: Thread = ""
+    channel: Literal["observe", "import", "tool", "document"] = "observe"
 
 
 class ObserveRequest(BaseModel):

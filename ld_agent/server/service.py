@@ -167,7 +167,10 @@ class Service:
 
         def observe() -> None:
             for said in given.utterances:
-                stored.append(open_in[said.thread].observe(said.text, said.speaker, said.at))
+                conversation = open_in[said.thread]
+                is_reply = said.speaker == conversation.agent_name and said.channel == "observe"
+                channel = "chat" if is_reply else said.channel
+                stored.append(conversation.observe(said.text, said.speaker, said.at, channel=channel))
 
         try:
             await self.waiting(observe)

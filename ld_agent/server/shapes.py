@@ -16,14 +16,20 @@ class UtteranceShape(BaseModel):
     speaker: str
     text: str
     at: datetime
+    channel: str
 
     @classmethod
     def of(cls, said: Utterance) -> UtteranceShape:
-        return cls(id=said.id, session=said.session, speaker=said.speaker, text=said.text, at=said.at)
+        return cls(id=said.id, session=said.session, speaker=said.speaker, text=said.text, at=said.at,
+                   channel=said.channel)  # fmt: skip
 
 
 class RecordShape(BaseModel):
-    """One memory. ``fallback``: the model's answer was unusable, and the text was extracted from the session."""
+    """One memory.
+
+    ``fallback``: the model's answer was unusable, and the text was extracted from the session. ``channel``: the least trusted
+    one of all it was made from. ``said_by``: who said that, without the agent.
+    """
 
     id: str
     view: str
@@ -34,12 +40,15 @@ class RecordShape(BaseModel):
     sources: list[str]
     fallback: bool
     pinned: bool
+    channel: str
+    said_by: list[str]
 
     @classmethod
     def of(cls, record: Record) -> RecordShape:
         return cls(
             id=record.id, view=record.view, text=record.text, at=record.at, session=record.session,
             topics=list(record.topics), sources=list(record.sources), fallback=record.fallback, pinned=record.pinned,
+            channel=record.channel, said_by=list(record.said_by),
         )  # fmt: skip
 
 
@@ -74,12 +83,14 @@ class TraitShape(BaseModel):
     source: str | None
     superseded_by: str | None
     pinned: bool
+    channel: str
 
     @classmethod
     def of(cls, trait: Trait) -> TraitShape:
         return cls(
             id=trait.id, speaker=trait.speaker, text=trait.text, at=trait.at, last_at=trait.last_at,
             mentions=trait.mentions, source=trait.source or None, superseded_by=trait.superseded_by, pinned=trait.pinned,
+            channel=trait.channel,
         )  # fmt: skip
 
 

@@ -262,12 +262,14 @@ class Store(Protocol):
         beta: float,
         now: Callable[[], datetime],
         thread: str = "",
+        channel: str = "chat",
     ) -> Utterance:
         """Store one utterance; where the gap before it exceeds β, close its thread's session first (equation 4).
 
         Args:
             at: when it was said; None: now, and never before what was said last in the thread.
             beta: β in seconds.
+            channel: how it reached the memory, one of `CHANNELS`.
 
         Raises:
             InputError: ``at`` lies before the thread's last utterance.

@@ -1,5 +1,6 @@
 """Export and import of a store as JSON lines: everything that was said and remembered, no vectors, no
-database's format. Importing an export and exporting again gives the same bytes.
+database's format. Importing an export and exporting again gives the same bytes, but for the ``channel`` of what was said and
+remembered: an import is trusted as "import" at most.
 
 Line 1 is ``{"format": "ld_agent.memory", "version": 2}``. Then, conversation by conversation in the order of their ids,
 one ``conversation`` line and its ``session``, ``enabled`` (since when a view takes sessions in), ``digested`` (a view has taken
@@ -28,13 +29,13 @@ from typing import Any
 from ld_agent.errors import DataFileError, InputError, RepeatedRowError, StoreError
 from ld_agent.storage.base import Store, StoredConversation
 from ld_agent.storage.rows import COLUMNS, COUNTERS, FLAG_COLUMNS, JSON_COLUMNS, NUMBER_COLUMNS, TIME_COLUMNS
-from ld_agent.types import checked_name, iso, utc
+from ld_agent.types import checked_channel, checked_name, iso, least_trusted, utc
 
 HEADER = {"format": "ld_agent.memory", "version": 2}
 WITHOUT_END = HEADER | {"version": 1}
 SINCE_VERSION_2: dict[str, Any] = {"thread": "", "pinned": False}
 """Columns that exports of version 1 lack, with their values."""
-ADDED_LATER: dict[str, Any] = {"replaced": False}
+ADDED_LATER: dict[str, Any] = {"replaced": False, "channel": "chat", "said_by": []}
 """Columns that older exports of version 2 lack, with their values."""
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 GREATEST = 2**63 - 1
@@ -80,7 +81,7 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
     counts = {kind: count * len(names) for kind, count in json.loads(end)["counts"].items()}
     lines = [header, *copies, _line({"kind": "end", "counts": counts})]
     with store.writing(None):
-        _Import(store, Path(store.path)).take_all(line.encode() for line in lines)
+        _Import(store, Path(store.path), imported=False).take_all(line.encode() for line in lines)
 
 
 def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation_id: str) -> None:
@@ -139,10 +140,14 @@ class _Conversation:
 
 
 class _Import:
-    """Checks the lines of an export one by one, and stores them. Its caller holds the transaction."""
+    """Checks the lines of an export one by one, and stores them. Its caller holds the transaction.
 
-    def __init__(self, store: Store, path: Path) -> None:
-        self._store, self._path = store, path
+    Args:
+        imported: the lines come from outside, and are trusted no more than that.
+    """
+
+    def __init__(self, store: Store, path: Path, *, imported: bool = True) -> None:
+        self._store, self._path, self._imported = store, path, imported
         self._conversation: _Conversation | None = None
         self._counts: Counter[str] = Counter()
         self._version = self._ended = 0
@@ -197,6 +202,8 @@ class _Import:
             given = ADDED_LATER | (SINCE_VERSION_2 | row if self._version == 1 else row)
             values = {c: _inside(c, given[c]) for c in COLUMNS[kind]}
             self._check(self._conversation, kind, values, row)
+            if "channel" in values and self._imported:  # whatever the file says of its own trust
+                values["channel"] = least_trusted(("import", values["channel"]))
             self._store.add_row(self._conversation.key, kind, values)
         self._counts[kind] += 1
 
@@ -242,6 +249,8 @@ class _Import:
                 raise ValueError(f"the id {values['id']!r} is not one of the conversation's {given} {COUNTED[kind]}")
         if "text" in values and not values["text"].strip():
             raise ValueError(f"the text of {kind} {values['id']} is blank")
+        if "channel" in values:
+            checked_channel(values["channel"])
         if "speaker" in values:
             checked_name(values["speaker"])
         if not values.get("view", "-").strip():

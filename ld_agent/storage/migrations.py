@@ -186,4 +186,16 @@ MIGRATIONS: tuple[str, ...] = (
         UNIQUE (conversation, request)
     ) WITHOUT ROWID;
     """,
+    # 6: by which channel a text reached the memory, and who said it
+    """
+    ALTER TABLE utterance ADD COLUMN channel TEXT NOT NULL DEFAULT 'chat';
+    -- of a record: the least trusted channel of all it was made from, and a JSON list of names without the agent's
+    ALTER TABLE record ADD COLUMN channel TEXT NOT NULL DEFAULT 'chat';
+    ALTER TABLE record ADD COLUMN said_by TEXT NOT NULL DEFAULT '[]';
+    ALTER TABLE trait ADD COLUMN channel TEXT NOT NULL DEFAULT 'chat';
+    UPDATE record SET said_by = (SELECT json_group_array(speaker) FROM (
+        SELECT DISTINCT u.speaker FROM json_each(record.sources) s
+        JOIN utterance u ON u.conversation = record.conversation AND u.id = s.value
+        WHERE u.speaker != (SELECT agent FROM conversation WHERE pk = record.conversation) ORDER BY u.speaker));
+    """,
 )

@@ -34,7 +34,10 @@ class StoredConversation:
 class Draft:
     """A record before the store has numbered it; see `Record` for the fields.
 
-    ``vector``: (dimension,) float32; None: to be encoded when first searched; `UNENCODED`: never.
+    Attributes:
+        vector: (dimension,) float32; None: to be encoded when first searched; `UNENCODED`: never.
+        verbatim: nothing but the words of its sources; otherwise it is trusted no more than anything said in its session.
+        rewritten: made from earlier records of its view too, and trusted no more than any of them.
     """
 
     text: str
@@ -45,6 +48,8 @@ class Draft:
     sources: tuple[str, ...] = ()
     fallback: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
+    verbatim: bool = False
+    rewritten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +100,30 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "session": ("number", "closed", "thread"),
     "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
-    "utterance": ("id", "session", "speaker", "text", "at", "extracted", "replaced"),
+    "utterance": ("id", "session", "speaker", "text", "at", "extracted", "replaced", "channel"),
     "observed": ("view", "utterance"),
-    "record": ("id", "view", "session", "text", "at", "topics", "sources", "fallback", "details", "pinned"),
-    "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned"),
+    "record": (
+        "id",
+        "view",
+        "session",
+        "text",
+        "at",
+        "topics",
+        "sources",
+        "fallback",
+        "details",
+        "pinned",
+        "channel",
+        "said_by",
+    ),
+    "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned", "channel"),
     "change": ("target", "action", "at", "before"),
 }
 """What each kind of row holds, besides its conversation. Times are aware datetimes, lists and mappings are plain, flags are
 bool, every other value is text or a whole number; only ``superseded_by`` may be None."""
 COUNTERS = ("utterances", "records", "traits")
 """How many ids of each a conversation has given out."""
-JSON_COLUMNS = frozenset({"topics", "sources", "details"})
+JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
 TIME_COLUMNS = frozenset({"at", "last_at"})
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})

@@ -162,6 +162,7 @@ class Store(NotedEncoder):
         beta: float,
         now: Callable[[], datetime],
         thread: str = "",
+        channel: str = "chat",
     ) -> Utterance:
         with self.db.transaction():
             last = self.last_utterance(key, thread)
@@ -176,10 +177,10 @@ class Store(NotedEncoder):
             if last and (at - last.at).total_seconds() > beta:
                 self.close_session(key, thread)
             number = self._open_session(key, thread)
-            utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number)
+            utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number, channel)
             self.db.execute(
-                "INSERT INTO utterance (conversation, id, session, speaker, text, at) VALUES (?, ?, ?, ?, ?, ?)",
-                (key, utterance.id, number, speaker, text, microseconds(at)),
+                "INSERT INTO utterance (conversation, id, session, speaker, text, at, channel) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (key, utterance.id, number, speaker, text, microseconds(at), channel),
             )
         return utterance
 

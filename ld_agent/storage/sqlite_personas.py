@@ -27,22 +27,29 @@ class SQLitePersonas:
 
     def traits(self) -> list[tuple[Trait, Vector | None]]:
         rows = self._db.rows(
-            """SELECT id, speaker, text, at, source, last_at, mentions, superseded_by, pinned, vector FROM trait
+            """SELECT id, speaker, text, at, source, last_at, mentions, superseded_by, pinned, channel, vector FROM trait
                WHERE conversation = ? ORDER BY pk""",
             (self._key,),
         )
         return [
-            (Trait(i, who, text, moment(at), source, moment(last), mentions, by, bool(pinned)), vector_from(vector))
-            for i, who, text, at, source, last, mentions, by, pinned, vector in rows
+            (
+                Trait(i, who, text, moment(at), source, moment(last), mentions, by, bool(pinned), channel),
+                vector_from(vector),
+            )
+            for i, who, text, at, source, last, mentions, by, pinned, channel, vector in rows
         ]
 
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait:
         with self._db.transaction():
-            trait = Trait(self._store.next_id(self._key, "traits", "t"), speaker, text, at, source, at)
+            row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
+            channel = row[0] if row else "chat"
+            number = self._store.next_id(self._key, "traits", "t")
+            trait = Trait(number, speaker, text, at, source, at, channel=channel)
             self._db.execute(
-                """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, vector)
-                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-                (self._key, trait.id, speaker, text, microseconds(at), source, microseconds(at), self._store.blob(vector)),
+                """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, channel, vector)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                (self._key, trait.id, speaker, text, microseconds(at), source, microseconds(at), channel,
+                 self._store.blob(vector)),
             )  # fmt: skip
         return trait
 

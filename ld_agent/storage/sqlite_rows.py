@@ -9,19 +9,21 @@ from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.connection import Connection
 from ld_agent.types import Record, Utterance
 
-UTTERANCE = "id, speaker, text, at, session"
-RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinned"
+UTTERANCE = "id, speaker, text, at, session, channel"
+RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinned, channel, said_by"
 
 
 def utterances(db: Connection, where: str, values: tuple[Any, ...]) -> list[Utterance]:
     """The utterances that a WHERE clause selects, in its order; what was replaced is not among them."""
     rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)
-    return [Utterance(i, speaker, text, moment(at), session) for i, speaker, text, at, session in rows]
+    return [
+        Utterance(i, speaker, text, moment(at), session, channel) for i, speaker, text, at, session, channel in rows
+    ]
 
 
 def record(row: tuple[Any, ...]) -> Record:
     """A record from the columns `RECORD`."""
-    i, view, text, at, session, topics, sources, fallback, details, pinned = row
+    i, view, text, at, session, topics, sources, fallback, details, pinned, channel, said_by = row
     return Record(
         id=i,
         view=view,
@@ -33,6 +35,8 @@ def record(row: tuple[Any, ...]) -> Record:
         fallback=bool(fallback),
         details=json.loads(details),
         pinned=bool(pinned),
+        channel=channel,
+        said_by=tuple(json.loads(said_by)),
     )
 
 
@@ -40,5 +44,6 @@ def record_values(record: Record) -> tuple[Any, ...]:
     """The values of the columns `RECORD`."""
     return (
         record.id, record.view, record.text, microseconds(record.at), record.session, json_text(record.topics),
-        json_text(record.sources), record.fallback, json_text(dict(record.details)), record.pinned,
+        json_text(record.sources), record.fallback, json_text(dict(record.details)), record.pinned, record.channel,
+        json_text(record.said_by),
     )  # fmt: skip

@@ -13,13 +13,14 @@ from ld_agent.storage.columns import Vector, json_text, microseconds, vector_fro
 from ld_agent.storage.connection import Connection
 from ld_agent.storage.recollection import with_recall
 from ld_agent.storage.sqlite_rows import RECORD, record, record_values, utterances
-from ld_agent.types import Record, Session, Utterance
+from ld_agent.types import Record, Session, Utterance, least_trusted
 
 if TYPE_CHECKING:
     from ld_agent.storage.sqlite import Store
 
 PAGE = 1000
 """Rows read at once, so that no query stays open while the caller writes."""
+SOURCES = "(SELECT value FROM json_each(?2))"
 NOT_SET_ASIDE = f"""NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = ?2
                    AND item = {{item}} AND attempts >= {PATIENCE})"""
 
@@ -140,13 +141,33 @@ class SQLiteShelf:
         number = self._store.next_id(self._key, "records", "m")
         stored = Record(
             number, self._view, draft.text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback,
-            draft.details,
+            draft.details, channel=self._channel(draft), said_by=self._said_by(draft),
         )  # fmt: skip
         self._db.execute(
-            f"INSERT INTO record (conversation, vector, {RECORD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO record (conversation, vector, {RECORD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (self._key, self._store.blob(draft.vector), *record_values(stored)),
         )
         return stored
+
+    def _channel(self, draft: Draft) -> str:
+        """The least trusted channel of all that a draft was made from: a summary launders nothing."""
+        said = "SELECT channel FROM utterance WHERE conversation = ?1 AND replaced = 0"
+        if draft.verbatim:
+            rows = self._db.rows(f"{said} AND id IN {SOURCES}", (self._key, json_text(draft.sources)))
+        else:
+            rows = self._db.rows(f"{said} AND session = ?2", (self._key, draft.session))
+        if draft.rewritten:
+            earlier = "SELECT DISTINCT channel FROM record WHERE conversation = ? AND view = ?"
+            rows = [*rows, *self._db.rows(earlier, (self._key, self._view))]
+        return least_trusted(channel for (channel,) in rows)
+
+    def _said_by(self, draft: Draft) -> tuple[str, ...]:
+        rows = self._db.rows(
+            f"""SELECT DISTINCT speaker FROM utterance WHERE conversation = ?1 AND id IN {SOURCES}
+                AND speaker != (SELECT agent FROM conversation WHERE pk = ?1) ORDER BY speaker""",
+            (self._key, json_text(draft.sources)),
+        )
+        return tuple(name for (name,) in rows)
 
     def rows_after(self, key: int) -> Iterator[IndexRow]:
         rows: list[Any] = [()] * PAGE

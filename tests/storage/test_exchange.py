@@ -72,6 +72,11 @@ def fill_strangely(store: Store, name: str, dice: random.Random) -> None:
         shelf.digest(number, [] if dice.random() < 0.3 else [draft])
 
 
+def as_imported(exported: bytes) -> bytes:
+    """An export as an import takes it: nothing in it counts as said in the chat."""
+    return exported.replace(b'"channel": "chat"', b'"channel": "import"')
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_export_import_export_gives_the_same_bytes(store: Store, tmp_path: Path, seed: int) -> None:
     dice = random.Random(seed)
@@ -81,7 +86,7 @@ def test_export_import_export_gives_the_same_bytes(store: Store, tmp_path: Path,
     assert first.count(b"\n") > 20
     other = Store(tmp_path / "other.db")
     assert import_file(other, tmp_path / "first.jsonl") == 5
-    assert save(other, tmp_path / "second.jsonl") == first
+    assert save(other, tmp_path / "second.jsonl") == as_imported(first)
     other.close()
 
 
@@ -98,7 +103,7 @@ def test_one_conversation_is_moved_into_a_store_with_others_and_goes_on_there(
     assert import_file(other, tmp_path / "maya.jsonl") == 1
     assert [c.id for c in other.conversations()] == ["ben", "maya"]
     assert list(export_lines(other, "ben")) == before
-    assert save(other, tmp_path / "again.jsonl", "maya") == exported
+    assert save(other, tmp_path / "again.jsonl", "maya") == as_imported(exported)
     for taken in (store, other):
         key = taken.open_conversation("maya", "Sam").key
         at = taken.utterances(key)[-1].at
@@ -321,7 +326,9 @@ def test_an_export_of_version_1_is_imported_where_its_utterances_are_complete(
     old = [json.dumps(json.loads(header) | {"version": 1}), *lines]
     other = Store(tmp_path / "other.db")
     assert import_file(other, cut(old, tmp_path / "old.jsonl")) == 1
-    assert list(export_lines(other)) == list(export_lines(store))
+    assert [line.encode() for line in export_lines(other)] == [
+        as_imported(line.encode()) for line in export_lines(store)
+    ]
     other.close()
     last = max(n for n, line in enumerate(old) if '"kind": "utterance"' in line)
     with pytest.raises(DataFileError, match="has 4 utterances, but 3 lines of them"):

@@ -90,10 +90,13 @@ def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
     assert [(r.id, r.view, r.session, r.text, r.at, list(r.topics), list(r.sources), int(r.fallback), dict(r.details))
             for r in records] == [row[:9] for row in RECORDS]  # fmt: skip
     assert not any(r.pinned for r in records)
+    assert [(r.channel, r.said_by) for r in records] == [("chat", ("Maya",))] * 2
+    assert {u.channel for u in said} == {"chat"}
     traits = store.personas(CONVERSATION).traits()
     assert [(t.id, t.speaker, t.text, t.at, t.source, t.last_at, t.mentions, t.superseded_by) for t, _ in traits] == [
         row[:8] for row in TRAITS
     ]
+    assert {t.channel for t, _ in traits} == {"chat"}
     assert [None if v is None else v.tolist() for _, v in traits] == [VECTOR.tolist(), None]
     shelf = store.shelf(CONVERSATION, "events")
     [row] = shelf.rows_after(0)

@@ -300,5 +300,6 @@ def _stored(session: Session, note: Note, vector: Vectors, portraits: Sequence[i
         vector=vector,
         sources=note.sources,
         fallback=note.fallback,
+        rewritten=note.kind != SESSION,
         details={"kind": note.kind, "of": note.of} | ({"portraits": portraits} if note.kind == SESSION else {}),
     )

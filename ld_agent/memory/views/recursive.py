@@ -176,6 +176,7 @@ class RecursiveView(View):
             vector=self._context.encoder.encode([text])[0],
             sources=tuple(u.id for u in session.utterances),
             fallback=fallback,
+            rewritten=True,
             details={"facts": {k: list(v) for k, v in facts.items()}, "rewrites": [refused + fallback, refused + 1]}
             | ({"previous": old.id} if old else {}),
         )

@@ -110,7 +110,9 @@ def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float |
 
 def verbatim(said: Sequence[Utterance], vector: Vectors) -> Draft:
     """A record of some utterances of one session, word for word."""
-    return Draft(dialogue(said), said[-1].at, said[-1].session, vector, sources=tuple(u.id for u in said))
+    return Draft(
+        dialogue(said), said[-1].at, said[-1].session, vector, sources=tuple(u.id for u in said), verbatim=True
+    )
 
 
 def dialogue(utterances: Sequence[Utterance]) -> str:

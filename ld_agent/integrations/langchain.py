@@ -1,0 +1,61 @@
+"""Middleware for LangChain's agents: recalls before the model is called, and remembers what was said.
+
+create_agent(model, middleware=[MemoryMiddleware(agent.conversation("ann"))])
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AnyMessage, SystemMessage
+
+from ld_agent.conversation import Conversation
+from ld_agent.integrations.remembered import remembered
+
+
+class MemoryMiddleware(AgentMiddleware[Any, Any]):
+    """One conversation's memory around an agent; use one middleware per person.
+
+    Args:
+        person: what the user is called in the conversation; None: ``agent.user``.
+    """
+
+    def __init__(self, conversation: Conversation, person: str | None = None) -> None:
+        super().__init__()
+        self._conversation, self._person = conversation, person
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        return handler(self._with_memory(request))
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        return await handler(await asyncio.to_thread(self._with_memory, request))
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """Store what the person said and what the agent answered in the end."""
+        self._keep(state["messages"])
+
+    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+        await asyncio.to_thread(self._keep, state["messages"])
+
+    def _with_memory(self, request: Any) -> Any:
+        known = remembered(self._conversation, asked) if (asked := _last(request.messages, "human")) else ""
+        if not known:
+            return request
+        before = request.system_prompt
+        return request.override(system_message=SystemMessage("\n\n".join(filter(None, (before, known)))))
+
+    def _keep(self, messages: list[AnyMessage]) -> None:
+        if said := _last(messages, "human"):
+            self._conversation.observe(said, self._person)
+        if (answer := _last(messages[-1:], "ai")) and said:
+            self._conversation.observe(answer, self._conversation.agent_name)
+        self._conversation.learn_later()
+
+
+def _last(messages: list[AnyMessage], kind: str) -> str:
+    """The text of the last message of a kind; "" for none."""
+    texts = (str(message.text) for message in reversed(messages) if message.type == kind)
+    return next((text for text in texts if text.strip()), "")

@@ -129,7 +129,8 @@ class Relation:
         self, said: Sequence[Utterance], found: Sequence[tuple[str, ...]], before: Sequence[str]
     ) -> list[tuple[str, ...]]:
         """Of the traits found in utterances, in time order, those that are their speaker's; people's are not doubted."""
-        known = [trait.text for trait in self.bank.traits() if trait.speaker != self.agent_name]
+        of_agent = [t for u, traits in zip(said, found, strict=True) if u.speaker == self.agent_name for t in traits]
+        known = self.bank.nearest(of_agent, but=self.agent_name)
         kept = []
         for utterance, traits, text_before in zip(said, found, before, strict=True):
             if utterance.speaker == self.agent_name:

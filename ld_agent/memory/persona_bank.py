@@ -23,6 +23,7 @@ from ld_agent.storage.columns import microseconds
 from ld_agent.types import Trait, Utterance, least_trusted
 
 RECENCY_SECONDS = 30 * 86_400.0
+NEAREST = 100
 ENCODED_AT_ONCE = 256
 """Traits; what an interrupted run has encoded is kept."""
 
@@ -185,10 +186,18 @@ class PersonaBank:
         """By speaker and text, the least trusted channel of chosen traits that were not said in the chat."""
         found: dict[tuple[str, str], list[str]] = {}
         for speaker, texts in chosen.items():
-            for trait in self.traits(speaker):
-                if trait.channel != "chat" and trait.text in texts:
+            for trait in (trait for text in texts for trait in self._bank(speaker).active(text)):
+                if trait.channel != "chat":
                     found.setdefault((speaker, trait.text), []).append(trait.channel)
         return {named: least_trusted(channels) for named, channels in found.items()}
+
+    def nearest(self, texts: Sequence[str], but: str) -> list[str]:
+        """What is known of everyone but one and bears on some texts: of each speaker the `NEAREST` traits to each text."""
+        if not texts:
+            return []
+        vectors = self._encoder.encode(texts)
+        others = [bank for speaker, bank in self._banks.items() if speaker != but]
+        return [trait.text for bank in others for trait in bank.nearest(vectors, NEAREST)]
 
     def known_speakers(self) -> list[str]:
         """Everyone of whom something is or was known, in the order in which it became known."""

@@ -195,8 +195,8 @@ class SQLiteShelf:
 
     def records(self, keys: Sequence[int]) -> list[Record]:
         rows = self._db.rows(
-            f"SELECT pk, {RECORD} FROM record WHERE conversation = ? AND pk IN (SELECT value FROM json_each(?))",
-            (self._key, json_text([int(key) for key in keys])),
+            f"SELECT pk, {RECORD} FROM record WHERE pk IN (SELECT value FROM json_each(?)) AND +conversation = ?",  # by pk
+            (json_text([int(key) for key in keys]), self._key),
         )
         by_key = {row[0]: row[1:] for row in rows}
         if missing := [key for key in keys if key not in by_key]:
@@ -245,7 +245,7 @@ class SQLiteShelf:
 
     def with_sources(self, keys: Sequence[int]) -> list[tuple[int, str, list[Utterance]]]:
         rows = self._db.rows(
-            """SELECT pk, text, sources FROM record WHERE conversation = ? AND pk IN (SELECT value FROM json_each(?))
+            """SELECT pk, text, sources FROM record WHERE +conversation = ? AND pk IN (SELECT value FROM json_each(?))
                ORDER BY pk""",
             (self._key, json_text([int(key) for key in keys])),
         )

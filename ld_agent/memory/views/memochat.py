@@ -34,7 +34,7 @@ NUMBERS = re.compile(
     r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|,|#|;|&|and\b)+\d{1,4})*)[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of nothing but numbers; one that goes on with words repeats the list."""
+"""A line of nothing but numbers; one that continues with words repeats the list."""
 LONGEST_TOPIC = 80  # characters
 LINES_OF_A_MEMO = 10  # of its dialogue, that stand in a prompt
 LINES_OF_A_FALLBACK, WORDS_OF_A_LINE = 2, 40

@@ -1,4 +1,4 @@
-"""Recursive summarization (LLM-Rsum): after each session the memory is written anew from itself and that session.
+"""Recursive summarization (LLM-Rsum): after each session the memory is rewritten from itself and that session.
 
     M_i = LLM(P_m(S_i, M_{i-1})),  M_0 none        r_t = LLM(P_r(C_t, M_N))
 

@@ -16,7 +16,7 @@ def reply_examples(path: str) -> tuple[str, ...]:
     """Read a file of examples and render each for the prompt.
 
     Raises:
-        ConfigError: no such file, or a line that is no example; names file and line.
+        ConfigError: no such file, or a line that is not an example; names file and line.
     """
     try:
         lines = named_path(path).read_text(encoding="utf-8").splitlines()
@@ -31,7 +31,7 @@ def reply_examples(path: str) -> tuple[str, ...]:
             memory, reply = row["memory"], row["reply"]
             dialogue = [(speaker, text) for speaker, text in row["dialogue"]]
             if not all(isinstance(value, str) for value in (memory, reply, *(v for pair in dialogue for v in pair))):
-                raise TypeError("a value is no text")
+                raise TypeError("a value is not text")
         except (ValueError, KeyError, TypeError) as exc:
             raise ConfigError(
                 f"memory.recursive.examples={path}, line {number}: no example ({exc!r}); write "

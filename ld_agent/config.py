@@ -145,8 +145,9 @@ class GeneratorSection(ModuleSection):
         prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
             that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
             (LD-Agent, appendix D.3).
-        grounded: a reply that answers a question about the asker with a name or a number that stands nowhere in its prompt is
-            asked for once more. Such a reply is shown when it is finished, and not as it is generated.
+        grounded: a reply to a question for what the asker once told says no name, number or thing that its prompt does not
+            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. Such a
+            reply is shown when it is finished, not as it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper"] = "direct"
@@ -223,11 +224,11 @@ class MemoryBankSection(Section):
 
 
 class MemorySection(Section):
-    """Equations (1)–(4). τ, β in seconds; ``tau: null`` is no decay.
+    """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off.
 
     ``query_turns``: how many of the running session's last utterances, the one to answer included, are the query.
 
-    ``quotes``: most tokens of what was said in recalled sessions, quoted word for word beside the memories; 0: none.
+    ``quotes``: most tokens of what was said in recalled sessions, quoted word for word next to the memories; 0: none.
 
     ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
 

@@ -66,7 +66,6 @@ VARIABLES: dict[str, dict[str, Any]] = {
     },
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
     "generator_direct": {"people": "Maya"},
-    "generator_again": {"people": "Maya", "words": "Rex, 12"},
     "generator_paper": {
         "agent": "Sam",
         "people": "Maya",

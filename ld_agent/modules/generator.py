@@ -171,17 +171,6 @@ class Generator:
             request = replace(request, temperature=options.temperature)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
-    def again(
-        self, prompted: Prompted, answer: str, words: Sequence[str], people: Sequence[str]
-    ) -> tuple[Message, ...]:
-        """The prompt of a second try, after an answer that names what nothing in the prompt shows.
-
-        Args:
-            words: the names and numbers that it made up.
-        """
-        request = prompt("generator_again").render(words=", ".join(words), people=named(people))
-        return (*prompted.messages, Message("assistant", answer), *request)
-
     def generate(self, prompts: Sequence[tuple[Message, ...]]) -> list[Completion]:
         """Answer rendered prompts in one batch.
 

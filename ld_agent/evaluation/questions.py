@@ -224,7 +224,7 @@ def says_unknown(reply: str) -> bool:
 
 
 def invents_nothing(reply: str) -> bool:
-    """Whether a reply says that something is not known and claims nothing beside: it asks, or is polite."""
+    """Whether a reply says that something is not known and claims nothing else: it asks, or is polite."""
     clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
     return says_unknown(reply) and all(
         _NOT_KNOWING.search(c) or c.rstrip().endswith("?") or _INVITING.search(c) or len(c.split()) <= 3

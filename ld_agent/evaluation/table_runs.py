@@ -1,7 +1,7 @@
 """Runs as the tables see them: what each one is, and its figures by measure and session.
 
 What a run is follows from its configuration and its data (`Facts`); figures come from its predictions, from the verdicts
-beside them and, for what takes a model to compute, from its ``scores.json``. Nothing half-finished, empty or made for
+next to them and, for what takes a model to compute, from its ``scores.json``. Nothing half-finished, empty or made for
 another run is taken: it is left out, and why is said.
 """
 

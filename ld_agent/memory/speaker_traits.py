@@ -97,7 +97,9 @@ class SpeakerTraits:
         ages = np.maximum(at - last_said[rows], 0) / 1e6
         worth = (1 - recency) * self.cosines(query)[rows].astype(np.float64) + recency * np.exp(-ages / scale)
         worth[self._pinned[rows]] = np.inf
-        if most < len(rows):  # the whole order of thousands is not needed; equals of the last one stay for the order of rows
+        if most < len(
+            rows
+        ):  # the whole order of thousands is not needed; equals of the last one stay for the order of rows
             least = np.partition(worth, -most)[-most]
             rows, worth = rows[worth >= least], worth[worth >= least]
         chosen: NDArray[np.intp] = np.sort(rows[np.lexsort((-rows, -worth))[:most]])

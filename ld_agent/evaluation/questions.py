@@ -42,7 +42,9 @@ _NOT_KNOWING = re.compile(
     r"(?:know|recall|remember|think you)"
     r"|(?:have|has|had)(?:n['’]t| not) (?:\w+ ){0,2}(?:told|said|mentioned|shared|talked|spoken)"
     r"|never (?:\w+ )?(?:told|said|mentioned|shared|spoke|talked)|did(?:n['’]t| not) (?:\w+ )?(?:tell|say|mention|share)"
-    r"|no idea|not (?:sure|certain|aware)|(?:no|not have|n['’]t have|not have any|n['’]t have any) (?:information|record|memory)|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
+    r"|no idea|not (?:sure|certain|aware)"
+    r"|(?:no|not have|n['’]t have|not have any|n['’]t have any) (?:information|record|memory)"
+    r"|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"(?<=[.!?;])\s+|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE)

@@ -28,6 +28,9 @@ from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text,
 
 INTERRUPTED = "the reply was interrupted"
 NO_REPLY = "the model gave an empty reply; a stock phrase is used instead"
+UNKNOWN_SCRIPT = (
+    "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
+)
 NOT_STATED = "not stated"
 
 
@@ -136,6 +139,8 @@ class Turn:
         resources = self.relation.resources
         recent = self.cache.utterances[-resources.config.memory.query_turns :]
         text = "\n".join(u.text for u in recent)
+        if self.relation.first_unknown_script(self.heard.text):
+            self.notes.append(UNKNOWN_SCRIPT)
         if resources.config.memory.quotes:
             resources.encoder.encode(
                 [text, self.heard.text]

@@ -115,7 +115,9 @@ class Turn:
         self.remembered = replace(recalled, recalled=views.with_pinned(recalled.recalled, query.at))
         self.notes += self.remembered.notes
         self.watch.lap("recall")
-        self.traits = dict(self.relation.bank.select(self._everyone(), query.vector, self.heard.at))
+        self.traits = dict(
+            self.relation.bank.select(self._everyone(), query.vector, self.heard.at, self.relation.agent_name)
+        )
         self.quotes = self._quotes()
         prompted = self._generator().prompt_for(self._situation())
         self.notes += prompted.notes

@@ -1,21 +1,35 @@
-"""``ld-agent tables``: a paper's table with kept runs in it."""
+"""``ld-agent tables``: a paper's table with kept runs in it, or what to run for it."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ld_agent.cli.runs import Json
 
+if TYPE_CHECKING:
+    from ld_agent.evaluation.paper_figures import PaperTable
+    from ld_agent.evaluation.tables import FilledTable
+
 
 def tables(
-    name: Annotated[str, typer.Argument(help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, ecm-3 … ecm-6.")],
-    runs: Annotated[Path, typer.Option("--from", help="A folder with runs in it or below.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, ecm-3 … ecm-6; all: those with a run."
+        ),
+    ],
+    runs: Annotated[Path | None, typer.Option("--from", help="A folder with runs in it or below.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the commands that fill every cell instead.")] = False,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", help="With --plan: the base configuration; may be repeated.")
+    ] = None,
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX (booktabs) instead of Markdown.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Markdown.")] = False,
     row: Annotated[
         list[str] | None,
         typer.Option("--row", help="ROW=FOLDER: put a run into a row whatever its configuration; may be repeated."),
@@ -28,34 +42,76 @@ def tables(
 
       ld-agent tables ld-agent-1 --from runs
 
-      ld-agent tables ld-agent-2 --from runs --row "+ Persona [user]=runs/persona_user" --latex
+      ld-agent tables ecm-4 --plan -c qwen3-0.6b
+
+      ld-agent tables all --from runs --csv
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.paper_figures import paper_table
-    from ld_agent.evaluation.runner import read_run
+    from ld_agent.evaluation.paper_figures import paper_table, paper_tables
     from ld_agent.evaluation.table_runs import collect
     from ld_agent.evaluation.tables import fill
-    from ld_agent.evaluation.tables import latex as as_latex
-    from ld_agent.evaluation.tables import markdown as as_markdown
 
-    table = paper_table(name)
+    wanted = list(paper_tables().values()) if name == "all" else [paper_table(name)]
+    if plan:
+        _planned(wanted, config or ["default"], as_json=as_json)
+        return
+    if runs is None:
+        raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
+    if row and name == "all":
+        raise InputError("--row belongs to one table; name it instead of all")
+    collected = collect(runs)
+    for reason in collected.left_out:
+        say(f"left out: {reason}")
+    filled = [fill(table, collected, _given(row or [])) for table in wanted]
+    shown = [one for one in filled if one.filled or name != "all"]
+    if not any(one.filled for one in filled):
+        say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")
+    if as_json:
+        whole = [_plain(one) for one in shown]
+        sys.stdout.write(json.dumps(whole if name == "all" else whole[0], indent=2, ensure_ascii=False) + "\n")
+        return
+    sys.stdout.write("\n".join(_written(one, latex=latex, csv=csv) for one in shown))
+
+
+def _given(rows: list[str]) -> dict[str, list[str]]:
+    """The hashes of the runs that ``--row`` gives to rows, by label."""
+    from ld_agent.errors import InputError
+    from ld_agent.evaluation.runner import read_run
+
     given: dict[str, list[str]] = {}
-    for assigned in row or []:
+    for assigned in rows:
         label, equals, folder = assigned.rpartition("=")
         if not equals or not label:
             raise InputError(f'--row {assigned!r} is not an assignment; write it like "+ Mem=runs/memory"')
         given.setdefault(label, []).append(str(read_run(Path(folder)).header["hash"]))
-    collected = collect(runs)
-    filled = fill(table, collected, given)
-    for reason in collected.left_out:
-        say(f"left out: {reason}")
-    if not filled.filled:
-        say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")
+    return given
+
+
+def _written(filled: FilledTable, *, latex: bool, csv: bool) -> str:
+    from ld_agent.evaluation import tables as forms
+
+    return forms.csv(filled) if csv else forms.latex(filled) if latex else forms.markdown(filled)
+
+
+def _plain(filled: FilledTable) -> dict[str, object]:
+    return {
+        "table": filled.table.name,
+        "columns": [f"{column.group} {column.name}".strip() for column in filled.table.columns],
+        "rows": [{"label": line.label, "ours": line.ours, "cells": list(line.cells)} for line in filled.lines],
+        "notes": list(filled.notes),
+    }
+
+
+def _planned(wanted: list[PaperTable], configs: list[str], *, as_json: bool) -> None:
+    from ld_agent.evaluation.table_plan import plan
+
+    planned = {table.name: plan(table, configs) for table in wanted}
     if as_json:
-        lines = [{"label": line.label, "ours": line.ours, "cells": list(line.cells)} for line in filled.lines]
-        columns = [f"{column.group} {column.name}".strip() for column in table.columns]
-        whole = {"table": name, "columns": columns, "rows": lines, "notes": list(filled.notes)}
-        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps({name: dict(rows) for name, rows in planned.items()}, indent=2) + "\n")
         return
-    sys.stdout.write(as_latex(filled) if latex else as_markdown(filled))
+    for table in wanted:
+        sys.stdout.write(f"# {table.paper}, {table.number}: {table.title}\n")
+        for label, lines in planned[table.name]:
+            sys.stdout.write(f"\n# {label}\n" + "".join(f"{line}\n" for line in lines))
+        sys.stdout.write(f"\nld-agent tables {table.name} --from runs\n\n")

@@ -1,7 +1,8 @@
 """The papers' tables as printed, and which runs belong in which row: reads and checks `paper_tables.yaml`.
 
 A column has a ``name``, a ``group`` (the heading above it) and either a ``measure`` or ``first`` and ``second``, two kinds of
-runs to compare. ``sessions`` with ``measures`` expands to one column per session and measure. A row is one of:
+runs to compare. ``sessions`` with ``measures`` expands to one column per session and measure; ``session`` says of which all
+columns are, and ``where`` what holds for all of them. A row is one of:
 
 - a ``section`` heading;
 - the paper's figures: ``paper`` and ``values``, one for each column, "-" for none;
@@ -135,7 +136,8 @@ def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
 
 
 def _columns(values: Mapping[str, Any]) -> tuple[Column, ...]:
-    common = {"task": values["task"]} if "task" in values else {}
+    common = ({"task": values["task"]} if "task" in values else {}) | values.get("where", {})
+    session = values.get("session")
     if "sessions" in values:
         return tuple(
             Column(name, f"Session {session}", measure, common, session)
@@ -148,6 +150,7 @@ def _columns(values: Mapping[str, Any]) -> tuple[Column, ...]:
             column.get("group", ""),
             column.get("measure"),
             common | ({"task": column["task"]} if "task" in column else {}) | column.get("where", {}),
+            session,
             first=column.get("first"),
             second=column.get("second"),
         )

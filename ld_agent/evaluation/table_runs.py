@@ -76,7 +76,7 @@ class TableRun:
     def figure(self, measure: str, session: int | None = None) -> str:
         """A figure as it stands in a table; "" where it was not run."""
         if measure in (*ASPECTS, "average") or measure == "gpt_score":
-            value = self._judged(measure) if session is None else None
+            value = self._judged(measure) if session is None or self.sessions == [session] else None
             return "" if value is None else f"{value:.2f}"
         if not self.count(session):
             return ""
@@ -115,7 +115,8 @@ class TableRun:
             raise DataFileError(path, None, f"no scores ({exc}); score the run again with ld-agent eval score") from exc
         if scores.get("hash") != self.hash:
             raise InputError(f"{path} was made for another configuration (hash differs); score the run again")
-        value = scores.get("by_session", {}).get(str(session), {}).get(measure) if session else scores.get(measure)
+        whole = session is None or self.sessions == [session]
+        value = scores.get(measure) if whole else scores.get("by_session", {}).get(str(session), {}).get(measure)
         return float(value) if isinstance(value, int | float) else None
 
 
@@ -182,7 +183,7 @@ def _read(path: Path) -> TableRun:
         "task": run.task,
         "corpus": _corpus(Path(run.header["data"])),
         "views": list(config.memory.views),
-        "personas": min(config.personas.most(of_agent=False), config.personas.most(of_agent=True)) > 0,
+        "personas": max(config.personas.most(of_agent=False), config.personas.most(of_agent=True)) > 0,
         "user_personas": config.personas.most(of_agent=False) > 0,
         "agent_personas": config.personas.most(of_agent=True) > 0,
         "tuned": config.modules.generator.adapter is not None,

@@ -6,9 +6,11 @@ it or could not be taken. Computes nothing itself; knows no model.
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from csv import writer as csv_writer
 from dataclasses import dataclass
 
 from ld_agent.errors import InputError
@@ -96,7 +98,8 @@ def row_named(table: PaperTable, label: str) -> int:
         InputError: no such row, or several.
     """
     rows = [(number, row) for number, row in enumerate(table.rows) if isinstance(row, OurRow)]
-    found = [number for number, row in rows if label in (row.label, f"{row.section}/{row.label}")]
+    spellings = [(number, row.label, row.label.removesuffix(" ({backbone})"), row.section) for number, row in rows]
+    found = [n for n, full, short, of in spellings if label in (full, short, f"{of}/{full}", f"{of}/{short}")]
     if len(found) != 1:
         count = Counter(row.label for _, row in rows)
         names = [row.label if count[row.label] == 1 else f"{row.section}/{row.label}" for _, row in rows]
@@ -281,9 +284,45 @@ def _notes(
     tasks |= {row.where.get("task") for row in table.rows if isinstance(row, OurRow) and row.where}
     for run in collected.runs:
         if run.hash not in used and run.facts["task"] in tasks:
-            about = ", ".join(f"{key} {_word(value)}" for key, value in run.facts.items() if key != "task")
-            notes.append(f"Fits no cell: run {run.run.name} ({run.folder}): {about}.")
+            notes.append(f"Fits no cell: run {run.run.name} ({run.folder}): {_misfit(table, run)}.")
     return notes + [f"Left out: {reason}." for reason in collected.left_out]
+
+
+def _misfit(table: PaperTable, run: TableRun) -> str:
+    """Why a run stands in no cell: what differs from the row that it is nearest to."""
+    nearest: tuple[int, str] | None = None
+    for row in table.rows:
+        if not isinstance(row, OurRow) or row.where is None:
+            continue
+        for column in table.columns:
+            wanted = {**row.where, **column.where}
+            differs = [key for key, value in wanted.items() if not run.matches({key: value})]
+            words = [f"{key} is {_word(run.facts.get(key))}, not {_word(wanted[key])}" for key in differs]
+            if column.session is not None and not run.count(column.session):
+                words.append(
+                    f"no prediction is of session {column.session}, only of {', '.join(map(str, run.sessions))}"
+                )
+            if words and (nearest is None or len(words) < nearest[0]):
+                nearest = len(words), f"for {row.label.replace('{backbone}', '…')!r}, {'; '.join(words)}"
+    return (
+        nearest[1] if nearest else "another run with more predictions stands there, or what it was judged by is missing"
+    )
+
+
+def csv(filled: FilledTable) -> str:
+    """The table as CSV: section, whose row it is, label, and the figures."""
+    out = io.StringIO()
+    writer = csv_writer(out, lineterminator="\n")
+    heads = [f"{column.group} {column.name}".strip() for column in filled.table.columns]
+    writer.writerow(["section", "whose", "row", *heads])
+    section = ""
+    for line in filled.lines:
+        if not line.cells:
+            section = line.label
+            continue
+        whose, _, label = line.label.partition(": ")
+        writer.writerow([section, whose, label, *line.cells])
+    return out.getvalue()
 
 
 def _word(value: object) -> str:

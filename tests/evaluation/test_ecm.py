@@ -345,6 +345,7 @@ def test_from_dialogues_to_the_table_by_command(
         benchmark,
         "memory.views=[none]",
         "modules.generator.grounded=false",
+        "personas.cap=0",
         "-c",
         answering,
         "--out",

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from collections.abc import Sequence
+from csv import reader
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_commands import CommandLine, conversation_line
 
-from ld_agent.config import parse_config
+from ld_agent.config import load_config, parse_config
 from ld_agent.errors import InputError
 from ld_agent.evaluation.judge import Case, Verdicts
 from ld_agent.evaluation.paper_figures import OurRow, PaperRow, paper_table, paper_tables
 from ld_agent.evaluation.response import ResponseTask
 from ld_agent.evaluation.runner import Prediction, Run, describe, read_run
+from ld_agent.evaluation.table_plan import plan
 from ld_agent.evaluation.table_runs import collect, short_name
-from ld_agent.evaluation.tables import FilledTable, fill, latex, markdown
+from ld_agent.evaluation.tables import FilledTable, csv, fill, latex, markdown
 from ld_agent.evaluation.verdicts import cases, read_verdicts, write_verdicts
 
 MSC = '{"personas": [["I row."], ["I bake."]], "dialog": [], "previous_dialogs": []}\n'
@@ -170,7 +174,8 @@ def test_a_run_of_another_corpus_is_reported_as_unplaced(tmp_path: Path):
     make_run(tmp_path / "runs" / "own", other)
     filled = table("ld-agent-1", tmp_path / "runs")
     assert filled.filled == 0
-    assert any(note.startswith("Fits no cell: run system") and "corpus jsonl" in note for note in filled.notes)
+    [note] = [note for note in filled.notes if note.startswith("Fits no cell: run system")]
+    assert note.endswith(": for '…[LDA]', corpus is jsonl, not msc.")
 
 
 def test_two_systems_with_one_backbone_have_separate_rows(tmp_path: Path, data: Path):
@@ -196,7 +201,7 @@ def test_a_run_can_be_assigned_to_a_row(tmp_path: Path, data: Path):
 
 def test_ratings_come_from_the_verdicts_of_a_run(tmp_path: Path, data: Path):
     said = [(5, "a", "a"), (5, "b", "b"), (5, "c", "c")]
-    run = make_run(tmp_path / "runs" / "full", data, said=said, memory={"views": ["full"]})
+    run = make_run(tmp_path / "runs" / "full", data, said=said, memory={"views": ["full"]}, personas={"cap": 0})
     judged(run, "rate", [80, None, 60], aspect="engagingness coherence consistency")
     filled = table("rsum-4", tmp_path / "runs")
     assert our_lines(filled) == {"SmolLM2-135M-Instruct, full history": ("70.00",) * 4}
@@ -206,7 +211,7 @@ def test_ratings_come_from_the_verdicts_of_a_run(tmp_path: Path, data: Path):
 
 
 def conditional(**settings: Any) -> dict[str, Any]:
-    return {"memory": {"views": ["conditional"], "conditional": {"rounds": 0} | settings}}
+    return {"memory": {"views": ["conditional"], "conditional": {"rounds": 0} | settings}, "personas": {"cap": 0}}
 
 
 def test_two_runs_are_compared_by_score_or_by_good_same_bad(tmp_path: Path, data: Path):
@@ -236,7 +241,9 @@ def test_runs_over_different_data_are_not_compared(tmp_path: Path, data: Path):
 
 
 def test_model_based_metrics_come_from_the_scores_of_the_run(tmp_path: Path, data: Path):
-    run = make_run(tmp_path / "runs" / "none", data, memory={"views": ["none"]})
+    run = make_run(
+        tmp_path / "runs" / "none", data, said=[(5, "a", "a")], memory={"views": ["none"]}, personas={"cap": 0}
+    )
     (run / "scores.json").write_text(json.dumps({"hash": "none-hash", "bert_score": 0.8612}))
     assert our_lines(table("rsum-5", tmp_path / "runs"))["SmolLM2-135M-Instruct, without memory"][0] == "86.12"
     (run / "scores.json").write_text(json.dumps({"hash": "another", "bert_score": 0.9}))
@@ -258,7 +265,7 @@ def test_unfinished_and_empty_runs_are_skipped_and_reported(tmp_path: Path, data
 
 
 def test_verdicts_about_another_run_are_skipped(tmp_path: Path, data: Path):
-    run = make_run(tmp_path / "runs" / "a", data, task="ecm-knowledge", memory={"views": ["none"]})
+    run = make_run(tmp_path / "runs" / "a", data, task="ecm-knowledge", memory={"views": ["none"]}, personas={"cap": 0})
     judged(run, "score", [2])
     lines = (run / "judge-score.jsonl").read_text().replace("a-hash", "old-hash")
     (run / "judge-score.jsonl").write_text(lines)
@@ -377,3 +384,50 @@ def test_a_row_with_few_fallbacks_shows_them_unmarked(tmp_path: Path, data: Path
     filled = table("ld-agent-1", tmp_path / "runs")
     assert "†" not in "".join([*our_lines(filled), *filled.notes])
     assert "fallbacks: events records 1 of 10 (10 %)" in " ".join(filled.notes)
+
+
+def test_another_session_does_not_fill_the_column_of_session_5(tmp_path: Path, data: Path):
+    make_run(tmp_path / "runs" / "third", data, said=[(3, "a", "a")], memory={"views": ["full"]}, personas={"cap": 0})
+    filled = table("rsum-5", tmp_path / "runs")
+    make_run(tmp_path / "more" / "third", data, said=[(3, "a", "a")], memory={"views": ["none"]}, personas={"cap": 0})
+    filled = table("rsum-5", tmp_path / "more")
+    assert filled.filled == 0
+    assert any("no prediction is of session 5, only of 3" in note for note in filled.notes)
+
+
+def test_traits_in_the_prompt_are_not_the_published_arm(tmp_path: Path, data: Path):
+    make_run(tmp_path / "runs" / "traits", data, said=[(5, "a", "a")], memory={"views": ["none"]})
+    filled = table("rsum-5", tmp_path / "runs")
+    assert filled.filled == 0
+    assert any("personas is true, not false" in note for note in filled.notes)
+
+
+def test_user_and_agent_alone_have_rows_of_their_own(tmp_path: Path, data: Path):
+    adapted = {"generator": {"adapter": "some/adapter"}}
+    for name, caps in (("user", {"agent_cap": 0}), ("agent", {"user_cap": 0})):
+        make_run(tmp_path / "runs" / name, data, modules=adapted, memory={"views": ["none"]}, personas=caps)
+    assert set(our_lines(table("ld-agent-2", tmp_path / "runs"))) == {
+        "+ Persona [user] (SmolLM2-135M-Instruct)", "+ Persona [agent] (SmolLM2-135M-Instruct)",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(paper_tables()))
+def test_every_row_has_a_command_or_a_reason(name: str):
+    table = paper_table(name)
+    planned = plan(table, ["default"])
+    assert len(planned) == sum(isinstance(row, OurRow) for row in table.rows)
+    for label, lines in planned:
+        assert lines, label
+        for line in lines:
+            assert line.startswith(("ld-agent ", "# ")), line
+            for assigned in re.findall(r" ([a-z_.]+=\S+)", line):
+                if "ADAPTER" not in assigned and "golden" not in assigned:
+                    load_config("default", [assigned])
+
+
+def test_csv_has_the_figures_of_the_table(tmp_path: Path, data: Path):
+    make_run(tmp_path / "runs" / "one", data)
+    rows = list(reader(io.StringIO(csv(table("ld-agent-1", tmp_path / "runs")))))
+    assert rows[0][:5] == ["section", "whose", "row", "Session 2 BL-2", "Session 2 BL-3"]
+    assert ["MSC, zero-shot", "ours", "SmolLM2-135M-Instruct[LDA]", "100.00", "100.00"] in [row[:5] for row in rows]
+    assert {len(row) for row in rows} == {15}

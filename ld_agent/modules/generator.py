@@ -34,6 +34,7 @@ COMING = re.compile(
 KINDS = {
     "events": "a session in brief",
     "recursive": "what is known so far",
+    "golden": "what is known so far",
     "conditional": "a note",
     "history": "what was said",
     "summary": "a session in brief",
@@ -43,6 +44,8 @@ KINDS = {
     "memochat": "a topic",
 }
 """What the memories of a view are called in a prompt that has memories of several."""
+RETRIEVED = frozenset({"history", "bm25", "dense", "full"})
+"""Views whose memories are what was said, word for word."""
 CHANNEL_WORDS = {
     "observe": "handed in by an application",
     "import": "imported",
@@ -101,12 +104,12 @@ class Generator:
 
     Args:
         prompting: ``direct`` adds instructions on how to use what is remembered; ``brief`` leaves them to tuning; ``paper``
-            has everything in one message (LD-Agent, appendix D.3).
+            has everything in one message (LD-Agent, appendix D.3), and so has ``rsum`` (LLM-Rsum, appendix B).
     """
 
     def __init__(self, models: Models, prompting: str) -> None:
         self._models, self._direct = models, prompting == "direct"
-        self._render = render_as_paper if prompting == "paper" else render
+        self._render = {"paper": render_as_paper, "rsum": render_as_rsum}.get(prompting, render)
 
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
@@ -244,6 +247,20 @@ def render_as_paper(situation: Situation) -> tuple[Message, ...]:
     context = [(u.speaker, u.text) for u in situation.context]
     heard = (situation.heard.speaker, situation.heard.text)
     system, request = prompt("generator_paper").render(**_known(situation), context=context, heard=heard)
+    return (_with_added(system, situation), request)
+
+
+def render_as_rsum(situation: Situation) -> tuple[Message, ...]:
+    """The messages of a situation as LLM-Rsum's arms lay them out (Tables 2 and B.12 to B.14). Knows no persona banks."""
+    relevant = [r for r in situation.recalled if r.record.view in RETRIEVED]
+    memories = [r for r in situation.recalled if r.record.view not in RETRIEVED]
+    system, request = prompt("generator_rsum").render(
+        agent=situation.agent,
+        relevant=[(_origin(r, situation), r.record.text) for r in relevant],
+        memories=[(_origin(r, situation), r.record.text) for r in memories],
+        context=[(u.speaker, u.text) for u in situation.context],
+        heard=(situation.heard.speaker, situation.heard.text),
+    )
     return (_with_added(system, situation), request)
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from ld_agent.agent import Agent, Conversation
-from ld_agent.datasets.base import Episode, Turn
+from ld_agent.datasets.base import Episode, Turn, golden_memories
 from ld_agent.errors import InputError
 from ld_agent.steps import Steps, run_many
 from ld_agent.types import Recalled, Record, Reply, Utterance, checked_text, iso
@@ -106,6 +106,7 @@ def play(
     if not episode.turns:
         return
     conversation = agent.conversation(episode.id, agent_name=episode.agent)
+    annotate(agent, conversation, episode)
     position = resumed_at(conversation, episode)
     turns = episode.turns
     beta = agent.config.memory.beta
@@ -143,6 +144,23 @@ def play(
         number = _turn_number(conversation.running or (reply.heard,), episode.agent)
         emit(PlayedTurn(episode.id, reply.heard.session, number, reply, target.text, tuple(fresh)))
     yield from conversation.ending()
+
+
+def annotate(agent: Agent, conversation: Conversation, episode: Episode) -> None:
+    """Give the view ``golden``, where it is enabled, what people noted down of this episode.
+
+    Raises:
+        InputError: the corpus has no such annotation.
+    """
+    if "golden" not in agent.config.memory.views:
+        return
+    annotated = golden_memories(episode)
+    if not annotated:
+        raise InputError(
+            f"{episode.source}: conversation {episode.id!r} has no annotated memory for the view golden; give a corpus "
+            "that annotates one, such as msc or carecall"
+        )
+    agent.resources.annotated[conversation.key][:] = annotated
 
 
 def resumed_at(conversation: Conversation, episode: Episode) -> int:

@@ -11,6 +11,7 @@ from functools import cached_property
 from ld_agent.backbones.base import Backbone
 from ld_agent.collector import Collectors
 from ld_agent.config import Config
+from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.base import Progress, untold
@@ -33,6 +34,7 @@ class Resources:
         encoder, topics: loaded ones, shared with another agent; None: the configured ones.
 
     Attributes:
+        annotated: by conversation key, what people noted down as worth remembering; for the view ``golden``.
         progress: is told of long work on conversations that are opened from then on, such as encoding after an import.
 
     Raises:
@@ -63,6 +65,7 @@ class Resources:
         bound = config.memory.index_mb
         self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
         self.progress: Progress = untold
+        self.annotated: dict[int, list[AnnotatedMemory]] = {}
         self.loading = threading.RLock()
         if encoder is not None:
             try:
@@ -116,7 +119,7 @@ class Resources:
         summarizer = Summarizer(models, self.encoder)
         return ViewContext(
             self.store, key, self.encoder, self.topics, summarizer, self.config.memory, models, agent_name,
-            indexes=self.indexes, progress=self.progress,
+            indexes=self.indexes, progress=self.progress, annotated=self.annotated.setdefault(key, []),
         )  # fmt: skip
 
     def query(self, text: str, at: datetime) -> Query:

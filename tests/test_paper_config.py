@@ -14,7 +14,7 @@ from ld_agent.memory.topics import TopicExtractor
 
 ARMS = (
     "none recursive recursive-bm25 recursive-dense history summary conditional conditional-history conditional-summary bm25 "
-    "dense full memorybank memochat"
+    "dense full memorybank memochat golden"
 ).split()
 SCRIPT = {
     "generator": "Good to hear.",
@@ -62,3 +62,29 @@ def test_an_arm_without_persona_banks_shows_no_traits(arm: str, encoder: Sentenc
     shown = [r for r in backbone.requests if r.module == "generator"][-1].messages[0].content
     assert "What you know about" not in shown
     assert "About you" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arm", "shown", "absent"),
+    [
+        ("none", [], ["Said earlier", "The memory:"]),
+        ("dense", ["Said earlier"], ["The memory:"]),
+        ("recursive", ["The memory:"], ["Said earlier"]),
+        ("recursive-dense", ["Said earlier", "The memory:"], []),
+    ],
+)
+def test_the_prompts_of_rsum_show_what_their_arm_recalls(
+    arm: str, shown: list[str], absent: list[str], encoder: SentenceEncoder, topics: TopicExtractor
+):
+    backbone = ScriptedBackbone(SCRIPT)
+    config = load_config(arm, ["store.path=:memory:", "modules.generator.prompting=rsum"])
+    with Agent(config, backbone=backbone, encoder=encoder, topics=topics) as agent:
+        conversation = agent.conversation("maya")
+        conversation.respond("I keep bees on my roof.", at=START)
+        conversation.respond("Bees like my roof.", at=START + DAY)
+        conversation.respond("How are my bees on the roof?", at=START + 2 * DAY)
+    [system, request] = [r for r in backbone.requests if r.module == "generator"][-1].messages
+    assert (system.role, request.role) == ("system", "user")
+    assert [text in request.content for text in shown] == [True] * len(shown)
+    assert not any(text in request.content for text in absent)
+    assert request.content.count("How are my bees on the roof?") == 1

@@ -66,6 +66,13 @@ VARIABLES: dict[str, dict[str, Any]] = {
     },
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
     "generator_direct": {"people": "Maya"},
+    "generator_rsum": {
+        "agent": "Sam",
+        "relevant": [("2 days ago", "Maya: I have a dog.")],
+        "memories": [("2 days ago", "Maya has a dog.")],
+        "context": [("Maya", "Hello!")],
+        "heard": ("Maya", "How are you?"),
+    },
     "generator_paper": {
         "agent": "Sam",
         "people": "Maya",

@@ -19,25 +19,39 @@ Runs = Annotated[
 OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A folder of ld-agent eval response or ecm run.")]
 Other = Annotated[Path, typer.Argument(metavar="OTHER", help="The run to compare with.")]
 Config = Annotated[str | None, typer.Option("--config", "-c", help="The judge: the backbone of this config.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N predictions.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only N predictions, drawn at random.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of the draw of --limit, and of shuffled places.")]
 
 
 @app.command()
 def rate(
-    run: OneRun, overrides: Overrides = None, config: Config = None, limit: Limit = None, as_json: Json = False
+    run: OneRun,
+    overrides: Overrides = None,
+    config: Config = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    aspects: Annotated[
+        list[str] | None, typer.Option("--aspect", help="Rate this one; repeat for more. Also: fluency.")
+    ] = None,
+    as_json: Json = False,
 ) -> None:
-    """Rate replies from 1 to 100 on engagingness, coherence and consistency (Rsum, Table 4).
+    """Rate replies from 1 to 100 on engagingness, coherence and consistency (Rsum, Table 4), or on chosen aspects.
 
     Example:
 
       ld-agent judge rate runs/recursive -c openai --limit 100
     """
-    _judge("rate", [run], config, overrides, limit, as_json)
+    _judge("rate", [run], config, overrides, limit, as_json, seed, aspects)
 
 
 @app.command()
 def score(
-    run: OneRun, overrides: Overrides = None, config: Config = None, limit: Limit = None, as_json: Json = False
+    run: OneRun,
+    overrides: Overrides = None,
+    config: Config = None,
+    limit: Limit = None,
+    seed: Seed = 0,
+    as_json: Json = False,
 ) -> None:
     """Score from 0 to 2 how much of the reference a reply contains (ECM's GPT-score).
 
@@ -45,7 +59,7 @@ def score(
 
       ld-agent judge score runs/knowledge/conditional -c openai
     """
-    _judge("score", [run], config, overrides, limit, as_json)
+    _judge("score", [run], config, overrides, limit, as_json, seed)
 
 
 @app.command()
@@ -55,6 +69,7 @@ def prefer(
     overrides: Overrides = None,
     config: Config = None,
     limit: Limit = None,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Choose the better of two replies by four options, in both orders (Rsum, section 6.2).
@@ -63,7 +78,7 @@ def prefer(
 
       ld-agent judge prefer runs/recursive runs/memorybank -c openai
     """
-    _judge("prefer", [run, other], config, overrides, limit, as_json)
+    _judge("prefer", [run, other], config, overrides, limit, as_json, seed)
 
 
 @app.command()
@@ -73,6 +88,7 @@ def compare(
     overrides: Overrides = None,
     config: Config = None,
     limit: Limit = None,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Good, same or bad against another run by nearness to the reference, in both orders (ECM, Tables 3, 5 and 6).
@@ -81,7 +97,7 @@ def compare(
 
       ld-agent judge compare runs/feedback/conditional runs/feedback/summary -c openai
     """
-    _judge("compare", [run, other], config, overrides, limit, as_json)
+    _judge("compare", [run, other], config, overrides, limit, as_json, seed)
 
 
 @app.command()
@@ -89,7 +105,7 @@ def choose(
     runs: Runs,
     config: Config = None,
     limit: Limit = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the shuffled places.")] = 0,
+    seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Choose the best of several runs' answers, from shuffled places (ECM, Figure 5).
@@ -109,7 +125,7 @@ def form(
     out: Annotated[Path, typer.Option("--out", help="The page; its key is written next to it.")],
     questions: Annotated[str, typer.Option("--questions", help="chat, recursive or benchmark.")] = "chat",
     limit: Limit = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the shuffled order.")] = 0,
+    seed: Seed = 0,
 ) -> None:
     """Write a page on which people rate replies blind (LD-Agent, appendix B; Rsum; ECM, Table 7).
 
@@ -123,7 +139,7 @@ def form(
 
     read = [complete_run(folder) for folder in runs]
     kind = "rate" if read[0].task == "response" else "score"
-    key = write_form(cases(read, kind, limit), questions, out, seed)
+    key = write_form(cases(read, kind, limit, seed), questions, out, seed)
     say(f"the page is {out}; keep {key} from the annotators, because it names the systems")
 
 
@@ -190,7 +206,8 @@ def _judge(
     overrides: list[str] | None,
     limit: int | None,
     as_json: bool,
-    seed: int = 0,
+    seed: int,
+    aspects: Sequence[str] | None = None,
 ) -> None:
     from ld_agent.backbones import build_backbone
     from ld_agent.backbones.base import Completion, Request
@@ -199,13 +216,13 @@ def _judge(
     from ld_agent.errors import InputError
     from ld_agent.evaluation.fallbacks import MARK, footnote, of_predictions
     from ld_agent.evaluation.fallbacks import as_json as shown
-    from ld_agent.evaluation.judge import Judge
+    from ld_agent.evaluation.judge import ASPECTS, Judge
     from ld_agent.evaluation.runner import progress
     from ld_agent.evaluation.verdicts import QUESTIONS, cases, complete_run, pronounce, summarized, write_verdicts
 
     section = load_config(config, overrides or []).backbone
     runs = [complete_run(folder) for folder in folders]
-    every = cases(runs, kind, limit)
+    every = cases(runs, kind, limit, seed)
     counts = {run.name: of_predictions(run.predictions) for run in runs}
     for name, counted in counts.items():
         if note := footnote(counted):
@@ -218,14 +235,16 @@ def _judge(
         say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
     backbone = build_backbone(section)
     try:
-        with progress(QUESTIONS[kind] * len(given), 0, f"judge {kind}") as advance:
+        rated = list(dict.fromkeys(aspects or ASPECTS))
+        asked = QUESTIONS[kind] * len(given) * (len(rated) if kind == "rate" else 1)
+        with progress(asked, 0, f"judge {kind}") as advance:
 
             def complete(requests: Sequence[Request]) -> list[Completion]:
                 completions = backbone.generate(requests)
                 advance(len(requests))
                 return completions
 
-            found = pronounce(Judge(complete), kind, given, seed)
+            found = pronounce(Judge(complete), kind, given, seed, rated)
     finally:
         backbone.close()
     path = write_verdicts(folders[0], kind, section.model, runs, given, found, seed=seed, empty=empty)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,19 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnotatedMemory:
+    """What people noted down as worth remembering of a conversation so far.
+
+    Attributes:
+        at: when the last utterance it knows was said.
+        facts: by speaker.
+    """
+
+    at: datetime
+    facts: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Episode:
     """One recorded conversation between the same named speakers, oldest utterance first.
 
@@ -38,6 +52,7 @@ class Episode:
         id: the conversation id, unique in its file and stable across reads.
         agent: the speaker that the agent plays.
         personas: persona facts by speaker, as given by the corpus.
+        memories: the annotated memory after each session, as given by the corpus; see `golden_memories`.
         source: file and line, for messages ("valid.txt:3"). Excluded from comparisons, so that a conversation equals
             itself whatever its file is called.
     """
@@ -47,11 +62,25 @@ class Episode:
     turns: tuple[Turn, ...]
     personas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: str = field(default="", compare=False)
+    memories: tuple[AnnotatedMemory, ...] = ()
 
     @property
     def speakers(self) -> tuple[str, ...]:
         """Speakers in order of first appearance."""
         return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
+
+
+def golden_memories(episode: Episode) -> tuple[AnnotatedMemory, ...]:
+    """The annotated memory after each session: the corpus's, or else the traits of all utterances up to there."""
+    if episode.memories or all(turn.traits is None for turn in episode.turns):
+        return episode.memories
+    memories, facts = [], dict[str, dict[str, None]]()
+    for turn, following in zip_longest(episode.turns, episode.turns[1:]):
+        facts.setdefault(turn.speaker, {}).update(dict.fromkeys(turn.traits or ()))
+        if following is None or following.session != turn.session:
+            known = {speaker: tuple(own) for speaker, own in facts.items() if own}
+            memories.append(AnnotatedMemory(turn.at, known))
+    return tuple(memories)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """CareCall-Memory (Bae et al., 2022), Korean check-up calls: a JSON list of episodes, each a list of sessions.
 
+The annotated memory after a call is the ``memory`` of the next one; after the last, its ``memory`` and ``summary`` together.
+
 The corpus has no dates: calls are placed one day apart (`dating.DEFAULT_GAP`) and dated backwards; see `dating`. The
 caller (role "system") is the agent, "Assistant"; the person called is "User". The agent speaks first.
 """
@@ -10,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.base import AnnotatedMemory, Episode, Report, Turn
 from ld_agent.datasets.dating import DEFAULT_GAP, dated_back
 from ld_agent.datasets.records import Record, UniqueIds, built, json_document
 from ld_agent.errors import DataFileError
@@ -51,5 +53,12 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
             if role not in _NAMES:
                 raise utterance.error(f"role {role!r} is neither system nor user")
             turns.append(Turn(_NAMES[role], utterance.text("text").strip(), moment, number))
+    held = [holder for holder in holders if holder.records("dialogue")]
+    known = [tuple(dict.fromkeys(following.texts("memory"))) for following in held[1:] if "memory" in following]
+    known += (
+        [tuple(dict.fromkeys([*held[-1].texts("memory"), *held[-1].texts("summary")]))] if "memory" in held[-1] else []
+    )
+    ends = [at[-1] for at in times]
+    memories = tuple(AnnotatedMemory(end, {"User": facts}) for end, facts in zip(ends, known, strict=True) if facts)
     name = holders[0].text("guid").rsplit("-S", 1)[0]
-    return Episode(unique(name), AGENT, tuple(turns), {}, record.source)
+    return Episode(unique(name), AGENT, tuple(turns), {}, record.source, memories)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.base import AnnotatedMemory, Episode, Report, Turn
 from ld_agent.datasets.records import Record, built, json_lines
 from ld_agent.errors import InputError
 from ld_agent.types import iso, utc
 
-_KEYS = ("id", "agent", "personas", "sessions", "utterances", "questions")
+_KEYS = ("id", "agent", "personas", "memories", "sessions", "utterances", "questions")
 _UTTERANCE_KEYS = ("speaker", "text", "at", "traits")
 
 
@@ -71,8 +72,9 @@ def _episode(record: Record) -> Episode:
     for earlier, later in pairwise(turns):
         if later.at < earlier.at:
             raise record.error(f"at={iso(later.at)} comes after at={iso(earlier.at)}; put the utterances in time order")
-    episode = Episode(record.text("id"), record.text("agent"), tuple(turns), _personas(record), record.source)
-    for name in (episode.agent, *episode.personas):
+    memories = tuple(_memory(memory) for memory in record.records("memories")) if "memories" in record else ()
+    episode = Episode(record.text("id"), record.text("agent"), tuple(turns), _personas(record), record.source, memories)
+    for name in (episode.agent, *episode.personas, *(name for memory in memories for name in memory.facts)):
         if name not in episode.speakers:
             raise record.error(f"{name!r} does not speak here; the speakers are {', '.join(episode.speakers)}")
     return episode
@@ -80,13 +82,22 @@ def _episode(record: Record) -> Episode:
 
 def _turn(utterance: Record, session: int | None) -> Turn:
     _refuse_unknown(utterance, _UTTERANCE_KEYS)
-    stated = utterance.text("at")
-    try:
-        at = utc(stated)
-    except InputError as exc:
-        raise utterance.error(str(exc)) from exc
+    at = _time(utterance)
     traits = tuple(utterance.texts("traits")) if "traits" in utterance else None
     return Turn(utterance.text("speaker"), utterance.text("text"), at, session, traits)
+
+
+def _time(record: Record) -> datetime:
+    try:
+        return utc(record.text("at"))
+    except InputError as exc:
+        raise record.error(str(exc)) from exc
+
+
+def _memory(record: Record) -> AnnotatedMemory:
+    _refuse_unknown(record, ("at", "facts"))
+    facts = record.record("facts")
+    return AnnotatedMemory(_time(record), {name: tuple(facts.texts(name)) for name in facts.values})
 
 
 def _personas(record: Record) -> dict[str, tuple[str, ...]]:
@@ -106,6 +117,11 @@ def _values(episode: Episode) -> dict[str, Any]:
     values: dict[str, Any] = {"id": episode.id, "agent": episode.agent}
     if episode.personas:
         values["personas"] = {name: list(facts) for name, facts in episode.personas.items()}
+    if episode.memories:
+        values["memories"] = [
+            {"at": iso(memory.at), "facts": {name: list(facts) for name, facts in memory.facts.items()}}
+            for memory in episode.memories
+        ]
     numbers = [turn.session for turn in episode.turns]
     if all(number is None for number in numbers):
         return values | {"utterances": [_utterance(turn) for turn in episode.turns]}

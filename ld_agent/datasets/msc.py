@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ld_agent.datasets.base import Episode, Report, Turn
+from ld_agent.datasets.base import AnnotatedMemory, Episode, Report, Turn
 from ld_agent.datasets.dating import dated_back
 from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
 
@@ -87,8 +87,22 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
         for utterance, speaker, moment in zip(session, speakers, at, strict=True):
             turns.append(Turn(speaker, utterance.text("text").strip(), moment, number))
     personas = personas_of(record, "personas")
+    memories = tuple(
+        AnnotatedMemory(at[-1], facts) for at, facts in zip(times, _memories(earlier, personas), strict=False)
+    )
     name = record.record("metadata").text("initial_data_id")
-    return Episode(unique(name), AGENT, tuple(turns), personas, record.source)
+    return Episode(unique(name), AGENT, tuple(turns), personas, record.source, memories)
+
+
+def _memories(earlier: list[Record], known: dict[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
+    """The facts after each earlier session: those noted down in it and before; after the last, what the record states."""
+    so_far: dict[str, tuple[str, ...]] = {}
+    for session in earlier[:-1]:
+        noted = personas_of(session, "personas") if "personas" in session else {}
+        so_far = {s: tuple(dict.fromkeys([*so_far.get(s, ()), *noted.get(s, ())])) for s in SPEAKERS}
+        yield so_far
+    if earlier:
+        yield known
 
 
 def _gaps(earlier: list[Record]) -> list[timedelta]:

@@ -25,7 +25,7 @@ from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_r
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.files import written_atomically
-from ld_agent.replay import play
+from ld_agent.replay import annotate, play
 from ld_agent.steps import Steps, run_many
 from ld_agent.storage.exchange import copy_conversation
 from ld_agent.types import Reply, iso, utc
@@ -253,6 +253,7 @@ def live(agent: Agent, episode: Episode) -> Steps[None]:
         yield from play(agent, episode, lambda turn: None, teacher_forced=True)
         return
     conversation = agent.conversation(episode.id, agent_name=episode.agent)
+    annotate(agent, conversation, episode)
     session = episode.turns[0].session
     for turn in episode.turns:
         if turn.session != session:

@@ -27,7 +27,9 @@ ASPECTS = {
     "coherence": "does it follow from what was just said, and is it clear and natural?",
     "consistency": "does it agree with what was said before and with what is known of the speakers?",
 }
-"""The aspects that Rsum rates, with their explanations for the judge."""
+"""The aspects that Rsum rates in Table 4, with their explanations for the judge."""
+RATABLE = ASPECTS | {"fluency": "does it read like what a person would naturally say, varied and without repetition?"}
+"""All aspects that a judge can be asked for; fluency is of Rsum's Table B.16."""
 
 RATINGS = range(1, 101)
 SCORES = range(3)
@@ -114,14 +116,14 @@ class Judge:
         """Rate one reply per case from 1 to 100 on an aspect (Rsum, Table 4).
 
         Args:
-            aspect: a key of `ASPECTS`.
+            aspect: a key of `RATABLE`.
         """
-        if aspect not in ASPECTS:
-            raise InputError(f"aspect {aspect!r} is unknown; the aspects are {', '.join(ASPECTS)}")
+        if aspect not in RATABLE:
+            raise InputError(f"aspect {aspect!r} is unknown; the aspects are {', '.join(RATABLE)}")
         _check(cases, candidates=(1, 1))
         rendered = [
             ENGLISH.prompt("judge_rating").render(
-                personas=_known(case), lines=case.lines, reply=reply, aspect=aspect, meaning=ASPECTS[aspect]
+                personas=_known(case), lines=case.lines, reply=reply, aspect=aspect, meaning=RATABLE[aspect]
             )
             for case in cases
             for reply in case.candidates.values()

@@ -23,7 +23,7 @@ from ld_agent.modules.wording import words_of
 from ld_agent.steps import run_many
 from ld_agent.types import Record
 
-REWRITTEN = frozenset({"recursive"})
+REWRITTEN = frozenset({"recursive", "golden"})
 """Views whose newest record replaces all earlier ones."""
 
 
@@ -73,8 +73,10 @@ class MemoryTask:
 
 
 def golden(episode: Episode) -> tuple[str, ...]:
-    """Return the annotated facts about the speakers: the traits of utterances, or else the personas."""
+    """Return the annotated facts about the speakers: the traits of utterances, or else the personas or the last memory."""
     traits = [trait for turn in episode.turns for trait in turn.traits or ()]
+    if not traits and not episode.personas and episode.memories:
+        return tuple(fact for facts in episode.memories[-1].facts.values() for fact in facts)
     return tuple(dict.fromkeys(traits or [fact for facts in episode.personas.values() for fact in facts]))
 
 

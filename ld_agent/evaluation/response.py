@@ -111,9 +111,10 @@ def response_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
 
 def distinct_figures(predictions: Sequence[Prediction]) -> dict[str, float]:
-    """Compute Distinct-1 and -2 over all replies."""
+    """Compute Distinct-1 and -2 over all replies, and their mean length in words (Rsum, Figure 7)."""
     texts = [p.text for p in predictions]
-    return {f"distinct_{order}": distinct(texts, order) for order in (1, 2)}
+    length = sum(len(text.split()) for text in texts) / len(texts) if texts else 0.0
+    return {f"distinct_{order}": distinct(texts, order) for order in (1, 2)} | {"words": length}
 
 
 def _replies(episode: Episode, beta: float) -> Iterator[Item]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ FORMAT = 1
 KINDS = {"rate": 1, "score": 1, "prefer": 2, "compare": 2, "choose": 2}
 """The judgements, with the minimum number of runs each."""
 
-QUESTIONS = {"rate": len(ASPECTS), "score": 1, "prefer": 2, "compare": 2, "choose": 1}
-"""Requests to the judge per case."""
+QUESTIONS = {"rate": 1, "score": 1, "prefer": 2, "compare": 2, "choose": 1}
+"""Requests to the judge per case; of a rating, per aspect."""
 
 SHOWS_CONVERSATION = ("rate", "prefer")
 LONGEST_CONTEXT = 40  # utterances before a reply that are shown to the judge
@@ -83,11 +84,12 @@ def complete_run(folder: Path) -> Run:
     return run
 
 
-def cases(runs: Sequence[Run], kind: str, limit: int | None = None) -> list[Case]:
+def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 0) -> list[Case]:
     """Turn the predictions of runs into cases of a judgement.
 
     Args:
-        limit: maximum number of cases; None: all.
+        limit: maximum number of cases, drawn at random; None: all.
+        seed: of the draw, which is the same for every run over the same data.
 
     Raises:
         InputError: the runs differ in data or predicted items, a run is given twice, or the corpus has changed.
@@ -111,7 +113,7 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None) -> list[Case
             raise InputError(
                 f"{run.name!r} and {first.name!r} cover different items; finish both with the same --limit"
             )
-    chosen = first.predictions[:limit]
+    chosen = drawn(first.predictions, limit, seed)
     context = _contexts(first, chosen) if kind in SHOWS_CONVERSATION else {}
     result = []
     for prediction in chosen:
@@ -130,12 +132,20 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None) -> list[Case
     return result
 
 
+def drawn(predictions: Sequence[Prediction], limit: int | None, seed: int) -> list[Prediction]:
+    """Draw at most ``limit`` predictions by their keys, and return them in the order of the run."""
+    if limit is None or limit >= len(predictions):
+        return list(predictions)
+    keys = set(random.Random(seed).sample(sorted(p.key for p in predictions), limit))
+    return [p for p in predictions if p.key in keys]
+
+
 def pronounce(
-    judge: Judge, kind: str, given: Sequence[Case], seed: int = 0
+    judge: Judge, kind: str, given: Sequence[Case], seed: int = 0, aspects: Sequence[str] = tuple(ASPECTS)
 ) -> dict[str, Verdicts[int] | Verdicts[str]]:
     """Return the verdicts of one judgement by aspect; "" if it has none."""
     if kind == "rate":
-        return {aspect: judge.rate(given, aspect) for aspect in ASPECTS}
+        return {aspect: judge.rate(given, aspect) for aspect in aspects}
     if kind == "choose":
         return {"": judge.choose(given, seed)}
     ask = {"score": judge.score, "prefer": judge.prefer, "compare": judge.compare}[kind]

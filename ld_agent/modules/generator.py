@@ -30,6 +30,8 @@ COMING = re.compile(
     re.IGNORECASE,
 )
 """An end that may yet become a decision's beginning."""
+RETRIEVED = frozenset({"history", "bm25", "dense", "full"})
+"""Views whose memories are what was said, word for word."""
 SHORTEST_HEARD = 64  # characters; a window that has no room for them has none for the instructions either
 
 
@@ -83,12 +85,12 @@ class Generator:
 
     Args:
         prompting: ``direct`` adds instructions on how to use what is remembered; ``brief`` leaves them to tuning; ``paper``
-            has everything in one message (LD-Agent, appendix D.3).
+            has everything in one message (LD-Agent, appendix D.3), and so has ``rsum`` (LLM-Rsum, appendix B).
     """
 
     def __init__(self, models: Models, prompting: str) -> None:
         self._models, self._direct = models, prompting == "direct"
-        self._render = render_as_paper if prompting == "paper" else render
+        self._render = {"paper": render_as_paper, "rsum": render_as_rsum}.get(prompting, render)
 
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window: training and inference both come here.
@@ -227,6 +229,20 @@ def render_as_paper(situation: Situation) -> tuple[Message, ...]:
     heard = (situation.heard.speaker, situation.heard.text)
     system, request = situation.language.prompt("generator_paper").render(
         **_known(situation), context=context, heard=heard
+    )
+    return (_with_added(system, situation), request)
+
+
+def render_as_rsum(situation: Situation) -> tuple[Message, ...]:
+    """The messages of a situation as LLM-Rsum's arms lay them out (Tables 2 and B.12 to B.14). Knows no persona banks."""
+    relevant = [r for r in situation.recalled if r.record.view in RETRIEVED]
+    memories = [r for r in situation.recalled if r.record.view not in RETRIEVED]
+    system, request = situation.language.prompt("generator_rsum").render(
+        agent=situation.agent,
+        relevant=[(_origin(r, situation), r.record.text) for r in relevant],
+        memories=[(_origin(r, situation), r.record.text) for r in memories],
+        context=[(u.speaker, u.text) for u in situation.context],
+        heard=(situation.heard.speaker, situation.heard.text),
     )
     return (_with_added(system, situation), request)
 

@@ -12,6 +12,8 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import InputError
 from ld_agent.evaluation.agreement import agreement
 from ld_agent.evaluation.judge import Case, Judge, letter, mean, shuffled, whole_number
+from ld_agent.evaluation.run_files import Prediction
+from ld_agent.evaluation.verdicts import drawn, pronounce, summarized
 
 LINES = (("Ann", "I adopted a puppy."), ("Sam", "What is its name?"))
 
@@ -228,3 +230,20 @@ def test_agreement_needs_verdicts_and_labels():
         agreement([1, 2], [1])
     with pytest.raises(InputError, match="none of the 1 cases has a verdict"):
         agreement([None], [1])
+
+
+def test_a_limit_draws_the_same_cases_of_every_run_by_seed():
+    predictions = [Prediction(f"e/{n}", "e", 1, ("Fine.",), "Fine.") for n in range(20)]
+    first = [p.key for p in drawn(predictions, 5, seed=0)]
+    assert first == [p.key for p in sorted(drawn(predictions[::-1], 5, seed=0), key=lambda p: int(p.key[2:]))]
+    assert len(first) == 5
+    assert first not in ([p.key for p in predictions[:5]], [p.key for p in drawn(predictions, 5, seed=1)])
+    assert drawn(predictions, 50, seed=0) == drawn(predictions, None, seed=0) == predictions
+
+
+def test_fluency_is_rated_where_it_is_asked_for():
+    asked, backbone = judge("Reads well. [[80]]")
+    verdicts = pronounce(asked, "rate", [case()], aspects=("fluency",))
+    assert summarized("rate", ["ours"], verdicts) == {"unparsed": 0, "fluency": 80.0, "average": 80.0}
+    assert "its fluency" in backbone.requests[0].messages[-1].content
+    assert set(pronounce(asked, "rate", [case()])) == {"engagingness", "coherence", "consistency"}

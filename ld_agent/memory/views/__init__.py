@@ -11,6 +11,7 @@ from ld_agent.memory.views.combine import Merged, merged
 from ld_agent.memory.views.conditional import ConditionalView
 from ld_agent.memory.views.events import EventView
 from ld_agent.memory.views.full import FullView
+from ld_agent.memory.views.golden import GoldenView
 from ld_agent.memory.views.history import HistoryView
 from ld_agent.memory.views.memochat import MemoChatView
 from ld_agent.memory.views.memorybank import MemoryBankView
@@ -34,7 +35,7 @@ __all__ = [
 
 _CLASSES: tuple[type[View], ...] = (
     EventView, RecursiveView, ConditionalView, HistoryView, SummaryView, Bm25View, DenseView, FullView, NoneView,
-    MemoryBankView, MemoChatView,
+    MemoryBankView, MemoChatView, GoldenView,
 )  # fmt: skip
 VIEWS: dict[str, type[View]] = {view.name: view for view in _CLASSES}
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from ld_agent.config import MemorySection
+from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.index.cache import IndexCache
@@ -45,6 +46,8 @@ class ViewContext:
     ``models`` makes the requests of views that ask a model of their own (module ``memory``); ``agent`` is the agent's name.
     ``waits``: there will be another occasion for what failed; false in a rebuild. ``indexes``: what views search in.
     ``progress``: is told of long work on them.
+
+    ``annotated``: what people noted down of this conversation, oldest first, where a corpus says so.
     """
 
     store: Store
@@ -58,6 +61,7 @@ class ViewContext:
     waits: bool = True
     indexes: IndexCache = field(default_factory=IndexCache)
     progress: Progress = untold
+    annotated: Sequence[AnnotatedMemory] = ()
 
     def shelf(self, view: str) -> Shelf:
         """The records of a view of this conversation."""

@@ -18,7 +18,7 @@ from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounde
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.modules.summarizer import pack
 from ld_agent.steps import Steps
-from ld_agent.storage.base import PATIENCE, Draft
+from ld_agent.storage.base import PATIENCE, Draft, Shelf
 from ld_agent.types import Recalled, Record, Session, Utterance
 
 WARMER = 0.7
@@ -83,13 +83,7 @@ class RecursiveView(View):
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information."""
         yield from ()
-        newest = self._shelf.newest(query.at)
-        if newest is None:
-            return []
-        record, vector = newest
-        if vector is None:
-            vector = self._context.encoder.encode([record.text])[0]
-        return [Recalled(record, float(vector @ query.vector), 0.0, 1.0, 1.0)]
+        return newest_version(self._context, self._shelf, query)
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
         """The steps of P_r (Table 2), and the n-shot examples; nothing while there is no memory to use."""
@@ -186,6 +180,17 @@ class RecursiveView(View):
             | ({"previous": old.id} if old else {}),
         )
         self._shelf.digest(session.number, [draft])
+
+
+def newest_version(context: ViewContext, shelf: Shelf, query: Query) -> list[Recalled]:
+    """The newest of a shelf's records that is not younger than the query."""
+    newest = shelf.newest(query.at)
+    if newest is None:
+        return []
+    record, vector = newest
+    if vector is None:
+        vector = context.encoder.encode([record.text])[0]
+    return [Recalled(record, float(vector @ query.vector), 0.0, 1.0, 1.0)]
 
 
 def facts_of(record: Record) -> Facts:

@@ -12,6 +12,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +31,8 @@ from ld_agent.steps import Steps, run_many
 from training.ablations import FULL, Parts, reduced, situation_of
 from training.rows import row_values
 
+ANSWERS = frozenset({"ubuntu_irc"})
+"""Corpora of one session an episode, whose last utterance is the reply to learn."""
 FIRST_SESSION = 2
 Answer = Callable[[Request], str | None]
 
@@ -102,8 +105,14 @@ def _replay(
             for key, (corpus, episode) in work.items():
                 asked: list[Request] = []
 
-                def emit(turn: PlayedTurn, key: str = key, corpus: str = corpus, asked: list[Request] = asked) -> None:
-                    if turn.session < FIRST_SESSION:
+                def emit(
+                    turn: PlayedTurn,
+                    key: str = key,
+                    corpus: str = corpus,
+                    episode: Episode = episode,
+                    asked: list[Request] = asked,
+                ) -> None:
+                    if not _is_target(turn, corpus, episode):
                         return
                     prompt = asked[-1].messages
                     if variants:
@@ -113,7 +122,7 @@ def _replay(
                         rows[key].append(_row(prompt, turn, corpus))
 
                 # Ids are unique only within a corpus.
-                renamed = Episode(key, episode.agent, episode.turns, episode.personas, episode.source)
+                renamed = replace(episode, id=key)
                 played = play(agent, renamed, emit, teacher_forced=True)
                 yield key, answered(played, asked, _known(agent, episode, parts))
 
@@ -121,6 +130,14 @@ def _replay(
             keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
             agent.conversation(key, agent_name=work[key][1].agent).delete()
             advance(1)
+
+
+def _is_target(turn: PlayedTurn, corpus: str, episode: Episode) -> bool:
+    """Whether a reply becomes a row: of a corpus of single sessions its answer alone, else what can use a memory."""
+    if corpus in ANSWERS:
+        said = turn.reply.utterance
+        return said is not None and said.at == episode.turns[-1].at
+    return turn.session >= FIRST_SESSION
 
 
 def _prompts(

@@ -360,3 +360,16 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
     assert generator_rows(scripted, out, width=1) == whole
     assert len(played) == len(load_episodes(PERSONAS)) - 1
     assert not part.exists()
+
+
+def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Path):
+    source = SAMPLES / "ubuntu_irc.jsonl"
+    rows = build_generator(
+        [("ubuntu_irc", episode) for episode in load_episodes(source)], scripted, Parts(), tmp_path / "irc.jsonl"
+    )
+    assert rows is not None
+    assert [row["messages"][-1]["content"] for row in rows] == [
+        "then boot the older kernel from the menu and look at dmesg"
+    ]
+    assert "Speaker 2: same here, a reboot did not help" in str(rows[0]["messages"])
+    assert rows[0]["session"] == 1

@@ -34,7 +34,8 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", help="A config file, or the name of a shipped one. Default: default."),
 ]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="The memory file. Default: store.path of the config.")
+    str | None,
+    typer.Option("--store", help="The memory: a file, or a postgresql:// address. Default: store.path of the config."),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
@@ -89,10 +90,10 @@ def run(
     overrides: Overrides = None,
     config: ConfigOption = None,
     store: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--store",
-            help="Keep the memory in this file; an interrupted run resumes from it. Default: kept nowhere.",
+            help="Keep the memory here (a file, or a postgresql:// address); an interrupted run resumes. Default: kept nowhere.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
@@ -122,7 +123,7 @@ def run(
     if format_name is not None and format_name not in LOADERS:
         raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
-    settings = _config(config, store if store or named else Path(":memory:"), overrides)
+    settings = _config(config, store if store or named else ":memory:", overrides)
     run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config)
 
 
@@ -191,10 +192,10 @@ def mcp_command(
     serve.run_mcp(_config(config, store, overrides), person, port)
 
 
-def _config(config: str | None, store: Path | None, overrides: list[str] | None) -> Config:
+def _config(config: str | None, store: str | None, overrides: list[str] | None) -> Config:
     from ld_agent.config import load_config
 
     settings = load_config(config, overrides or [])
     if store is None:
         return settings
-    return settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
+    return settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})

@@ -21,6 +21,7 @@ from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output
 from ld_agent.replay import PlayedTurn, replay
+from ld_agent.storage.address import shown
 from ld_agent.terminal import LongWork
 
 FIRST_BYTES = b'{"conversation": '
@@ -95,7 +96,7 @@ def run_file(
             raise
         _say_fallbacks(agent, episodes, replies)
     if resumed and not written:
-        say(f"nothing was left to play: {config.store.path} holds these conversations in full")
+        say(f"nothing was left to play: {shown(config.store.path)} holds these conversations in full")
 
 
 def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:

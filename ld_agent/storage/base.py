@@ -6,7 +6,7 @@ Knows no SQL, no engine and no mechanism. `ld_agent.storage.sqlite` is one imple
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -183,9 +183,8 @@ class Store(Protocol):
     @property
     def path(self) -> str: ...
 
-    @property
-    def version(self) -> int:
-        """Changes when another connection has written."""
+    def version(self, key: int) -> Hashable:
+        """Changes when another connection has written to a conversation, or changed the encoder."""
         ...
 
     def close(self) -> None: ...

@@ -24,9 +24,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on the engines that its module names in ENGINES; without it, on SQLite."""
+    if "open_store" in metafunc.fixturenames:
+        metafunc.parametrize("open_store", getattr(metafunc.module, "ENGINES", ("sqlite",)), indirect=True)
+
+
+@pytest.fixture
 def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore]:
-    """Opens the store under test: every call is another connection to the same place. One parameter for each engine."""
+    """Opens the store under test: every call is another connection to the same place."""
     address = request.getfixturevalue("new_database")() if request.param == "postgres" else ""
     opened: list[SQLStore] = []
 

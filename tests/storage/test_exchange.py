@@ -21,6 +21,7 @@ from ld_agent.storage.sqlite import Store
 from ld_agent.storage.sqlite_import import import_into_file
 from ld_agent.types import UNNAMABLE
 
+ENGINES = ("sqlite", "postgres")
 Fill = Callable[..., int]
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
 VECTOR = np.ones(4, np.float32)

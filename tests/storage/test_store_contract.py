@@ -18,6 +18,7 @@ from ld_agent.storage.base import CATCH_UP, PATIENCE, TRAITS, Draft
 from ld_agent.storage.rows import COLUMNS
 from ld_agent.storage.sqlite import Store
 
+ENGINES = ("sqlite", "postgres")
 Fill = Callable[..., int]
 OpenStore = Callable[[], Store]
 AT = datetime(2024, 5, 1, 18, 30, 0, 123457, tzinfo=UTC)

@@ -79,7 +79,7 @@ class PostgresConnection:
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (STORE_LOCK,))
             reached = self._schema_version(db) or 0  # another process may have come first
-            db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            self._require_pgvector(db)
             db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
             db.execute(f"SET search_path = {SCHEMA}, public")
             for step in MIGRATIONS[reached:]:
@@ -89,6 +89,14 @@ class PostgresConnection:
                 "INSERT INTO meta VALUES ('schema', %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (str(len(MIGRATIONS)),),
             )
+
+    def _require_pgvector(self, db: psycopg.Connection[Any]) -> None:
+        if db.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone():
+            return
+        try:
+            db.execute("CREATE EXTENSION vector")
+        except psycopg.Error as exc:
+            raise StoreError(f"{self.path}: {NO_PGVECTOR}") from exc
 
     def _schema_version(self, db: psycopg.Connection[Any]) -> int | None:
         [there] = db.execute(f"SELECT to_regclass('{SCHEMA}.meta')").fetchone() or (None,)
@@ -267,8 +275,6 @@ REMEDIES: tuple[tuple[type[Exception], str], ...] = (
 
 def _remedy(exc: Exception) -> str:
     text = " ".join(str(exc).split())
-    if isinstance(exc, failures.FeatureNotSupported | failures.UndefinedFile) and "vector" in text:
-        return NO_PGVECTOR
     if "password authentication failed" in text or "no password supplied" in text:
         return "the password is wrong or missing; give it in the address or in PGPASSWORD"
     if 'database "' in text and "does not exist" in text:

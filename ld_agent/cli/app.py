@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ld_agent.cli import bench, ecm, evaluate, judge, memory, serve, tables
+from ld_agent.cli import adapters, bench, ecm, evaluate, judge, memory, serve, tables
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -28,6 +28,7 @@ app.add_typer(ecm.app, name="ecm")
 app.add_typer(judge.app, name="judge")
 app.command("tables")(tables.tables)
 app.add_typer(serve.keys, name="keys")
+app.add_typer(adapters.app, name="adapters")
 
 ConfigOption = Annotated[
     str | None,
@@ -108,6 +109,10 @@ def run(
         bool, typer.Option("--skip-bad", help="Leave broken records out, saying so, and play the rest.")
     ] = False,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 4,
+    on: Annotated[
+        Literal["", "ray"],
+        typer.Option("--on", help="ray: play on a Ray cluster, --batch conversations a worker. Default: this process."),
+    ] = "",
 ) -> None:
     """Drive every conversation of a file; one JSON line for each turn of the agent.
 
@@ -124,7 +129,7 @@ def run(
         raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
     settings = _config(config, store if store or named else ":memory:", overrides)
-    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config)
+    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config, on)
 
 
 @app.command()

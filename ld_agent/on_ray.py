@@ -94,7 +94,6 @@ def play_on_ray(
 def _played(config: Config, waiting: list[dict[str, Any]], teacher_forced: bool, line: Line) -> Any:
     """The rows that the actors return, as they come."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its notes are about Ray, not about the work
     try:
         import ray
         import ray.data

@@ -1,7 +1,8 @@
 """The seam between memory and a database: what a store and one shelf of it must do. The rows that cross it stand in
 `ld_agent.storage.rows`.
 
-Knows no SQL, no engine and no mechanism. `ld_agent.storage.sqlite` is one implementation; the contract tests run on each.
+Knows no SQL, no engine and no mechanism. `ld_agent.storage.sql_store` implements it once for SQLite and PostgreSQL; the
+contract tests run on each.
 """
 
 from __future__ import annotations

@@ -145,8 +145,9 @@ class GeneratorSection(ModuleSection):
         prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
             that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
             (LD-Agent, appendix D.3).
-        grounded: a reply that answers a question about the asker with a name or a number that stands nowhere in its prompt is
-            asked for once more. Such a reply is shown when it is finished, and not as it is generated.
+        grounded: a reply to a question for what the asker once told says no name, number or thing that its prompt does not
+            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. Such a
+            reply is shown when it is finished, not as it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper"] = "direct"
@@ -169,12 +170,15 @@ class RecursiveSection(Section):
 
     Attributes:
         sentences: most sentences of a memory.
+        checked: refuse a rewrite that loses or invents facts, and carry utterances over where no rewrite succeeds; false is
+            the paper: every answer replaces the memory as it is.
         most_lost: share of the old memory's sentences that a rewrite may drop; one that drops more is refused.
         examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply, such as
             ``shipped:samples/reply_examples.jsonl``; null: none.
     """
 
     sentences: AtLeastOne = 20
+    checked: bool = True
     most_lost: Share = 0.5
     examples: str | None = None
 
@@ -204,10 +208,22 @@ class ConditionalSection(Section):
         return self
 
 
+class HistorySection(Section):
+    """ECM's history-based memory. ``rounds``: how often a recall is reflected on (Table 5); 0: never."""
+
+    rounds: Count = 0
+
+
 class SummarySection(Section):
-    """Session summaries by themselves (ECM's summary-based memory). ``k``: most of them in a prompt."""
+    """Session summaries by themselves (ECM's summary-based memory).
+
+    Attributes:
+        k: most summaries in a prompt.
+        rounds: how often a recall is reflected on (Table 5); 0: never.
+    """
 
     k: Count = 1
+    rounds: Count = 0
 
 
 class MemoryBankSection(Section):
@@ -223,11 +239,11 @@ class MemoryBankSection(Section):
 
 
 class MemorySection(Section):
-    """Equations (1)–(4). τ, β in seconds; ``tau: null`` is no decay.
+    """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off.
 
     ``query_turns``: how many of the running session's last utterances, the one to answer included, are the query.
 
-    ``quotes``: most tokens of what was said in recalled sessions, quoted word for word beside the memories; 0: none.
+    ``quotes``: most tokens of what was said in recalled sessions, quoted word for word next to the memories; 0: none.
 
     ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
 
@@ -250,6 +266,7 @@ class MemorySection(Section):
     index_mb: Positive | None = 1024.0
     recursive: RecursiveSection = RecursiveSection()
     conditional: ConditionalSection = ConditionalSection()
+    history: HistorySection = HistorySection()
     summary: SummarySection = SummarySection()
     memorybank: MemoryBankSection = MemoryBankSection()
 
@@ -259,6 +276,7 @@ class PersonasSection(Section):
 
     Attributes:
         cap: most traits of one speaker in a prompt; 0 is none.
+        user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
         attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent.
             False is the paper: every trait belongs to whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
@@ -270,11 +288,18 @@ class PersonasSection(Section):
     """
 
     cap: Count = 8
+    user_cap: Count | None = None
+    agent_cap: Count | None = None
     attribution: bool = True
     merge_similarity: Cosine = 0.88
     topic_similarity: Cosine = 0.5
     recency: Share = 0.1
     reconcile: bool = True
+
+    def most(self, *, of_agent: bool) -> int:
+        """The most traits in a prompt of the agent, or of anyone else."""
+        cap = self.agent_cap if of_agent else self.user_cap
+        return self.cap if cap is None else cap
 
 
 class EncoderSection(Section):
@@ -319,8 +344,15 @@ class ServerSection(Section):
 
 
 class Config(Section):
-    """Everything an `Agent` is made from."""
+    """Everything an `Agent` is made from.
 
+    Attributes:
+        language: of the prompts and of what the agent is told: a folder of ``ld_agent/languages`` by its code, a folder of
+            one's own by its path, or ``auto``: of each conversation, by the script of what is said first. Where the English
+            default encoder does not know the language, the language's own takes its place, with its γ.
+    """
+
+    language: str = "en"
     agent: AgentSection = AgentSection()
     backbone: BackboneSection = BackboneSection(context_window=2048)
     modules: ModulesSection = ModulesSection()
@@ -330,6 +362,18 @@ class Config(Section):
     topics: TopicsSection = TopicsSection()
     store: StoreSection = StoreSection()
     server: ServerSection = ServerSection()
+
+    @model_validator(mode="after")
+    def _encoder_knows_the_language(self) -> Config:
+        from ld_agent.languages import resolved
+
+        if self.language != "en" and self.encoder.model == MINILM:
+            encoder, gamma = resolved(self.language, MINILM, self.memory.gamma)
+            if encoder != MINILM:
+                object.__setattr__(self, "encoder", self.encoder.model_copy(update={"model": encoder}))
+                if self.memory.gamma == MemorySection().gamma:
+                    object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
+        return self
 
     @field_validator("memory")
     @classmethod

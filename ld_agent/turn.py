@@ -13,21 +13,24 @@ from typing import Any
 
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.errors import InputError
+from ld_agent.languages import Words
 from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, ReplyStream, Situation, decision, repeatable, reply_text
-from ld_agent.modules.invention import asks_of_oneself, made_up
+from ld_agent.modules.invention import asks_what_was_told, supported
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
 from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
-SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
 INTERRUPTED = "the reply was interrupted"
 NO_REPLY = "the model gave an empty reply; a stock phrase is used instead"
+UNKNOWN_SCRIPT = (
+    "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
+)
 NOT_STATED = "not stated"
 
 
@@ -112,16 +115,22 @@ class Turn:
         self.remembered = replace(recalled, recalled=views.with_pinned(recalled.recalled, query.at))
         self.notes += self.remembered.notes
         self.watch.lap("recall")
-        self.traits = dict(self.relation.bank.select(self._everyone(), query.vector, self.heard.at))
+        self.traits = dict(
+            self.relation.bank.select(self._everyone(), query.vector, self.heard.at, self.relation.agent_name)
+        )
         self.quotes = self._quotes()
         prompted = self._generator().prompt_for(self._situation())
         self.notes += prompted.notes
         self.watch.lap("prompt")
         return prompted
 
+    @property
+    def _words(self) -> Words:
+        return self.relation.models.language.words
+
     def _generator(self) -> Generator:
         resources = self.relation.resources
-        return Generator(resources.models, resources.config.modules.generator.prompting)
+        return Generator(self.relation.models, resources.config.modules.generator.prompting)
 
     def _everyone(self) -> tuple[str, ...]:
         """The agent and everyone who has spoken in the running session."""
@@ -132,6 +141,8 @@ class Turn:
         resources = self.relation.resources
         recent = self.cache.utterances[-resources.config.memory.query_turns :]
         text = "\n".join(u.text for u in recent)
+        if self.relation.first_unknown_script(self.heard.text):
+            self.notes.append(UNKNOWN_SCRIPT)
         if resources.config.memory.quotes:
             resources.encoder.encode(
                 [text, self.heard.text]
@@ -155,6 +166,7 @@ class Turn:
             decides=views.decides,
             quotes=self.quotes,
             instructions=self.options.instructions,
+            language=self.relation.models.language,
             doubted=self.relation.bank.channels(self.traits),
         )
 
@@ -177,32 +189,34 @@ class Turn:
 
     def _generated(self, prompted: Prompted) -> Steps[str]:
         """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
-        views, generator = self.relation.views, self._generator()
-        checked = self._checked()
+        views, generator, resources = self.relation.views, self._generator(), self.relation.resources
+        known = prompted.messages[0].content
+        checked = resources.config.modules.generator.grounded and asks_what_was_told(self.heard.text, known)
         listener = None if checked else self._listener()
         request = generator.request(prompted.messages, listener, decides=views.decides, options=self.options)
         [completion] = yield [request]
         self._seen.append(completion)
-        if checked:
-            shown = "\n".join(message.content for message in prompted.messages)
-            if words := made_up(completion.text, shown):
-                messages = generator.again(prompted, completion.text, words, self._everyone()[1:])
-                [completion] = yield [replace(request, messages=messages)]
-                self._seen.append(completion)
-                self.notes.append(f"the first answer was not based on what was said: it named {', '.join(words)}")
-            if (hear := self._listener()) is not None:
-                hear(completion.text)
         self._finish = completion.finish
         if views.decides:
             verdict = decision(completion.text)
             self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"
             if verdict is not None:
                 views.note_verdict(self.heard, verdict)
-        return completion.text if completion.finish == "stop" else whole_sentences(completion.text)
+        answer = completion.text if completion.finish == "stop" else whole_sentences(completion.text)
+        return self._supported(answer, prompted) if checked else answer
 
-    def _checked(self) -> bool:
-        """Whether the reply is looked at for what it makes up before anyone sees it."""
-        return self.relation.resources.config.modules.generator.grounded and asks_of_oneself(self.heard.text)
+    def _supported(self, answer: str, prompted: Prompted) -> str:
+        """An answer without the sentences that name what its prompt does not show, heard by the listener only now."""
+        relation, people = self.relation, self._everyone()[1:]
+        said = reply_text(answer, relation.agent_name, people, decides=relation.views.decides)
+        shown = "\n".join(message.content for message in prompted.messages)
+        answer, words = supported(said, shown, relation.resources.topics.extract)
+        if words:
+            self.notes.append(f"what the model made up was left out of the reply: {', '.join(words)}")
+        answer = answer or (self._words.not_told if said else "")
+        if answer and (hear := self._listener()) is not None:
+            hear(answer)
+        return answer
 
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """By view, how its recall came about, and what the answer decided for it."""
@@ -239,7 +253,7 @@ class Turn:
         if interrupted:
             self.notes.append(INTERRUPTED)
         elif not said:
-            said = SPEECHLESS
+            said = self._words.speechless
             self.notes.append(NO_REPLY)
         return said
 

@@ -59,9 +59,7 @@ def test_the_default_file_is_the_default_config_with_the_adapters_that_ship():
     changes = {name: getattr(bare, name).model_copy(update={"adapter": path}) for name, path in tuned.items()}
     changes["summarizer"] = changes["summarizer"].model_copy(update={"max_new_tokens": 192})
     changes["extractor"] = changes["extractor"].model_copy(update={"prompting": "brief", "grounded": False})
-    changes["generator"] = changes["generator"].model_copy(
-        update={"prompting": "brief", "grounded": False, "repetition_penalty": 1.0}
-    )
+    changes["generator"] = changes["generator"].model_copy(update={"prompting": "brief", "repetition_penalty": 1.0})
     changes["memory"] = changes["memory"].model_copy(update={"repetition_penalty": 1.0})
     assert load_config("default") == shipped
     assert shipped == Config().model_copy(update={"modules": bare.model_copy(update=changes)})
@@ -287,6 +285,14 @@ def test_views_with_a_bound():
         "summary": "summary.k",
         "conditional": "conditional.k",
     }
+
+
+def test_the_combined_configs_recall_like_the_single_ones():
+    assert load_config("recursive-dense").memory.gamma == load_config("dense").memory.gamma
+    history, conditional = load_config("history").memory, load_config("conditional").memory
+    for name in ("conditional-history", "conditional-summary"):
+        combined = load_config(name).memory
+        assert (combined.gamma, combined.query_turns) == (history.gamma, conditional.query_turns)
 
 
 @pytest.mark.parametrize("override", ["store.path=:memory:", "store.path=':memory:'", "store.path= :memory: "])

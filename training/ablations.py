@@ -14,7 +14,7 @@ from ld_agent.types import Reply, Utterance
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a generator's prompt is made of beside the running session.
+    """What a generator's prompt is made of besides the running session.
 
     Attributes:
         memory: events are summarised and recalled.

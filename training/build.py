@@ -66,7 +66,7 @@ def build(
 
       python -m training.build generator --from msc_dialogue/session_3/valid.txt --out runs/generator.jsonl --ablations
 
-    The last one replays once and writes five files: runs/generator.jsonl with all parts, and beside it
+    The last one replays once and writes five files: runs/generator.jsonl with all parts, and next to it
     generator.context.jsonl, generator.memory.jsonl, generator.user.jsonl and generator.agent.jsonl.
     """
     parts = Parts(not no_memory, not no_user, not no_agent, annotated)
@@ -118,7 +118,7 @@ def _check_options(module: str, given: Sequence[str]) -> None:
 
 
 def _named(path: Path, name: str) -> Path:
-    """The file of one ablation beside that of all parts, which has the name that was given."""
+    """The file of one ablation, next to that of all parts, which has the name that was given."""
     return path if name == FULL else path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 

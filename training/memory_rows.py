@@ -86,7 +86,7 @@ class Setting:
         return any(avoid.search(text) for avoid in self.avoid)
 
     def clashes(self, avoid: re.Pattern[str], fact: str) -> bool:
-        """Whether a fact cannot be asked about beside those that are there."""
+        """Whether a fact cannot be asked about with those that are there."""
         there = (*self.traits, *(what for _, what, _ in self.said), *self.summed)
         return self.answers(fact) or any(avoid.search(text) for text in there)
 

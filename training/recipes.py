@@ -36,7 +36,7 @@ Recipe = Callable[[Prepared, TrainingSettings], Trainer]
 
 def main() -> None:
     """Answer on standard output, one JSON object a line."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # what libraries print is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr  # libraries print to stdout too
     recipe, settings = RECIPES[sys.argv[1]], TrainingSettings.model_validate_json(sys.argv[2])
     try:
         with tempfile.TemporaryDirectory() as folder, quiet_transformers():

@@ -106,7 +106,7 @@ def choose(
 @app.command()
 def form(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs over the same data.")],
-    out: Annotated[Path, typer.Option("--out", help="The page; its key is written beside it.")],
+    out: Annotated[Path, typer.Option("--out", help="The page; its key is written next to it.")],
     questions: Annotated[str, typer.Option("--questions", help="chat, recursive or benchmark.")] = "chat",
     limit: Limit = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the shuffled order.")] = 0,

@@ -109,7 +109,7 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
 
 
 def _passages(rng: np.random.Generator, dimension: int) -> list[Passages]:
-    """What stands beside records, drawn at random: as many turns and sentences as in LoCoMo, words by Zipf's law."""
+    """What goes with records, drawn at random: as many turns and sentences as in LoCoMo, words by Zipf's law."""
 
     def words() -> tuple[str, ...]:
         return tuple(f"topic{min(int(w), VOCABULARY)}" for w in rng.zipf(1.3, WORDS_A_TURN))
@@ -172,7 +172,7 @@ def _turn_times(config: Config, folder: Path) -> dict[str, Any]:
 
 
 def _fill(store: Store, dimension: int, count: int, config: Config) -> None:
-    """Random records, and beside them what the configured scorer looks at."""
+    """Random records, with what the configured scorer looks at."""
     key = store.open_conversation("bench", config.agent.name).key
     rng = np.random.default_rng(0)
     shelf = store.shelf(key, "events")

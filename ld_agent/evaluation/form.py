@@ -1,6 +1,6 @@
 """A page on which people rate runs blind, and what their ratings come to (LD-Agent, appendix B; Rsum; ECM, Table 7).
 
-The page names no system; a key file beside it says which item is whose. Knows no terminal.
+The page names no system; a key file next to it says which item is whose. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TEMPLATE = Path(__file__).with_name("form.html")
 
 
 def write_form(cases: Sequence[Case], kind: str, out: Path, seed: int = 0) -> Path:
-    """Write the page and, beside it, the key that says which run each item is from; return the key's path.
+    """Write the page and, next to it, the key that says which run each item is from; return the key's path.
 
     Args:
         kind: a key of `QUESTIONS`.

@@ -1,4 +1,4 @@
-"""Questions beside conversations: the project's own JSON lines with ``questions``, and LoCoMo. Knows no agent."""
+"""Questions about conversations: the project's own JSON lines with ``questions``, and LoCoMo. Knows no agent."""
 
 from __future__ import annotations
 

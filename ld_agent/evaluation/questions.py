@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.languages import language, shipped
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation, reply_text
 from ld_agent.modules.summarizer import whole_sentences
+from ld_agent.modules.wording import words_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
 from ld_agent.storage.exchange import copy_conversation
@@ -42,10 +45,12 @@ _NOT_KNOWING = re.compile(
     r"(?:know|recall|remember|think you)"
     r"|(?:have|has|had)(?:n['’]t| not) (?:\w+ ){0,2}(?:told|said|mentioned|shared|talked|spoken)"
     r"|never (?:\w+ )?(?:told|said|mentioned|shared|spoke|talked)|did(?:n['’]t| not) (?:\w+ )?(?:tell|say|mention|share)"
-    r"|no idea|not (?:sure|certain|aware)|no (?:information|record|memory)|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
+    r"|no idea|not (?:sure|certain|aware)"
+    r"|(?:no|not have|n['’]t have|not have any|n['’]t have any) (?:information|record|memory)"
+    r"|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r"(?<=[.!?;])\s+|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE)
+_CLAUSE = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE)
 _INVITING = re.compile(
     r"\b(?:tell me|let me know|remind me|sorry|apologi[sz]e|love to (?:hear|know)|share)\b", re.IGNORECASE
 )
@@ -220,14 +225,20 @@ def contains(text: str, answers: Sequence[str]) -> bool:
 
 def says_unknown(reply: str) -> bool:
     """Whether a reply says that something is not known."""
-    return _NOT_KNOWING.search(reply) is not None
+    return _NOT_KNOWING.search(reply) is not None or any(phrase in reply for phrase in _elsewhere())
+
+
+@cache
+def _elsewhere() -> tuple[str, ...]:
+    """How other languages than English say that something is not known."""
+    return tuple(phrase for code in shipped() for phrase in language(code).words.not_knowing)
 
 
 def invents_nothing(reply: str) -> bool:
-    """Whether a reply says that something is not known and claims nothing beside: it asks, or is polite."""
+    """Whether a reply says that something is not known and claims nothing else: it asks, or is polite."""
     clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
     return says_unknown(reply) and all(
-        _NOT_KNOWING.search(c) or c.rstrip().endswith("?") or _INVITING.search(c) or len(c.split()) <= 3
+        says_unknown(c) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or len(words_of(c)) <= 3
         for c in clauses
     )
 

@@ -1,4 +1,4 @@
-"""The papers' tables with runs of ours beside the printed figures, in Markdown and LaTeX.
+"""The papers' tables with runs of ours next to the printed figures, in Markdown and LaTeX.
 
 A cell that was not run is empty. Under a table stands what the paper used, what each run used, and which runs fit no row of
 it or could not be taken. Computes nothing itself; knows no model.
@@ -33,7 +33,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class FilledTable:
-    """A table of a paper with runs beside it, and the notes that stand under it."""
+    """A table of a paper with runs next to it, and the notes that stand under it."""
 
     table: PaperTable
     lines: tuple[Line, ...]
@@ -46,14 +46,14 @@ class FilledTable:
 
 
 def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[str]] | None = None) -> FilledTable:
-    """Put runs beside a paper's figures.
+    """Put runs next to a paper's figures.
 
     Args:
         given: hashes of the runs that were given to a row by its label, as `row_named` finds it; these runs stand there
             and nowhere else.
 
     Raises:
-        InputError: a label that is no row, or of several; a given run that is not there.
+        InputError: a label that matches no row, or several; a run that does not exist.
     """
     by_row: dict[int, set[str]] = {}
     for label, hashes in (given or {}).items():

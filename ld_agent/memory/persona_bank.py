@@ -23,6 +23,7 @@ from ld_agent.storage.columns import microseconds
 from ld_agent.types import Trait, Utterance, least_trusted
 
 RECENCY_SECONDS = 30 * 86_400.0
+NEAREST = 100
 ENCODED_AT_ONCE = 256
 """Traits; what an interrupted run has encoded is kept."""
 
@@ -159,7 +160,9 @@ class PersonaBank:
     def _is(self, newer: str, older: str, similarity: float) -> bool:
         return newer == older or (similarity >= self._settings.merge_similarity and not differ(newer, older))
 
-    def select(self, speakers: Sequence[str], query: Vectors, at: datetime) -> Mapping[str, tuple[str, ...]]:
+    def select(
+        self, speakers: Sequence[str], query: Vectors, at: datetime, agent: str | None = None
+    ) -> Mapping[str, tuple[str, ...]]:
         """The traits to put into a prompt, by speaker: those that matter to the query or were said lately.
 
         What became known after ``at`` does not count, nor what it superseded as superseded.
@@ -167,15 +170,16 @@ class PersonaBank:
         Args:
             query: (dimension,) unit vector.
             at: the query's time.
+            agent: which of the speakers is the agent.
 
         Returns:
-            at most ``personas.cap`` trait texts by speaker, in the order in which they became known; speakers of whom
-            nothing is known are absent.
+            at most ``personas.cap`` (or ``user_cap``, ``agent_cap``) trait texts by speaker, in the order in which they
+            became known; speakers of whom nothing is known are absent.
         """
         chosen: dict[str, tuple[str, ...]] = {}
-        now, cap, recency = microseconds(at), self._settings.cap, self._settings.recency
+        now, recency = microseconds(at), self._settings.recency
         for speaker in dict.fromkeys(speakers):
-            bank = self._banks.get(speaker)
+            bank, cap = self._banks.get(speaker), self._settings.most(of_agent=speaker == agent)
             best = bank.best(query, now, cap, recency, RECENCY_SECONDS) if bank and cap else []
             if best:
                 chosen[speaker] = tuple(trait.text for trait in best)
@@ -185,10 +189,18 @@ class PersonaBank:
         """By speaker and text, the least trusted channel of chosen traits that were not said in the chat."""
         found: dict[tuple[str, str], list[str]] = {}
         for speaker, texts in chosen.items():
-            for trait in self.traits(speaker):
-                if trait.channel != "chat" and trait.text in texts:
+            for trait in (trait for text in texts for trait in self._bank(speaker).active(text)):
+                if trait.channel != "chat":
                     found.setdefault((speaker, trait.text), []).append(trait.channel)
         return {named: least_trusted(channels) for named, channels in found.items()}
+
+    def nearest(self, texts: Sequence[str], but: str) -> list[str]:
+        """What is known of everyone but one and bears on some texts: of each speaker the `NEAREST` traits to each text."""
+        if not texts:
+            return []
+        vectors = self._encoder.encode(texts)
+        others = [bank for speaker, bank in self._banks.items() if speaker != but]
+        return [trait.text for bank in others for trait in bank.nearest(vectors, NEAREST)]
 
     def known_speakers(self) -> list[str]:
         """Everyone of whom something is or was known, in the order in which it became known."""

@@ -97,5 +97,27 @@ class SpeakerTraits:
         ages = np.maximum(at - last_said[rows], 0) / 1e6
         worth = (1 - recency) * self.cosines(query)[rows].astype(np.float64) + recency * np.exp(-ages / scale)
         worth[self._pinned[rows]] = np.inf
+        if most < len(
+            rows
+        ):  # the whole order of thousands is not needed; equals of the last one stay for the order of rows
+            least = np.partition(worth, -most)[-most]
+            rows, worth = rows[worth >= least], worth[worth >= least]
         chosen: NDArray[np.intp] = np.sort(rows[np.lexsort((-rows, -worth))[:most]])
         return [self.traits[row] for row in chosen.tolist()]
+
+    def active(self, text: str) -> list[Trait]:
+        """The traits with exactly this text that nothing overrules."""
+        return [self.traits[row] for row in self._by_text.get(text, ()) if self.traits[row].active]
+
+    def nearest(self, vectors: Vectors, most: int) -> list[Trait]:
+        """The active traits nearest to any of some unit vectors, at most ``most`` for each, in the order of rows.
+
+        Args:
+            vectors: (m, dimension).
+        """
+        n = len(self.traits)
+        rows = np.flatnonzero(self._times[2, :n] == NEVER)
+        if most < len(rows):
+            cosines = (vectors @ self._vectors[:n].T)[:, rows]
+            rows = rows[np.unique(np.argpartition(-cosines, most - 1, axis=1)[:, :most])]
+        return [self.traits[row] for row in rows.tolist()]

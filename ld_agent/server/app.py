@@ -1,4 +1,4 @@
-"""The server as one ASGI application: its routes, its limits and its life. What it does is in the modules beside it."""
+"""The server as one ASGI application: its routes, its limits and its life. What it does is in the modules next to it."""
 
 from __future__ import annotations
 

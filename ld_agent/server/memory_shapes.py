@@ -1,4 +1,4 @@
-"""What the memory API takes and gives, beside the shapes of records, traits and utterances."""
+"""What the memory API takes and gives, apart from the shapes of records, traits and utterances."""
 
 from __future__ import annotations
 

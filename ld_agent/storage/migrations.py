@@ -84,7 +84,7 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (conversation, view, utterance)
     ) WITHOUT ROWID;
     """,
-    # 3: what was said behind each record, turn by turn, for scorers that look at it; derived, made anew where missing
+    # 3: what was said behind each record, turn by turn, for scorers that look at it; derived, rebuilt where missing
     """
     CREATE TABLE passage (
         record INTEGER PRIMARY KEY REFERENCES record ON DELETE CASCADE,

@@ -21,7 +21,8 @@ from psycopg.types.string import TextBinaryLoader
 
 ESCAPE = "\x1a"
 PLACEHOLDER = re.compile(r"\?(\d*)")
-HINT = re.compile(r" INDEXED BY \w+")
+HINT = re.compile(r" INDEXED BY \w+|(?<= )\+(?=conversation\b)")
+"""What keeps SQLite on the right index; here the conversation chooses the partition."""
 
 
 class PackedVector(bytes):

@@ -1,4 +1,4 @@
-"""What a server keeps beside the conversations: API keys, which request got which answer, and who is stored.
+"""What a server keeps besides the conversations: API keys, which request got which answer, and who is stored.
 
 All SQL of the server. Knows nothing of HTTP, and never sees a key that it could give away: only hashes are stored.
 """

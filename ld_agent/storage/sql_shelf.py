@@ -204,7 +204,8 @@ class SQLShelf:
 
     def records(self, keys: Sequence[int]) -> list[Record]:
         rows = self._db.rows(
-            f"SELECT pk, {RECORD} FROM record WHERE conversation = ?1 AND {self._db.within('pk', '?2')}",
+            # by pk: the plus keeps SQLite from reading the whole conversation
+            f"SELECT pk, {RECORD} FROM record WHERE {self._db.within('pk', '?2')} AND +conversation = ?1",
             (self._key, [int(key) for key in keys]),
         )
         by_key = {row[0]: row[1:] for row in rows}
@@ -259,7 +260,8 @@ class SQLShelf:
 
     def with_sources(self, keys: Sequence[int]) -> list[tuple[int, str, list[Utterance]]]:
         rows = self._db.rows(
-            f"SELECT pk, text, sources FROM record WHERE conversation = ?1 AND {self._db.within('pk', '?2')} ORDER BY pk",
+            f"""SELECT pk, text, sources FROM record WHERE +conversation = ?1 AND {self._db.within("pk", "?2")}
+                ORDER BY pk""",
             (self._key, [int(key) for key in keys]),
         )
         listed = [(pk, text, json.loads(sources)) for pk, text, sources in rows]

@@ -80,7 +80,7 @@ class View:
         asks_model: taking a session in costs model calls; if not, any number of sessions is taken in at once.
         rewrites: each record replaces the one before, so that records are versions of one text.
         observes: takes the running session in too, utterance by utterance.
-        alone: why it makes no sense beside other views; "": it does.
+        alone: why it makes no sense with other views; "": it does.
         bound: the key below ``memory`` that says how many records it recalls at most; "": it has none.
     """
 
@@ -124,7 +124,7 @@ class View:
 
     @property
     def decides(self) -> bool:
-        """Whether the reply's call shall also decide if the answered utterance is worth remembering."""
+        """Whether the call that replies also decides if the answered utterance is worth remembering."""
         return False
 
     def observe(self, session: Session) -> Steps[None]:

@@ -53,7 +53,7 @@ class EnabledViews:
 
     @property
     def decides(self) -> bool:
-        """Whether the reply's call shall also decide if the utterance is worth remembering."""
+        """Whether the call that replies also decides if the utterance is worth remembering."""
         return any(view.decides for view in self.views)
 
     @property

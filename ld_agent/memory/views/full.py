@@ -21,7 +21,7 @@ LABEL = 12  # tokens around a record in the prompt: how long ago it was, its vie
 
 
 class FullView(View):
-    """Every session, word for word, newest first; what does not fit beside the running session is left out, oldest first."""
+    """Every session, word for word, newest first; what does not fit with the running session is left out, oldest first."""
 
     name = "full"
     asks_model = False

@@ -1,4 +1,4 @@
-"""Recursive summarization (LLM-Rsum): after each session the memory is written anew from itself and that session.
+"""Recursive summarization (LLM-Rsum): after each session the memory is rewritten from itself and that session.
 
     M_i = LLM(P_m(S_i, M_{i-1})),  M_0 none        r_t = LLM(P_r(C_t, M_N))
 
@@ -16,8 +16,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounded, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
-from ld_agent.modules.summarizer import named, pack
-from ld_agent.prompts import prompt
+from ld_agent.modules.summarizer import pack
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE, Draft
 from ld_agent.types import Recalled, Record, Session, Utterance
@@ -44,7 +43,7 @@ class RecursiveView(View):
         super().__init__(context)
         settings = context.settings.recursive
         self._settings = settings
-        self._examples = reply_examples(settings.examples) if settings.examples else ()
+        self._examples = reply_examples(settings.examples, context.models.language) if settings.examples else ()
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -52,6 +51,8 @@ class RecursiveView(View):
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Rewrite the memory once for each session, in order, since each version is made from the one before.
+
+        Where ``memory.recursive.checked`` is false, every answer is the new memory; an empty one leaves the old one.
 
         A refused rewrite keeps the old memory, and its session stays pending. A second try is warmer, as the same prompt
         would get the same answer. After `PATIENCE` tries the old memory is carried over with what was said, marked as a
@@ -94,7 +95,7 @@ class RecursiveView(View):
         """The steps of P_r (Table 2), and the n-shot examples; nothing while there is no memory to use."""
         if not any(r.record.view == self.name for r in recalled):
             return Guidance()
-        return Guidance(prompt("recursive_reply").render()[0].content, self._examples)
+        return Guidance(self._context.models.prompt("recursive_reply").render()[0].content, self._examples)
 
     def _rewritten(self, session: Session, known: Facts, tried: int) -> Steps[tuple[Facts, str]]:
         """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece.
@@ -113,6 +114,10 @@ class RecursiveView(View):
     def _judged(
         self, answer: Completion, part: Sequence[Utterance], session: Session, known: Facts
     ) -> tuple[Facts, str]:
+        if not self._settings.checked:
+            text = answer.text.strip()
+            facts = facts_from(text, [*known, *session.speakers]) or ({"": [text]} if text else known)
+            return facts, "" if facts else "it is empty"
         text = answer.text if answer.finish == "stop" or "\n" not in answer.text else answer.text.rpartition("\n")[0]
         source = " ".join([*(u.text for u in part), memory_text(known)])
         facts = grounded(facts_from(text, [*known, *session.speakers]), source)
@@ -135,11 +140,11 @@ class RecursiveView(View):
         return replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tried)
 
     def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
-        return prompt("recursive_rewrite").render(
+        return self._context.models.prompt("recursive_rewrite").render(
             sentences=self._settings.sentences,
             memory=list(known.items()),
             lines=[(u.speaker, u.text) for u in part],
-            people=named(session.speakers),
+            people=self._context.models.language.named(session.speakers),
         )
 
     def _pieces(self, session: Session, known: Facts) -> list[list[Utterance]]:

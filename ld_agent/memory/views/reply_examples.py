@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 
 from ld_agent.errors import ConfigError
-from ld_agent.prompts import prompt
+from ld_agent.languages import ENGLISH, Language
 from ld_agent.shipped import named_path
 
 
-def reply_examples(path: str) -> tuple[str, ...]:
+def reply_examples(path: str, language: Language = ENGLISH) -> tuple[str, ...]:
     """Read a file of examples and render each for the prompt.
 
     Raises:
-        ConfigError: no such file, or a line that is no example; names file and line.
+        ConfigError: no such file, or a line that is not an example; names file and line.
     """
     try:
         lines = named_path(path).read_text(encoding="utf-8").splitlines()
@@ -31,13 +31,13 @@ def reply_examples(path: str) -> tuple[str, ...]:
             memory, reply = row["memory"], row["reply"]
             dialogue = [(speaker, text) for speaker, text in row["dialogue"]]
             if not all(isinstance(value, str) for value in (memory, reply, *(v for pair in dialogue for v in pair))):
-                raise TypeError("a value is no text")
+                raise TypeError("a value is not text")
         except (ValueError, KeyError, TypeError) as exc:
             raise ConfigError(
                 f"memory.recursive.examples={path}, line {number}: no example ({exc!r}); write "
                 '{"memory": "…", "dialogue": [["User", "…"]], "reply": "…"}'
             ) from exc
-        [message] = prompt("recursive_example").render(
+        [message] = language.prompt("recursive_example").render(
             number=len(rendered) + 1, memory=memory.splitlines(), dialogue=dialogue, reply=reply
         )
         rendered.append(message.content)

@@ -5,7 +5,7 @@ Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -45,7 +45,9 @@ class Relation:
         self.resources, self.id, self.agent_name = resources, conversation_id, agent_name
         config, self._store = resources.config, resources.store
         self.key = self._store.open_conversation(conversation_id, agent_name).key
-        self._version: int | None = self._store.version  # before anything is read, so that later writes are noticed
+        self._version: Hashable = self._store.version(
+            self.key
+        )  # before anything is read, so that later writes are noticed
         self._edits = self._store.edits(self.key)
         self.revision = 0
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", waits=config.agent.busy == "wait")
@@ -110,7 +112,7 @@ class Relation:
 
     def refresh(self) -> None:
         """Drop what another process has made out of date."""
-        version = self._store.version
+        version = self._store.version(self.key)
         if version == self._version:
             return
         self._store.check_encoder(self.resources.encoder.name, self.resources.encoder.dimension)

@@ -21,7 +21,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, check_memory
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.address import open_store
 
 
 class Resources:
@@ -61,7 +61,7 @@ class Resources:
         self.clock = clock or (lambda: datetime.now(UTC))
         self.models = Models(config, backbone)
         self.asking = Collectors(self.models.complete, self.models.backbone_key)
-        self.store = Store(config.store.path)
+        self.store = open_store(config.store.path)
         bound = config.memory.index_mb
         self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
         self.progress: Progress = untold

@@ -16,6 +16,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -69,7 +70,7 @@ def main() -> None:
     for line in sys.stdin:
         children = []
         for task in json.loads(line):
-            out = Path(f"{task['store']}.{len(children)}.out")
+            out = Path(f"{task.get('out', task['store'])}.{len(children)}.out")
             out.write_bytes(b"")
             pid = os.fork()
             if pid == 0:
@@ -118,6 +119,8 @@ def _child(task: Task, scene: Any, acknowledged: IO[bytes]) -> int:
         return connection
 
     sqlite3.connect = traced  # type: ignore[assignment]
+    if task["store"].startswith("postgresql://"):
+        _trace_postgres(trace)
     try:
         with scene.agent(**({"store.path": task["store"]} | task.get("settings", {}))) as agent:
             talk = agent.conversation(task["conversation"])
@@ -141,6 +144,18 @@ def _child(task: Task, scene: Any, acknowledged: IO[bytes]) -> int:
         acknowledge("error", type(exc).__name__, str(exc))
         return 1
     return 0
+
+
+def _trace_postgres(trace: Callable[[str], None]) -> None:
+    from ld_agent.storage.postgres_connection import PostgresConnection
+
+    run = PostgresConnection._run
+
+    def traced(connection: PostgresConnection, db: Any, sql: str, values: tuple[Any, ...]) -> Any:
+        trace(sql)
+        return run(connection, db, sql, values)
+
+    PostgresConnection._run = traced  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

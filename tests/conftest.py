@@ -14,6 +14,7 @@ from ld_agent.config import Config, parse_config
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 
+pytest_plugins = ["postgres_server"]
 MakeConfig = Callable[..., Config]
 SLOW = (
     # whole tuning runs

@@ -17,6 +17,7 @@ from ld_agent.config import Config
 from ld_agent.errors import EncoderMismatchError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.storage.address import open_store
 from ld_agent.storage.sqlite import Store
 
 
@@ -75,6 +76,31 @@ def test_writers_to_one_conversation_lose_nothing(processes: Processes, tmp_path
     assert store.unextracted(key) == []
     [(trait, _)] = store.personas(key).traits()
     assert trait.mentions == 2 * (turns // 2)
+    store.close()
+
+
+@pytest.mark.parametrize("kill_before", [60, 175, 333])
+def test_on_postgres_one_is_killed_in_a_turn_and_the_other_resumes(
+    processes: Processes, tmp_path: Path, new_database: Callable[[], str], kill_before: int
+) -> None:
+    address = new_database()
+    task = writer(tmp_path / "unused", "maya", "Maya", 10, end_every=5, out=str(tmp_path / "run")) | {"store": address}
+    one, other = processes.run(task | {"kill_before": kill_before}, task)
+    assert (one["status"], one["signal"]) == (None, 9), one
+    assert other["status"] == 0, other
+    [last] = processes.run(task)
+    assert last["status"] == 0, last
+    store = open_store(address)
+    key = store.open_conversation("maya", "Sam").key
+    said = [(u.id, u.text) for u in store.utterances(key)]
+    acknowledged = [tuple(json.loads(line)) for run in (one, other, last) for line in run["lines"]]
+    acknowledged = [pair for pair in acknowledged if pair[0].startswith("u")]
+    assert [i for i, _ in said] == [f"u{n}" for n in range(1, len(said) + 1)]
+    assert set(acknowledged) <= set(said)
+    assert len(set(acknowledged)) == len(acknowledged)
+    assert len(said) - len(acknowledged) <= 2, "of the killed turn alone there may be more than was acknowledged"
+    sources = Counter(i for r in store.records(key) for i in r.sources)
+    assert set(sources.values()) == {1}
     store.close()
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ld_agent.cli import bench, ecm, evaluate, judge, memory, serve, tables
+from ld_agent.cli import adapters, bench, ecm, evaluate, judge, memory, serve, tables
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -28,13 +28,15 @@ app.add_typer(ecm.app, name="ecm")
 app.add_typer(judge.app, name="judge")
 app.command("tables")(tables.tables)
 app.add_typer(serve.keys, name="keys")
+app.add_typer(adapters.app, name="adapters")
 
 ConfigOption = Annotated[
     str | None,
     typer.Option("--config", "-c", help="A config file, or the name of a shipped one. Default: default."),
 ]
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="The memory file. Default: store.path of the config.")
+    str | None,
+    typer.Option("--store", help="The memory: a file, or a postgresql:// address. Default: store.path of the config."),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
@@ -89,10 +91,10 @@ def run(
     overrides: Overrides = None,
     config: ConfigOption = None,
     store: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--store",
-            help="Keep the memory in this file; an interrupted run resumes from it. Default: kept nowhere.",
+            help="Keep the memory here (a file, or a postgresql:// address); an interrupted run resumes. Default: kept nowhere.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
@@ -107,6 +109,10 @@ def run(
         bool, typer.Option("--skip-bad", help="Leave broken records out, saying so, and play the rest.")
     ] = False,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 4,
+    on: Annotated[
+        Literal["", "ray"],
+        typer.Option("--on", help="ray: play on a Ray cluster, --batch conversations a worker. Default: this process."),
+    ] = "",
 ) -> None:
     """Drive every conversation of a file; one JSON line for each turn of the agent.
 
@@ -122,8 +128,8 @@ def run(
     if format_name is not None and format_name not in LOADERS:
         raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
-    settings = _config(config, store if store or named else Path(":memory:"), overrides)
-    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config)
+    settings = _config(config, store if store or named else ":memory:", overrides)
+    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config, on)
 
 
 @app.command()
@@ -191,10 +197,10 @@ def mcp_command(
     serve.run_mcp(_config(config, store, overrides), person, port)
 
 
-def _config(config: str | None, store: Path | None, overrides: list[str] | None) -> Config:
+def _config(config: str | None, store: str | None, overrides: list[str] | None) -> Config:
     from ld_agent.config import load_config
 
     settings = load_config(config, overrides or [])
     if store is None:
         return settings
-    return settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
+    return settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})

@@ -21,7 +21,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.address import open_store
 from ld_agent.terminal import LongWork
 from ld_agent.types import checked_text
 
@@ -97,7 +97,7 @@ def _check(agent: Agent, conversation_id: str) -> str:
         )
     agent.store.open_conversation(conversation_id, name)
     if name != agent.config.agent.name:
-        rename = f"ld-agent memory rename --store {agent.config.store.path} --conversation {conversation_id}"
+        rename = f"ld-agent memory rename --store {agent.store.path} --conversation {conversation_id}"
         say(
             f"this conversation is held with {name}; agent.name={agent.config.agent.name} is for new ones. "
             f"To rename {name} here: {rename} {agent.config.agent.name}"
@@ -151,7 +151,7 @@ class _Opening:
         config = self._agent.config
         if self._opened.done() or config.store.path == ":memory:":
             return False
-        with closing(Store(config.store.path)) as store:
+        with closing(open_store(config.store.path)) as store:
             key = store.open_conversation(self._id, self._agent_name).key
             store.append(key, config.agent.user, checked_text(text), None, config.memory.beta, self._agent.clock)
         return True

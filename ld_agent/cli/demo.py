@@ -29,7 +29,7 @@ def run_demo(config: Config) -> None:
         if len(said) >= len(episode.turns):
             episode = _continued(episode, said)
             console.print(
-                plain(f"{config.store.path} holds {len(said)} utterances of this conversation; resuming it.", "dim")
+                plain(f"{agent.store.path} holds {len(said)} utterances of this conversation; resuming it.", "dim")
             )
         shown = _Shown(episode)
         with console.status("loading the models …"):
@@ -42,7 +42,7 @@ def run_demo(config: Config) -> None:
         for speaker in conversation.speakers:
             console.rule(plain(f"what is known about {speaker}"), style="dim")
             console.print(traits_table(conversation.persona(speaker, history=True)))
-        console.print(plain(f"stored in {config.store.path}; run the demo again to continue from here", "dim"))
+        console.print(plain(f"stored in {agent.store.path}; run the demo again to continue from here", "dim"))
 
 
 class _Shown:

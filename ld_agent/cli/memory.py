@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +12,11 @@ import typer
 
 if TYPE_CHECKING:
     from ld_agent.storage.base import Failure, StoredConversation
-    from ld_agent.storage.sqlite import Store
+    from ld_agent.storage.sql_store import SQLStore
 
 app = typer.Typer(help="Look into a memory file, search it, move it, forget.", no_args_is_help=True)
 
-StoreOption = Annotated[Path, typer.Option("--store", help="The memory file.")]
+StoreOption = Annotated[str, typer.Option("--store", help="The memory: a file, or a postgresql:// address.")]
 ConversationOption = Annotated[str | None, typer.Option("--conversation", help="One conversation's id.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON value on standard output and nothing else.")]
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
@@ -125,7 +126,7 @@ def search(
 
     _existing(store).close()
     settings = load_config(config, [*(overrides or []), *([f"memory.k={k}"] if k else [])])
-    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
+    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
     agent = Agent(settings)
     agent.resources.progress = LongWork()
     try:
@@ -182,12 +183,44 @@ def import_command(
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
+    from ld_agent.storage.address import is_address, open_store, shown
+    from ld_agent.storage.exchange import import_file
     from ld_agent.storage.sqlite_import import import_into_file
 
     if not source.is_file():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`")
-    count = import_into_file(store, source)
-    say(f"imported {count} conversation{'' if count == 1 else 's'} into {store}")
+    if is_address(store):
+        with closing(open_store(store)) as opened:
+            count = import_file(opened, source)
+    else:
+        count = import_into_file(Path(store), source)
+    say(f"imported {count} conversation{'' if count == 1 else 's'} into {shown(store)}")
+
+
+@app.command()
+def copy(
+    source: Annotated[str, typer.Option("--from", help="The memory to copy: a file, or a postgresql:// address.")],
+    target: Annotated[str, typer.Option("--to", help="Where to copy it; made where it is missing.")],
+) -> None:
+    """Copy every conversation into another store, of whatever engine; an interrupted copy resumes.
+
+    Each conversation is compared after it was copied. Vectors are made again when the copy is next used; API keys stay.
+
+    Example:
+
+      ld-agent memory copy --from me.db --to postgresql://localhost/memory
+    """
+    from rich.progress import Progress
+
+    from ld_agent.cli.show import errors, say
+    from ld_agent.storage.address import existing_store, open_store
+    from ld_agent.storage.copying import copy_store
+
+    with closing(existing_store(source)) as read, closing(open_store(target)) as written:
+        with Progress(console=errors, disable=not errors.is_terminal) as progress:
+            task = progress.add_task("copying", total=None)
+            count = copy_store(read, written, lambda done, total: progress.update(task, completed=done, total=total))
+        say(f"copied {count} conversation{'' if count == 1 else 's'} from {read.path} to {written.path}")
 
 
 @app.command()
@@ -217,7 +250,7 @@ def delete(
     conversation: Annotated[str, typer.Option("--conversation", help="The conversation to forget.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Forget a conversation: every trace of it leaves the file.
+    """Forget a conversation: every trace of it leaves the store.
 
     Example:
 
@@ -230,7 +263,7 @@ def delete(
     if not yes:
         _confirm(f"Forget everything about conversation {conversation!r}?")
     opened.delete_conversation(found.key)
-    say(f"deleted {conversation} from {store}")
+    say(f"deleted {conversation} from {opened.path}")
 
 
 @app.command()
@@ -258,7 +291,7 @@ def rebuild(
 
     _existing(store).close()
     settings = load_config(config, overrides or [])
-    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": str(store)})})
+    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
     agent = Agent(settings)
     try:
         chosen = [_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
@@ -314,17 +347,14 @@ def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOptio
     say(f"encoded {count} records and traits with {encoder.name}")
 
 
-def _existing(path: Path) -> Store:
+def _existing(path: str) -> SQLStore:
     """Open a store that is there; looking into one never makes it."""
-    from ld_agent.errors import StoreError
-    from ld_agent.storage.sqlite import Store
+    from ld_agent.storage.address import existing_store
 
-    if not path.is_file():
-        raise StoreError(f"no memory file {path}; give the --store of an earlier chat or run")
-    return Store(path)
+    return existing_store(path)
 
 
-def _conversation(store: Store, conversation_id: str) -> StoredConversation:
+def _conversation(store: SQLStore, conversation_id: str) -> StoredConversation:
     from ld_agent.storage.exchange import found_conversation
 
     return found_conversation(store, conversation_id)

@@ -21,7 +21,7 @@ ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A conf
 ScorerOption = Annotated[
     str | None, typer.Option("--scorer", help="Instead of memory.scorer: paper, hybrid, dense or bm25.")
 ]
-StoreOption = Annotated[Path, typer.Option("--store", help="The memory file.")]
+StoreOption = Annotated[str, typer.Option("--store", help="The memory: a file, or a postgresql:// address.")]
 Marks = Annotated[Path, typer.Argument(metavar="MARKS", help="The JSON-lines file of marks.")]
 
 
@@ -96,6 +96,7 @@ def annotate(
     from ld_agent.cli.show import console, day, plain, say
     from ld_agent.errors import InputError
     from ld_agent.evaluation.annotation import add_mark, candidates, new_mark
+    from ld_agent.storage.address import shown as path_shown
     from ld_agent.types import utc
 
     agent = _agent(store, _settings(config, overrides, None))
@@ -123,7 +124,7 @@ def annotate(
         agent.close(end_sessions=False)
     say(
         f"{count} quer{'y' if count == 1 else 'ies'} marked in {marks}; score them with "
-        f"`ld-agent eval marks {marks} --store {store}`"
+        f"`ld-agent eval marks {marks} --store {path_shown(store)}`"
     )
 
 
@@ -169,13 +170,12 @@ def _settings(config: str | None, overrides: list[str] | None, scorer: str | Non
     return load_config(config, [*(overrides or []), *([f"memory.scorer={scorer}"] if scorer else [])])
 
 
-def _agent(store: Path, settings: Config) -> Any:
+def _agent(store: str, settings: Config) -> Any:
     from ld_agent.agent import Agent
-    from ld_agent.errors import StoreError
+    from ld_agent.storage.address import existing_store
 
-    if not store.is_file():
-        raise StoreError(f"no memory file {store}; give the --store of an earlier chat or run")
-    path = settings.store.model_copy(update={"path": str(store)})
+    existing_store(store).close()
+    path = settings.store.model_copy(update={"path": store})
     return Agent(settings.model_copy(update={"store": path}))
 
 

@@ -21,6 +21,7 @@ from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output
 from ld_agent.replay import PlayedTurn, replay
+from ld_agent.storage.address import shown
 from ld_agent.terminal import LongWork
 
 FIRST_BYTES = b'{"conversation": '
@@ -37,11 +38,13 @@ def run_file(
     skip_bad: bool,
     batch: int,
     config_file: str | None = None,
+    on: str = "",
 ) -> None:
     """Play a file; see ``ld-agent run --help``.
 
     Args:
         config_file: the config's file, which ``out`` must not overwrite; None, or a shipped config's name: no such file.
+        on: "ray": play on a Ray cluster.
     """
     if out is not None:
         check_output(out, (source, config_file), config.store.path)
@@ -53,6 +56,9 @@ def run_file(
     if not episodes:
         raise InputError(f"{source} holds no conversation that can be played; see data/README.md for the formats")
     total = sum(sum(1 for turn in e.turns if turn.speaker == e.agent) for e in episodes)
+    if on:
+        _run_on_ray(config, episodes, out, teacher_forced, batch)
+        return
     written = 0
     replies: list[Counts] = []
     with ExitStack() as stack:
@@ -77,7 +83,7 @@ def run_file(
         def emit(turn: PlayedTurn) -> None:
             nonlocal written
             replies.append(of_reply(turn.reply))
-            lines.write(json.dumps(turn.as_json() | {REPLY: of_reply(turn.reply)}, ensure_ascii=False) + "\n")
+            lines.write(turn_line(turn) + "\n")
             lines.flush()
             written += 1
             progress.update(task, advance=1, description=f"{turn.conversation}, session {turn.session}")
@@ -95,7 +101,29 @@ def run_file(
             raise
         _say_fallbacks(agent, episodes, replies)
     if resumed and not written:
-        say(f"nothing was left to play: {config.store.path} holds these conversations in full")
+        say(f"nothing was left to play: {shown(config.store.path)} holds these conversations in full")
+
+
+def turn_line(turn: PlayedTurn) -> str:
+    """The line of a turn, without its end."""
+    return json.dumps(turn.as_json() | {REPLY: of_reply(turn.reply)}, ensure_ascii=False)
+
+
+def _run_on_ray(
+    config: Config, episodes: Sequence[Episode], out: Path | None, teacher_forced: bool, batch: int
+) -> None:
+    from ld_agent.on_ray import play_on_ray
+
+    if out is None:
+        raise InputError("--on ray writes a file; give --out FILE")
+    if config.store.path != ":memory:":
+        raise InputError("--on ray keeps no memory, as a conversation of a killed worker is played again; omit --store")
+    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("playing on Ray", total=len(episodes))
+        play_on_ray(
+            config, episodes, out, turn_line, teacher_forced=teacher_forced, batch=batch,
+            advanced=lambda count: progress.update(task, advance=count),
+        )  # fmt: skip
 
 
 def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:

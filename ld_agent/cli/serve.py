@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 keys = typer.Typer(help="Make, list and revoke the API keys of a server.", no_args_is_help=True)
 
-StoreOption = Annotated[Path, typer.Option("--store", help="The memory file that the server uses.")]
+StoreOption = Annotated[
+    str, typer.Option("--store", help="The memory that the server uses: a file, or a postgresql:// address.")
+]
 TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 NEEDED = ("fastapi", "uvicorn")
 
@@ -80,12 +82,12 @@ def create(
 
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
+    from ld_agent.storage.address import open_store
     from ld_agent.storage.served import PREFIX_LENGTH, Keys
-    from ld_agent.storage.sqlite import Store
 
     if not TENANT.fullmatch(name):
         raise InputError(f"{name!r} is not a tenant's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-'")
-    opened = Store(store)
+    opened = open_store(store)
     try:
         key = Keys(opened.db).create(name, scope or ["chat", "memory"], rate, datetime.now(UTC))
     finally:

@@ -43,7 +43,7 @@ def serve(config: Config, model: str, host: str, port: int, as_json: bool) -> No
         if not _is_loopback(host) and not Keys(agent.resources.store.db).in_use():
             raise ConfigError(
                 f"--host {host} lets other machines in, but there are no keys; make one first: "
-                f"ld-agent keys create NAME --store {config.store.path}"
+                f"ld-agent keys create NAME --store {agent.resources.store.path}"
             )
         listening = _bound(host, port)
     except BaseException:

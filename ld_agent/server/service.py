@@ -22,7 +22,6 @@ from ld_agent.errors import InputError, LDAgentError
 from ld_agent.server.errors import ApiError
 from ld_agent.server.memory_shapes import ObserveRequest
 from ld_agent.storage.base import StoredConversation
-from ld_agent.storage.connection import Connection
 from ld_agent.storage.served import Answers, Directory, Keys
 from ld_agent.types import Reply, Utterance
 
@@ -50,7 +49,7 @@ class Service:
         self.ready = False
         self.count_tokens: Callable[[int, int], None] = lambda prompt, completion: None
         db = agent.resources.store.db
-        self._key_db = db if db.path == ":memory:" else Connection(db.path)  # reads never wait for a writer
+        self._key_db = db.for_reading()  # reads never wait for a writer
         self.keys, self.answers, self.directory = Keys(self._key_db), Answers(db), Directory(db)
         self.explained: OrderedDict[tuple[str, str], Reply] = OrderedDict()
         self._open: OrderedDict[tuple[str, str], Conversation] = OrderedDict()

@@ -1,12 +1,13 @@
 """The seam between memory and a database: what a store and one shelf of it must do. The rows that cross it stand in
 `ld_agent.storage.rows`.
 
-Knows no SQL, no engine and no mechanism. `ld_agent.storage.sqlite` is one implementation; the contract tests run on each.
+Knows no SQL, no engine and no mechanism. `ld_agent.storage.sql_store` implements it once for SQLite and PostgreSQL; the
+contract tests run on each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -183,9 +184,8 @@ class Store(Protocol):
     @property
     def path(self) -> str: ...
 
-    @property
-    def version(self) -> int:
-        """Changes when another connection has written."""
+    def version(self, key: int) -> Hashable:
+        """Changes when another connection has written to a conversation, or changed the encoder."""
         ...
 
     def close(self) -> None: ...

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import StoreError
+from ld_agent.storage.columns import json_text
 from ld_agent.storage.migrations import MIGRATIONS
 
 APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from any other database
@@ -28,6 +29,8 @@ class Connection:
     Raises:
         StoreError: no store, a store from a newer version, or a file that cannot be opened.
     """
+
+    integrity_error: type[Exception] = sqlite3.IntegrityError
 
     def __init__(self, path: str | Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = str(path)
@@ -117,8 +120,13 @@ class Connection:
             return self._pragma("data_version")
 
     @contextmanager
-    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-        """Everything inside is stored together or not at all; entering it again inside is the same transaction."""
+    def transaction(
+        self, key: int | None = None, *, alone: bool = False, begin: str = "BEGIN IMMEDIATE"
+    ) -> Iterator[None]:
+        """Everything inside is stored together or not at all; entering it again inside is the same transaction.
+
+        Whatever is written to, nobody else writes to the file in between.
+        """
         with self._lock:
             if self._depth:
                 yield
@@ -139,22 +147,38 @@ class Connection:
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Everything read inside is of one moment, whatever other processes write; for reading only."""
-        return self.transaction("BEGIN")
+        return self.transaction(begin="BEGIN")
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
         """Run one writing statement; returns the number of rows it changed."""
         with self._lock, self.errors():
-            return self._db.execute(sql, values).rowcount
+            return self._db.execute(sql, _bound(values)).rowcount
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """All rows of a query."""
         with self._lock, self.errors():
-            return self._db.execute(sql, values).fetchall()
+            return self._db.execute(sql, _bound(values)).fetchall()
 
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
         """The first row of a query, or None."""
         with self._lock, self.errors():
-            return self._db.execute(sql, values).fetchone()
+            return self._db.execute(sql, _bound(values)).fetchone()
+
+    def within(self, column: str, placeholder: str) -> str:
+        """SQL: whether a column's value is in a list that is given as a value."""
+        return f"{column} IN (SELECT value FROM json_each({placeholder}))"
+
+    def elements(self, column: str) -> str:
+        """SQL: the elements of a column of JSON lists."""
+        return f"json_each({column})"
+
+    def vector(self, packed: bytes) -> object:
+        """A packed vector as it is stored: as it is."""
+        return packed
+
+    def for_reading(self) -> Connection:
+        """Another connection to the file, which reads while this one writes."""
+        return self if self.path == ":memory:" else Connection(self.path, self._busy_seconds)
 
     def scrub(self) -> None:
         """Rewrite the file without what was deleted, write-ahead log included.
@@ -186,6 +210,11 @@ class Connection:
             raise StoreError(
                 f"{self.path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; remove it"
             ) from exc
+
+
+def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Values with lists as JSON text, which `within` takes apart."""
+    return tuple(json_text(value) if isinstance(value, list) else value for value in values)
 
 
 def _remedy(exc: sqlite3.Error) -> str:

@@ -81,7 +81,15 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
     counts = {kind: count * len(names) for kind, count in json.loads(end)["counts"].items()}
     lines = [header, *copies, _line({"kind": "end", "counts": counts})]
     with store.writing(None):
-        _Import(store, Path(store.path), imported=False).take_all(line.encode() for line in lines)
+        store_lines(store, (line.encode() for line in lines), store.path)
+
+
+def store_lines(store: Store, lines: Iterable[bytes], source: str) -> None:
+    """Store the conversations of an export that this program has just made, trusted as they were; in a transaction.
+
+    Raises: as `import_file`.
+    """
+    _Import(store, Path(source), imported=False).take_all(lines)
 
 
 def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation_id: str) -> None:

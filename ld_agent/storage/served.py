@@ -15,7 +15,7 @@ from typing import Any
 
 from ld_agent.errors import InputError
 from ld_agent.storage.columns import json_text, microseconds, moment
-from ld_agent.storage.connection import Connection
+from ld_agent.storage.database import Database
 from ld_agent.types import PersonSummary, Utterance
 
 SCOPES = ("chat", "memory", "admin")
@@ -65,7 +65,7 @@ class StoredSession:
 class Keys:
     """The API keys of a store."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
     def create(self, tenant: str, scopes: Sequence[str], rate: int | None, now: datetime) -> str:
@@ -117,15 +117,18 @@ class Keys:
 class Answers:
     """Which request got which answer."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
     def keep(self, key: int, answer: Answer) -> None:
         """Keep an answer; those of more than a month ago are dropped."""
-        with self._db.transaction():
-            self._db.execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
+        with self._db.transaction(key):
             self._db.execute(
-                f"INSERT OR REPLACE INTO answer (conversation, {ANSWER}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "DELETE FROM answer WHERE at < ?1 OR id = ?2 OR (conversation = ?3 AND request = ?4)",
+                (microseconds(answer.at - ANSWERS_KEPT), answer.id, key, answer.request),
+            )
+            self._db.execute(
+                f"INSERT INTO answer (conversation, {ANSWER}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     key, answer.id, answer.thread, answer.request, answer.fingerprint, answer.reply, answer.finish,
                     answer.prompt_tokens, answer.completion_tokens, microseconds(answer.at),
@@ -155,15 +158,15 @@ class Answers:
 class Directory:
     """Who and what is stored, by page."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
         return self._listed(
-            """id > ?2 AND (CASE ?1 WHEN '' THEN instr(id, '/') = 0 ELSE id < ?1 || char(1114111) END)
-               AND (?3 = '' OR instr(lower(substr(id, length(?1) + 1)), lower(?3)))""",
-            (prefix, after, containing),
+            r"""id > ?1 AND (CASE WHEN ?2 = '' THEN id NOT LIKE '%/%' ELSE id < ?2 END)
+                AND lower(substr(id, ?3)) LIKE lower(?4) ESCAPE '\'""",
+            (after, prefix and prefix + chr(0x10FFFF), len(prefix) + 1, _pattern(containing)),
             most,
         )
 
@@ -208,8 +211,8 @@ class Directory:
         rows = self._db.rows(
             """SELECT s.number, s.thread, s.closed, count(u.pk), min(u.at), max(u.at) FROM session s
                JOIN utterance u ON u.conversation = s.conversation AND u.session = s.number AND u.replaced = 0
-               WHERE s.conversation = ?1 AND (?2 IS NULL OR s.number < ?2)
-               GROUP BY s.number ORDER BY s.number DESC LIMIT ?3""",
+               WHERE s.conversation = ?1 AND (s.number < ?2 OR ?2 IS NULL)
+               GROUP BY s.number, s.thread, s.closed ORDER BY s.number DESC LIMIT ?3""",
             (key, before, most),
         )
         return [
@@ -219,11 +222,10 @@ class Directory:
 
     def search(self, key: int, words: str, most: int) -> list[Utterance]:
         """Utterances that contain a text, whatever its case, the latest first."""
-        from ld_agent.storage.sqlite_rows import utterances
+        from ld_agent.storage.sql_rows import utterances
 
-        pattern = "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
-        where = "conversation = ? AND text LIKE ? ESCAPE '\\' ORDER BY pk DESC LIMIT ?"
-        return utterances(self._db, where, (key, pattern, most))
+        where = r"conversation = ? AND lower(text) LIKE lower(?) ESCAPE '\' ORDER BY pk DESC LIMIT ?"
+        return utterances(self._db, where, (key, _pattern(words), most))
 
     def unfinished(self) -> list[str]:
         """Conversations with utterances whose traits wait to be extracted."""
@@ -245,6 +247,11 @@ class Directory:
 
 KEY = "prefix, tenant, scopes, rate, created, revoked"
 ANSWER = "id, thread, request, fingerprint, reply, finish, prompt_tokens, completion_tokens, at"
+
+
+def _pattern(words: str) -> str:
+    """What LIKE matches wherever a text contains these words."""
+    return "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 
 def _hash(key: str) -> str:

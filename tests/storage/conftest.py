@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from ld_agent.storage.base import Draft
+from ld_agent.storage.sql_store import SQLStore
 from ld_agent.storage.sqlite import Store
 
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
 Fill = Callable[..., int]
-OpenStore = Callable[[], Store]
+OpenStore = Callable[[], SQLStore]
 
 
 @pytest.fixture
@@ -23,14 +24,25 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store.db"
 
 
-@pytest.fixture(params=["sqlite"])
-def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore]:
-    """Opens the store under test: every call is another connection to the same place. One parameter for each engine."""
-    engines: dict[str, OpenStore] = {"sqlite": lambda: Store(path, busy_seconds=5)}
-    opened: list[Store] = []
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on the engines that its module names in ENGINES; without it, on SQLite."""
+    if "open_store" in metafunc.fixturenames:
+        metafunc.parametrize("open_store", getattr(metafunc.module, "ENGINES", ("sqlite",)), indirect=True)
 
-    def open_one() -> Store:
-        opened.append(engines[request.param]())
+
+@pytest.fixture
+def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore]:
+    """Opens the store under test: every call is another connection to the same place."""
+    address = request.getfixturevalue("new_database")() if request.param == "postgres" else ""
+    opened: list[SQLStore] = []
+
+    def open_one() -> SQLStore:
+        if request.param == "postgres":
+            from ld_agent.storage.postgres import PostgresStore
+
+            opened.append(PostgresStore(address, wait_seconds=5))
+        else:
+            opened.append(Store(path, busy_seconds=5))
         return opened[-1]
 
     yield open_one
@@ -39,7 +51,7 @@ def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore
 
 
 @pytest.fixture
-def store(open_store: OpenStore) -> Store:
+def store(open_store: OpenStore) -> SQLStore:
     return open_store()
 
 

@@ -21,6 +21,7 @@ from ld_agent.storage.sqlite import Store
 from ld_agent.storage.sqlite_import import import_into_file
 from ld_agent.types import UNNAMABLE
 
+ENGINES = ("sqlite", "postgres")
 Fill = Callable[..., int]
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
 VECTOR = np.ones(4, np.float32)
@@ -135,11 +136,13 @@ def test_an_unknown_conversation_is_not_exported_and_the_known_ones_are_named(st
         list(export_lines(store, "Maya"))
 
 
-def test_each_conversation_is_exported_as_of_one_moment(store: Store, path: Path, fill: Fill) -> None:
+def test_each_conversation_is_exported_as_of_one_moment(
+    store: Store, open_store: Callable[[], Store], fill: Fill
+) -> None:
     key = fill(store, "maya")
     whole = list(export_lines(store))
     fill(store, "zoe")
-    other = Store(path)
+    other = open_store()
     lines = export_lines(store)
     torn = [next(lines) for _ in range(3)]
     at = other.utterances(key)[-1].at

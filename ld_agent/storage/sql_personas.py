@@ -1,4 +1,4 @@
-"""The traits of one conversation in SQLite."""
+"""The traits of one conversation."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import Vector, microseconds, moment, vector_from
-from ld_agent.storage.connection import Connection
+from ld_agent.storage.database import Database
 from ld_agent.types import Trait
 
 if TYPE_CHECKING:
-    from ld_agent.storage.sqlite import Store
+    from ld_agent.storage.sql_store import SQLStore
 
 
-class SQLitePersonas:
+class SQLPersonas:
     """See `ld_agent.storage.base.PersonaShelf`."""
 
-    def __init__(self, store: Store, key: int) -> None:
+    def __init__(self, store: SQLStore, key: int) -> None:
         self._store, self._key = store, key
 
     @property
-    def _db(self) -> Connection:
+    def _db(self) -> Database:
         return self._store.db
 
     def traits(self) -> list[tuple[Trait, Vector | None]]:
@@ -40,7 +40,7 @@ class SQLitePersonas:
         ]
 
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
             channel = row[0] if row else "chat"
             number = self._store.next_id(self._key, "traits", "t")
@@ -54,13 +54,14 @@ class SQLitePersonas:
         return trait
 
     def update(self, trait: Trait) -> None:
-        self._db.execute(
-            "UPDATE trait SET last_at = ?, mentions = ?, superseded_by = ? WHERE conversation = ? AND id = ?",
-            (microseconds(trait.last_at), trait.mentions, trait.superseded_by, self._key, trait.id),
-        )
+        with self._db.transaction(self._key):
+            self._db.execute(
+                "UPDATE trait SET last_at = ?, mentions = ?, superseded_by = ? WHERE conversation = ? AND id = ?",
+                (microseconds(trait.last_at), trait.mentions, trait.superseded_by, self._key, trait.id),
+            )
 
     def set_vectors(self, vectors: Mapping[str, Vector]) -> None:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             for trait, vector in vectors.items():
                 self._db.execute(
                     "UPDATE trait SET vector = ? WHERE conversation = ? AND id = ?",
@@ -68,7 +69,7 @@ class SQLitePersonas:
                 )
 
     def mark_extracted(self, utterance_id: str) -> bool:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             self._db.execute(
                 "DELETE FROM failure WHERE conversation = ? AND work = ? AND item = ?",
                 (self._key, TRAITS, utterance_id),

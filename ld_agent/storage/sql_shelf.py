@@ -1,4 +1,4 @@
-"""The shelf of one view of one conversation in SQLite: records, what was taken in, and what is derived from them."""
+"""The shelf of one view of one conversation: records, what was taken in, and what is derived from them."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from typing import TYPE_CHECKING, Any
 from ld_agent.errors import StoreError
 from ld_agent.storage.base import CATCH_UP, PATIENCE, Draft, IndexRow
 from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
-from ld_agent.storage.connection import Connection
+from ld_agent.storage.database import Database
 from ld_agent.storage.recollection import with_recall
-from ld_agent.storage.sqlite_rows import RECORD, record, record_values, utterances
+from ld_agent.storage.sql_rows import RECORD, record, record_values, utterances
 from ld_agent.types import Record, Session, Utterance, least_trusted
 
 if TYPE_CHECKING:
-    from ld_agent.storage.sqlite import Store
+    from ld_agent.storage.sql_store import SQLStore
 
 PAGE = 1000
 """Rows read at once, so that no query stays open while the caller writes."""
-SOURCES = "(SELECT value FROM json_each(?2))"
+EVERYTHING = 2**62
+"""A LIMIT that leaves nothing out; the engines write "none" differently."""
 NOT_SET_ASIDE = f"""NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = ?2
                    AND item = {{item}} AND attempts >= {PATIENCE})"""
 
 
-class SQLiteShelf:
+class SQLShelf:
     """See `ld_agent.storage.base.Shelf`."""
 
-    def __init__(self, store: Store, key: int, view: str) -> None:
+    def __init__(self, store: SQLStore, key: int, view: str) -> None:
         self._store, self._key, self._view = store, key, view
 
     @property
-    def _db(self) -> Connection:
+    def _db(self) -> Database:
         return self._store.db
 
     # ---- sessions and utterances taken in
 
     def enable(self) -> None:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             if self._db.row("SELECT 1 FROM enabled WHERE conversation = ? AND view = ?", (self._key, self._view)):
                 return
             first, closed = self._db.row(
@@ -48,7 +49,10 @@ class SQLiteShelf:
             )
             since = first - 1 if first is not None else closed or 0
             since = since if since > CATCH_UP else 0
-            self._db.execute("INSERT INTO enabled VALUES (?, ?, ?, ?)", (self._key, self._view, since, since))
+            self._db.execute(
+                "INSERT INTO enabled (conversation, view, since, through) VALUES (?, ?, ?, ?)",
+                (self._key, self._view, since, since),
+            )
             self._advance()
 
     def _advance(self) -> None:
@@ -70,7 +74,7 @@ class SQLiteShelf:
             f"""SELECT number FROM session WHERE conversation = ?1 AND number > {mark} AND closed = 1 AND NOT EXISTS
                 (SELECT 1 FROM digested WHERE conversation = ?1 AND view = ?2 AND session = number) {aside}
                 ORDER BY number LIMIT ?3""",
-            (self._key, self._view, -1 if most is None else most),
+            (self._key, self._view, EVERYTHING if most is None else most),
         )
         return [Session(number, tuple(self._store.session_utterances(self._key, number))) for (number,) in rows]
 
@@ -86,10 +90,11 @@ class SQLiteShelf:
         return int(row[0])
 
     def digest(self, session: int, drafts: Sequence[Draft]) -> list[Record]:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             self._store.require(self._key)
             if not self._db.execute(
-                "INSERT OR IGNORE INTO digested VALUES (?, ?, ?)", (self._key, self._view, session)
+                "INSERT INTO digested (conversation, view, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (self._key, self._view, session),
             ):
                 return []
             self._advance()
@@ -106,10 +111,11 @@ class SQLiteShelf:
         )
 
     def observe(self, utterance: Utterance, draft: Draft | None = None) -> Record | None:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             self._store.require(self._key)
             if not self._db.execute(
-                "INSERT OR IGNORE INTO observed VALUES (?, ?, ?)", (self._key, self._view, utterance.id)
+                "INSERT INTO observed (conversation, view, utterance) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                (self._key, self._view, utterance.id),
             ):
                 return None
             self._clear_failure(utterance.id)
@@ -120,9 +126,12 @@ class SQLiteShelf:
             return None if draft is None else self._insert(draft)
 
     def note_verdict(self, utterance_id: str, worth: bool) -> None:
-        self._db.execute(
-            "INSERT OR REPLACE INTO verdict VALUES (?, ?, ?, ?)", (self._key, self._view, utterance_id, worth)
-        )
+        with self._db.transaction(self._key):
+            self._db.execute(
+                """INSERT INTO verdict (conversation, view, utterance, worth) VALUES (?, ?, ?, ?)
+                   ON CONFLICT (conversation, view, utterance) DO UPDATE SET worth = excluded.worth""",
+                (self._key, self._view, utterance_id, worth),
+            )
 
     def verdicts(self) -> dict[str, bool]:
         rows = self._db.rows(
@@ -153,7 +162,7 @@ class SQLiteShelf:
         """The least trusted channel of all that a draft was made from: a summary launders nothing."""
         said = "SELECT channel FROM utterance WHERE conversation = ?1 AND replaced = 0"
         if draft.verbatim:
-            rows = self._db.rows(f"{said} AND id IN {SOURCES}", (self._key, json_text(draft.sources)))
+            rows = self._db.rows(f"{said} AND {self._db.within('id', '?2')}", (self._key, list(draft.sources)))
         else:
             rows = self._db.rows(f"{said} AND session = ?2", (self._key, draft.session))
         if draft.rewritten:
@@ -163,9 +172,9 @@ class SQLiteShelf:
 
     def _said_by(self, draft: Draft) -> tuple[str, ...]:
         rows = self._db.rows(
-            f"""SELECT DISTINCT speaker FROM utterance WHERE conversation = ?1 AND id IN {SOURCES}
+            f"""SELECT DISTINCT speaker FROM utterance WHERE conversation = ?1 AND {self._db.within("id", "?2")}
                 AND speaker != (SELECT agent FROM conversation WHERE pk = ?1) ORDER BY speaker""",
-            (self._key, json_text(draft.sources)),
+            (self._key, list(draft.sources)),
         )
         return tuple(name for (name,) in rows)
 
@@ -187,7 +196,7 @@ class SQLiteShelf:
 
     def newest(self, at: datetime | None = None) -> tuple[Record, Vector | None] | None:
         row = self._db.row(
-            f"""SELECT vector, {RECORD} FROM record WHERE conversation = ?1 AND view = ?2 AND (?3 IS NULL OR at <= ?3)
+            f"""SELECT vector, {RECORD} FROM record WHERE conversation = ?1 AND view = ?2 AND (at <= ?3 OR ?3 IS NULL)
                 ORDER BY pk DESC LIMIT 1""",
             (self._key, self._view, None if at is None else microseconds(at)),
         )
@@ -195,8 +204,9 @@ class SQLiteShelf:
 
     def records(self, keys: Sequence[int]) -> list[Record]:
         rows = self._db.rows(
-            f"SELECT pk, {RECORD} FROM record WHERE pk IN (SELECT value FROM json_each(?)) AND +conversation = ?",  # by pk
-            (json_text([int(key) for key in keys]), self._key),
+            # by pk: the plus keeps SQLite from reading the whole conversation
+            f"SELECT pk, {RECORD} FROM record WHERE {self._db.within('pk', '?2')} AND +conversation = ?1",
+            (self._key, [int(key) for key in keys]),
         )
         by_key = {row[0]: row[1:] for row in rows}
         if missing := [key for key in keys if key not in by_key]:
@@ -205,7 +215,8 @@ class SQLiteShelf:
         return [record(by_key[key]) for key in keys]
 
     def set_vectors(self, vectors: Mapping[int, Vector]) -> None:
-        self._store.set_any_vectors([("record", key, vector) for key, vector in vectors.items()])
+        with self._db.transaction(self._key):
+            self._store.set_any_vectors([("record", key, vector) for key, vector in vectors.items()])
 
     def vectors(self, last_key: int) -> bytes:
         rows = self._db.rows(
@@ -215,10 +226,12 @@ class SQLiteShelf:
         return b"".join(row[0] for row in rows)
 
     def note_recall(self, keys: Sequence[int], at: datetime) -> None:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             for key, found in zip(keys, self.records(keys), strict=True):
                 details = json_text(with_recall(found.details, at))
-                self._db.execute("UPDATE record SET details = ? WHERE pk = ?", (details, int(key)))
+                self._db.execute(
+                    "UPDATE record SET details = ? WHERE conversation = ? AND pk = ?", (details, self._key, int(key))
+                )
 
     # ---- what is derived
 
@@ -230,24 +243,26 @@ class SQLiteShelf:
 
     def _passages(self, column: str, keys: Sequence[int]) -> list[tuple[int, Any]]:
         return self._db.rows(
-            f"SELECT record, {column} FROM passage WHERE record IN (SELECT value FROM json_each(?))",
-            (json_text([int(key) for key in keys]),),
+            f"SELECT record, {column} FROM passage WHERE {self._db.within('record', '?1')}",
+            ([int(key) for key in keys],),
         )
 
     def set_passages(self, passages: Mapping[int, tuple[str, bytes]]) -> None:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             self._store.require_same_encoder()
             for key, (words, vectors) in passages.items():
                 self._db.execute(
-                    "INSERT OR REPLACE INTO passage SELECT pk, ?, ? FROM record WHERE pk = ?",
-                    (words, vectors, int(key)),
+                    """INSERT INTO passage (record, words, vectors) SELECT pk, ?1, ?2 FROM record
+                        WHERE conversation = ?4 AND pk = ?3
+                        ON CONFLICT (record) DO UPDATE SET words = excluded.words, vectors = excluded.vectors""",
+                    (words, vectors, int(key), self._key),
                 )
 
     def with_sources(self, keys: Sequence[int]) -> list[tuple[int, str, list[Utterance]]]:
         rows = self._db.rows(
-            """SELECT pk, text, sources FROM record WHERE +conversation = ? AND pk IN (SELECT value FROM json_each(?))
-               ORDER BY pk""",
-            (self._key, json_text([int(key) for key in keys])),
+            f"""SELECT pk, text, sources FROM record WHERE +conversation = ?1 AND {self._db.within("pk", "?2")}
+                ORDER BY pk""",
+            (self._key, [int(key) for key in keys]),
         )
         listed = [(pk, text, json.loads(sources)) for pk, text, sources in rows]
         wanted = sorted({source for _, _, sources in listed for source in sources})
@@ -261,9 +276,11 @@ class SQLiteShelf:
         return row
 
     def keep_snapshot(self, last_key: int, index: bytes) -> None:
-        with self._db.transaction():
+        with self._db.transaction(self._key):
             self._store.require_same_encoder()
             self._db.execute(
-                "INSERT OR REPLACE INTO snapshot SELECT pk, ?, ?, ? FROM conversation WHERE pk = ?",
+                """INSERT INTO snapshot (conversation, view, last_key, data) SELECT pk, ?, ?, ? FROM conversation
+                   WHERE pk = ? ON CONFLICT (conversation, view)
+                   DO UPDATE SET last_key = excluded.last_key, data = excluded.data""",
                 (self._view, last_key, index, self._key),
             )

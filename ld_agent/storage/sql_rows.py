@@ -1,4 +1,4 @@
-"""Rows of the SQLite tables as the package's types. Knows columns, and runs no statement."""
+"""Rows of the tables as the package's types. Knows columns, and runs no statement."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from ld_agent.storage.columns import json_text, microseconds, moment
-from ld_agent.storage.connection import Connection
+from ld_agent.storage.database import Database
 from ld_agent.types import Record, Utterance
 
 UTTERANCE = "id, speaker, text, at, session, channel"
 RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinned, channel, said_by"
 
 
-def utterances(db: Connection, where: str, values: tuple[Any, ...]) -> list[Utterance]:
+def utterances(db: Database, where: str, values: tuple[Any, ...]) -> list[Utterance]:
     """The utterances that a WHERE clause selects, in its order; what was replaced is not among them."""
     rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)
     return [

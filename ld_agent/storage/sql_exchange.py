@@ -1,15 +1,14 @@
-"""Rows of the SQLite tables as they are exported and imported, and the renaming of an agent: plain SQL, nothing is checked."""
+"""Rows of the tables as they are exported and imported, and the renaming of an agent: plain SQL, nothing is checked."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ld_agent.errors import RepeatedRowError, StoreError
 from ld_agent.storage.columns import json_text, microseconds, moment
-from ld_agent.storage.connection import Connection
+from ld_agent.storage.database import Database
 from ld_agent.storage.rows import COLUMNS, COUNTERS, FLAG_COLUMNS, JSON_COLUMNS, TIME_COLUMNS
 
 ORDER = {
@@ -24,19 +23,19 @@ ORDER = {
 }
 
 
-def counters(db: Connection, key: int) -> dict[str, int]:
+def counters(db: Database, key: int) -> dict[str, int]:
     """See `Store.counters`."""
     row = db.row(f"SELECT {', '.join(COUNTERS)} FROM conversation WHERE pk = ?", (key,))
     return dict(zip(COUNTERS, row, strict=True)) if row else {}
 
 
-def set_counters(db: Connection, key: int, counts: Mapping[str, int]) -> None:
+def set_counters(db: Database, key: int, counts: Mapping[str, int]) -> None:
     """See `Store.set_counters`."""
     assigned = ", ".join(f"{name} = ?" for name in COUNTERS)
     db.execute(f"UPDATE conversation SET {assigned} WHERE pk = ?", (*(counts[name] for name in COUNTERS), key))
 
 
-def rows(db: Connection, key: int, kind: str) -> Iterator[dict[str, Any]]:
+def rows(db: Database, key: int, kind: str) -> Iterator[dict[str, Any]]:
     """See `Store.rows`."""
     columns = COLUMNS[kind]
     query = f"SELECT {', '.join(columns)} FROM {kind} WHERE conversation = ? ORDER BY {ORDER[kind]}"
@@ -44,15 +43,15 @@ def rows(db: Connection, key: int, kind: str) -> Iterator[dict[str, Any]]:
         yield {column: _value(column, stored) for column, stored in zip(columns, row, strict=True)}
 
 
-def add_row(db: Connection, key: int, kind: str, row: Mapping[str, Any]) -> None:
+def add_row(db: Database, key: int, kind: str, row: Mapping[str, Any]) -> None:
     """See `Store.add_row`."""
     columns = COLUMNS[kind]
     statement = f"INSERT INTO {kind} (conversation, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
     try:
         db.execute(statement, (key, *(_stored(column, row[column]) for column in columns)))
     except StoreError as exc:
-        if isinstance(exc.__cause__, sqlite3.IntegrityError):
-            raise RepeatedRowError(str(exc.__cause__)) from exc
+        if isinstance(exc.__cause__, db.integrity_error):
+            raise RepeatedRowError(str(exc.__cause__).splitlines()[0]) from exc
         raise
 
 
@@ -70,9 +69,9 @@ def _stored(column: str, value: Any) -> Any:
     return json_text(value) if column in JSON_COLUMNS else value
 
 
-def rename_agent(db: Connection, key: int, name: str) -> None:
+def rename_agent(db: Database, key: int, name: str) -> None:
     """See `Store.rename_agent`."""
-    with db.transaction():
+    with db.transaction(key):
         row = db.row("SELECT agent FROM conversation WHERE pk = ?", (key,))
         if row is None:
             raise StoreError(f"{db.path}: the conversation was deleted while in use; reopen it")
@@ -86,8 +85,8 @@ def rename_agent(db: Connection, key: int, name: str) -> None:
         db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
         db.execute("DELETE FROM speaker WHERE conversation = ? AND name = ?", (key, before))
         db.execute(
-            "INSERT OR IGNORE INTO speaker SELECT conversation, speaker, min(pk) FROM utterance "
-            "WHERE conversation = ? AND speaker = ? GROUP BY speaker",
+            "INSERT INTO speaker (conversation, name, first) SELECT conversation, speaker, min(pk) FROM utterance "
+            "WHERE conversation = ? AND speaker = ? GROUP BY conversation, speaker ON CONFLICT DO NOTHING",
             (key, name),
         )
         db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))

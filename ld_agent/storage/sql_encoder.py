@@ -1,4 +1,4 @@
-"""Which encoder made the vectors of a SQLite store: noted once, and no other's are accepted. Knows vectors, not records."""
+"""Which encoder made the vectors of a store: noted once, and no other's are accepted. Knows vectors, not records."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import json
 
 from ld_agent.errors import EncoderMismatchError
 from ld_agent.storage.columns import Vector, json_text, vector_bytes
-from ld_agent.storage.connection import Connection
+from ld_agent.storage.database import Database
 
 
 class NotedEncoder:
     """The part of a store that guards its vectors; see `ld_agent.storage.base.Store`."""
 
-    def __init__(self, db: Connection) -> None:
+    def __init__(self, db: Database) -> None:
         self.db = db
         self._encoder: str | None = None
 
     def check_encoder(self, name: str, dimension: int) -> None:
         wanted = json_text({"dimension": dimension, "name": name})
         if self._noted() is None:
-            self.db.execute("INSERT OR IGNORE INTO meta VALUES ('encoder', ?)", (wanted,))
+            self.db.execute("INSERT INTO meta VALUES ('encoder', ?) ON CONFLICT DO NOTHING", (wanted,))
         self._require(wanted)
         self._encoder = wanted
 
     def change_encoder(self, name: str, dimension: int) -> None:
         db = self.db
-        with db.transaction():
+        with db.transaction(alone=True):
             db.execute("DELETE FROM meta WHERE key = 'encoder'")
             for derived in ("passage", "snapshot"):
                 db.execute(f"DELETE FROM {derived}")
@@ -45,12 +45,12 @@ class NotedEncoder:
         if self._encoder is not None:
             self._require(self._encoder)
 
-    def blob(self, vector: Vector | None) -> bytes | None:
-        """A vector of the store's encoder as bytes."""
+    def blob(self, vector: Vector | None) -> object:
+        """A vector of the store's encoder as a value of a statement."""
         if vector is None:
             return None
         self.require_same_encoder()
-        return vector_bytes(vector)
+        return self.db.vector(vector_bytes(vector))
 
     def _noted(self) -> str | None:
         row = self.db.row("SELECT value FROM meta WHERE key = 'encoder'")

@@ -1,0 +1,91 @@
+"""Writes LoRA adapters as a server loads them: a folder a module, checked against what the server accepts.
+
+Knows PEFT's files and vLLM's limits; loads no model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ld_agent.backbones.local.loading import adapter_folder
+from ld_agent.errors import InputError
+
+WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
+VLLM_RANK = 16
+"""``--max-lora-rank`` of a vLLM server that was not told otherwise."""
+VLLM_TENSOR = re.compile(r"base_model\.model\..+\.lora_(A|B)\.weight")
+VLLM_REFUSES: Mapping[str, tuple[object, ...]] = {
+    "bias": (None, "none"),
+    "modules_to_save": (None, []),
+    "use_dora": (None, False),
+}
+"""Settings of PEFT that vLLM refuses unless they have one of these values."""
+
+
+def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, most_rank: int = VLLM_RANK) -> list[str]:
+    """Write each adapter into a folder of its module's name; returns what starts a server with them.
+
+    Args:
+        adapters: an adapter's reference by module.
+        base: the base model that the server names; None: as the adapter says.
+        most_rank: the server's ``--max-lora-rank``.
+
+    Raises:
+        InputError: nothing to export, ``out`` is not an empty folder, or an adapter that vLLM does not load.
+        ModelError: an adapter that cannot be found.
+    """
+    if not adapters:
+        raise InputError("this config has no adapter to export; set modules.generator.adapter, or use another config")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not an empty folder; give another --out")
+    folders = {module: adapter_folder(module, reference) for module, reference in adapters.items()}
+    for module, folder in folders.items():
+        _check(module, folder, most_rank)
+    for module, folder in folders.items():
+        _write(folder, out / module, base)
+    named = " ".join(f"{module}={out / module}" for module in folders)
+    rank = max(_settings(folder)["r"] for folder in folders.values())
+    served = base or "BASE"
+    return [
+        f"vllm serve {served} --enable-lora --max-loras {len(folders)} --max-lora-rank {rank} --lora-modules {named}"
+    ]
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    return settings
+
+
+def _check(module: str, folder: Path, most_rank: int) -> None:
+    from safetensors import safe_open
+
+    settings = _settings(folder)
+    if settings["r"] > most_rank:
+        raise InputError(
+            f"the adapter of {module} has rank {settings['r']}, the server takes {most_rank}; give --max-rank "
+            f"{settings['r']} and start the server with --max-lora-rank {settings['r']}"
+        )
+    for key, accepted in VLLM_REFUSES.items():
+        if settings.get(key) not in accepted:
+            raise InputError(
+                f"the adapter of {module} has {key}={settings[key]!r}, which vLLM refuses; tune it without"
+            )
+    with safe_open(folder / WEIGHTS, "numpy") as weights:
+        names = list(weights.keys())
+    if unknown := [name for name in names if not VLLM_TENSOR.fullmatch(name)]:
+        raise InputError(f"the adapter of {module} has a tensor that vLLM does not know: {unknown[0]}")
+
+
+def _write(folder: Path, target: Path, base: str | None) -> None:
+    target.mkdir(parents=True)
+    shutil.copyfile(folder / WEIGHTS, target / WEIGHTS)
+    settings = _settings(folder)
+    settings["target_modules"] = sorted(settings["target_modules"])
+    if base is not None:
+        settings["base_model_name_or_path"] = base
+    (target / SETTINGS).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,43 @@
+"""``ld-agent adapters``: hand the tuned adapters to a server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(help="Hand the tuned adapters to a server.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Hand the tuned adapters to a server."""
+
+
+@app.command()
+def export(
+    server: Annotated[Literal["vllm"], typer.Option("--for", help="The server that is to load them.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write; a folder in it for each module.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", "-c", help="The config whose adapters are meant. Default: default.")
+    ] = None,
+    base: Annotated[str | None, typer.Option("--base", help="The base model as the server names it.")] = None,
+    most_rank: Annotated[int, typer.Option("--max-rank", min=1, help="The server's --max-lora-rank.")] = 16,
+) -> None:
+    """Write a config's LoRA adapters in the layout that vLLM loads, and print the command that serves them.
+
+    Example:
+
+      ld-agent adapters export --for vllm --out adapters --base HuggingFaceTB/SmolLM2-135M-Instruct
+    """
+    from ld_agent.backbones.adapter_export import export_for_vllm
+    from ld_agent.config import load_config
+
+    settings = load_config(config, overrides or []).modules
+    modules = {name: getattr(settings, name).adapter for name in type(settings).model_fields}
+    adapters = {name: reference for name, reference in modules.items() if reference is not None}
+    for line in export_for_vllm(adapters, base, out, most_rank):
+        sys.stdout.write(line + "\n")

@@ -1,0 +1,62 @@
+"""What the shared SQL asks of an engine's connection. Knows no table and no engine.
+
+The statements are written once, in the SQL that SQLite and PostgreSQL share, with SQLite's placeholders (``?``, ``?1``); what
+the engines write differently is a method here. A list among the values is the right side of `within`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+
+class Database(Protocol):
+    """A connection that several threads may share."""
+
+    path: str
+    """Where the data lies, fit for messages: never with a password."""
+    integrity_error: type[Exception]
+    """What the engine raises for a row that repeats another's key."""
+
+    def transaction(self, key: int | None = None, *, alone: bool = False) -> AbstractContextManager[None]:
+        """Everything inside is stored together or not at all; entering it again inside is the same transaction.
+
+        Args:
+            key: the conversation that is written to; nobody else writes to it in between.
+            alone: nobody writes anything in between.
+        """
+        ...
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Everything read inside is of one moment, whatever other processes write; for reading only."""
+        ...
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
+        """Run one writing statement; returns the number of rows it changed."""
+        ...
+
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of a query."""
+        ...
+
+    def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
+        """The first row of a query, or None."""
+        ...
+
+    def within(self, column: str, placeholder: str) -> str:
+        """SQL: whether a column's value is in a list that is given as a value."""
+        ...
+
+    def elements(self, column: str) -> str:
+        """SQL: the elements of a column of JSON lists, as rows of the column ``value``."""
+        ...
+
+    def vector(self, packed: bytes) -> object:
+        """A packed float32 vector as a value for a vector's column; it is read back packed."""
+        ...
+
+    def for_reading(self) -> Database:
+        """A connection to the same data whose reads never wait for this one's writes; this one where that is so already."""
+        ...
+
+    def close(self) -> None: ...

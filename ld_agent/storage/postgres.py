@@ -1,0 +1,51 @@
+"""The store in a PostgreSQL database with pgvector. What it stores and how stands in `ld_agent.storage.sql_store`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+
+from ld_agent.storage.postgres_connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection
+from ld_agent.storage.sql_store import SQLStore
+
+
+class PostgresStore(SQLStore):
+    """See `ld_agent.storage.base.Store`. Any number of processes on any number of machines may use one database.
+
+    Args: as `PostgresConnection`.
+
+    Raises:
+        StoreError: see `PostgresConnection`.
+    """
+
+    db: PostgresConnection
+
+    def __init__(
+        self, address: str, wait_seconds: float = WAIT_SECONDS, connections: int = CONNECTIONS, create: bool = True
+    ) -> None:
+        super().__init__(PostgresConnection(address, wait_seconds, connections, create))
+        self._written: Counter[int] = Counter()
+        self.db.written = self._count_writing  # type: ignore[method-assign]
+
+    def _count_writing(self, key: int) -> None:
+        self._written[key] += 1
+
+    def version(self, key: int) -> Hashable:
+        """Changes whenever another store object has written to the conversation, or the encoder was changed."""
+        row = self.db.row(
+            "SELECT version, (SELECT value FROM meta WHERE key = 'encoder') FROM conversation WHERE pk = ?", (key,)
+        )
+        return row and (row[0] - self._written[key], row[1])
+
+    def delete_conversation(self, key: int) -> None:
+        """Remove every row of a conversation. PostgreSQL gives the space back when it next vacuums the tables."""
+        with self.db.transaction(key):
+            self.db.execute("DELETE FROM conversation WHERE pk = ?", (key,))
+        self._written.pop(key, None)
+
+    def record_bytes(self) -> int:
+        texts = " + ".join(f"octet_length({column})" for column in ("text", "topics", "sources", "details"))
+        row = self.db.row(
+            f"SELECT coalesce(sum({texts} + CASE WHEN vector IS NULL THEN 0 ELSE 4 * vector_dims(vector) END), 0) FROM record"
+        )
+        return int(row[0])

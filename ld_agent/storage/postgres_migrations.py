@@ -1,0 +1,109 @@
+"""The schema in PostgreSQL as numbered, append-only steps, like `ld_agent.storage.migrations`. Never edit a released one.
+
+Tables and columns are those of SQLite, so that the shared SQL fits both. What grows with use is partitioned by hash of the
+conversation. Text sorts and compares by its bytes, as in SQLite.
+"""
+
+from __future__ import annotations
+
+PARTITIONS = 8
+TEXT = 'text COLLATE "C" NOT NULL'
+OWNER = "conversation bigint NOT NULL REFERENCES conversation ON DELETE CASCADE"
+
+
+def _partitioned(name: str, columns: str) -> str:
+    parts = (
+        f"CREATE TABLE {name}_{n} PARTITION OF {name} FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {n})"
+        for n in range(PARTITIONS)
+    )
+    return ";\n".join([f"CREATE TABLE {name} ({columns}) PARTITION BY HASH (conversation)", *parts])
+
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    # 1: what SQLite's schema is after its sixth step
+    (
+        "CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL)",
+        f"""CREATE TABLE conversation (
+            pk bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- never given twice
+            id {TEXT} UNIQUE,
+            agent {TEXT},
+            utterances bigint NOT NULL DEFAULT 0,
+            records bigint NOT NULL DEFAULT 0,
+            traits bigint NOT NULL DEFAULT 0,
+            edits bigint NOT NULL DEFAULT 0,
+            version bigint NOT NULL DEFAULT 0  -- of what is stored of it: every transaction that writes adds one
+        ) WITH (fillfactor = 70)""",
+        f"""CREATE TABLE session (
+            {OWNER}, number bigint NOT NULL, closed smallint NOT NULL DEFAULT 0, thread {TEXT} DEFAULT '',
+            PRIMARY KEY (conversation, number))""",
+        "CREATE INDEX session_thread ON session (conversation, thread, number)",
+        "CREATE INDEX session_open ON session (conversation, thread) WHERE closed = 0",
+        "CREATE SEQUENCE utterance_pk",
+        _partitioned(
+            "utterance",
+            f"""pk bigint NOT NULL DEFAULT nextval('utterance_pk'), {OWNER}, id {TEXT}, session bigint NOT NULL,
+            speaker {TEXT}, text {TEXT}, at bigint NOT NULL, extracted smallint NOT NULL DEFAULT 0,
+            replaced smallint NOT NULL DEFAULT 0, channel {TEXT} DEFAULT 'chat',
+            PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
+        ),
+        "CREATE INDEX utterance_session ON utterance (conversation, session, pk)",
+        "CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0",
+        _partitioned(
+            "digested",
+            f"{OWNER}, view {TEXT}, session bigint NOT NULL, PRIMARY KEY (conversation, view, session)",
+        ),
+        _partitioned(
+            "observed",
+            f"{OWNER}, view {TEXT}, utterance {TEXT}, PRIMARY KEY (conversation, view, utterance)",
+        ),
+        "CREATE SEQUENCE record_pk",
+        _partitioned(
+            "record",
+            f"""pk bigint NOT NULL DEFAULT nextval('record_pk'), {OWNER}, id {TEXT}, view {TEXT}, session bigint NOT NULL,
+            text {TEXT}, at bigint NOT NULL, topics {TEXT}, sources {TEXT}, fallback smallint NOT NULL DEFAULT 0,
+            details {TEXT} DEFAULT '{{}}', vector vector, pinned smallint NOT NULL DEFAULT 0,
+            channel {TEXT} DEFAULT 'chat', said_by {TEXT} DEFAULT '[]',
+            PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
+        ),
+        "CREATE INDEX record_view ON record (conversation, view, pk)",
+        "CREATE INDEX record_session ON record (conversation, session, pk)",
+        "CREATE INDEX record_pinned ON record (conversation) WHERE pinned = 1",
+        "CREATE INDEX record_bare ON record (pk) WHERE vector IS NULL",
+        "CREATE SEQUENCE trait_pk",
+        _partitioned(
+            "trait",
+            f"""pk bigint NOT NULL DEFAULT nextval('trait_pk'), {OWNER}, id {TEXT}, speaker {TEXT}, text {TEXT},
+            at bigint NOT NULL, source {TEXT}, last_at bigint NOT NULL, mentions bigint NOT NULL DEFAULT 1,
+            superseded_by text COLLATE "C", vector vector, pinned smallint NOT NULL DEFAULT 0,
+            channel {TEXT} DEFAULT 'chat', PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
+        ),
+        "CREATE INDEX trait_speaker ON trait (conversation, speaker, pk)",
+        # A record's key is unique, but across partitions no constraint can say so: a trigger does what a reference would.
+        f"CREATE TABLE passage (record bigint PRIMARY KEY, words {TEXT}, vectors bytea NOT NULL)",
+        """CREATE FUNCTION forget_passage() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN DELETE FROM passage WHERE record = old.pk; RETURN NULL; END'""",
+        "CREATE TRIGGER record_gone AFTER DELETE ON record FOR EACH ROW EXECUTE FUNCTION forget_passage()",
+        f"CREATE TABLE speaker ({OWNER}, name {TEXT}, first bigint NOT NULL, PRIMARY KEY (conversation, name))",
+        """CREATE FUNCTION know_speaker() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN INSERT INTO speaker (conversation, name, first) VALUES (new.conversation, new.speaker, new.pk)
+             ON CONFLICT DO NOTHING; RETURN NULL; END'""",
+        "CREATE TRIGGER speaker_known AFTER INSERT ON utterance FOR EACH ROW EXECUTE FUNCTION know_speaker()",
+        f"""CREATE TABLE enabled ({OWNER}, view {TEXT}, since bigint NOT NULL, through bigint NOT NULL,
+            PRIMARY KEY (conversation, view))""",
+        f"""CREATE TABLE verdict ({OWNER}, view {TEXT}, utterance {TEXT}, worth smallint NOT NULL,
+            PRIMARY KEY (conversation, view, utterance))""",
+        f"""CREATE TABLE failure ({OWNER}, work {TEXT}, item {TEXT}, attempts bigint NOT NULL, error {TEXT},
+            PRIMARY KEY (conversation, work, item))""",
+        f"""CREATE TABLE change (pk bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {OWNER}, target {TEXT},
+            action {TEXT}, at bigint NOT NULL, before {TEXT})""",
+        "CREATE INDEX change_conversation ON change (conversation, pk)",
+        f"""CREATE TABLE snapshot ({OWNER}, view {TEXT}, last_key bigint NOT NULL, data bytea NOT NULL,
+            PRIMARY KEY (conversation, view))""",
+        f"""CREATE TABLE api_key (prefix {TEXT} PRIMARY KEY, hash {TEXT} UNIQUE, tenant {TEXT}, scopes {TEXT},
+            rate bigint, created bigint NOT NULL, revoked bigint)""",
+        f"""CREATE TABLE answer (id {TEXT} PRIMARY KEY, {OWNER}, thread {TEXT}, request text COLLATE "C",
+            fingerprint {TEXT}, reply {TEXT}, finish {TEXT}, prompt_tokens bigint NOT NULL,
+            completion_tokens bigint NOT NULL, at bigint NOT NULL, UNIQUE (conversation, request))""",
+        "CREATE INDEX answer_at ON answer (at)",
+    ),
+)

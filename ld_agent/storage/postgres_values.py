@@ -1,0 +1,84 @@
+"""Values on their way to PostgreSQL and back: what SQLite stores and PostgreSQL does not, in a form that it does.
+
+A text may hold NUL, which PostgreSQL refuses: it is stored as U+001A followed by 0, and U+001A itself by 1. A vector
+crosses the seam as packed little-endian float32 and is stored as pgvector's type, which has no empty vector: a single
+dimension stands for it, and no encoder has so few.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from psycopg import Connection
+from psycopg.adapt import Dumper, Loader
+from psycopg.pq import Format
+from psycopg.types import TypeInfo
+from psycopg.types.string import TextBinaryLoader
+
+ESCAPE = "\x1a"
+PLACEHOLDER = re.compile(r"\?(\d*)")
+HINT = re.compile(r" INDEXED BY \w+|(?<= )\+(?=conversation\b)")
+"""What keeps SQLite on the right index; here the conversation chooses the partition."""
+
+
+class PackedVector(bytes):
+    """A packed float32 vector on its way into a column of pgvector's type."""
+
+
+def statement(sql: str) -> str:
+    """Shared SQL with PostgreSQL's placeholders, and without the hints that only SQLite takes."""
+    counter = iter(range(1, sql.count("?") + 1))
+    return PLACEHOLDER.sub(lambda found: f"${found[1] or next(counter)}", HINT.sub("", sql))
+
+
+def bound(value: Any) -> Any:
+    """A value of the shared SQL as PostgreSQL takes it: flags are numbers, texts hold no NUL."""
+    if isinstance(value, str):
+        if "\0" in value or ESCAPE in value:
+            return value.replace(ESCAPE, f"{ESCAPE}1").replace("\0", f"{ESCAPE}0")
+        return value
+    if isinstance(value, bool):
+        return int(value)
+    return [bound(element) for element in value] if isinstance(value, list) else value
+
+
+class _TextLoader(TextBinaryLoader):
+    def load(self, data: Any) -> Any:
+        text = super().load(data)
+        if isinstance(text, str) and ESCAPE in text:
+            return re.sub(f"{ESCAPE}([01])", lambda found: "\0" if found[1] == "0" else ESCAPE, text)
+        return text
+
+
+class _VectorLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Any) -> bytes:
+        content = bytes(data)
+        if content[:2] == b"\x00\x01":
+            return b""
+        return np.frombuffer(content, ">f4", offset=4).astype("<f4").tobytes()
+
+
+def value_adapters(vector: TypeInfo) -> Callable[[Connection[Any]], None]:
+    """What teaches a connection these values; ``vector``: pgvector's type in the database."""
+
+    class VectorDumper(Dumper):
+        format = Format.BINARY
+        oid = vector.oid
+
+        def dump(self, obj: PackedVector) -> bytes:
+            values = np.frombuffer(obj or b"\0\0\0\0", "<f4")
+            return struct.pack(">HH", len(values), 0) + values.astype(">f4").tobytes()
+
+    def adapt(connection: Connection[Any]) -> None:
+        connection.adapters.register_dumper(PackedVector, VectorDumper)
+        connection.adapters.register_loader(vector.oid, _VectorLoader)
+        for name in ("text", "varchar"):
+            connection.adapters.register_loader(name, _TextLoader)
+
+    return adapt

@@ -1,0 +1,31 @@
+"""Takes edited and regenerated turns out of a conversation. What was said stays in the file as history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ld_agent.storage.database import Database
+
+
+def replace_utterances(db: Database, key: int, utterance_ids: Sequence[str]) -> None:
+    """Mark utterances as replaced; remove traits and records that came from nothing else.
+
+    What a removed trait had superseded is active again.
+    """
+    values = (key, list(utterance_ids))
+    from_these = db.within("source", "?2")
+    only_from_these = f"""sources != '[]' AND NOT EXISTS
+        (SELECT 1 FROM {db.elements("record.sources")} AS source WHERE NOT {db.within("source.value", "?2")})"""
+    traits = f"SELECT id FROM trait WHERE conversation = ?1 AND {from_these}"
+    with db.transaction(key):
+        db.execute(
+            f"UPDATE utterance SET replaced = 1, extracted = 1 WHERE conversation = ?1 AND {db.within('id', '?2')}",
+            values,
+        )
+        db.execute(
+            f"UPDATE trait SET superseded_by = NULL WHERE conversation = ?1 AND superseded_by IN ({traits})", values
+        )
+        db.execute(f"DELETE FROM trait WHERE conversation = ?1 AND {from_these}", values)
+        db.execute(f"DELETE FROM record WHERE conversation = ?1 AND {only_from_these}", values)
+        db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
+        db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))

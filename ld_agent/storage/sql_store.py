@@ -1,0 +1,358 @@
+"""The store in plain SQL that every engine understands: conversations, what was said, and what a person changed by hand.
+Knows nothing of models, prompts or scores, and no engine.
+
+Every write that belongs together is one transaction, and every write can be repeated: a session is closed once, a view
+digests a session once and an utterance's traits are merged once, whoever comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from ld_agent.errors import InputError, StoreError
+from ld_agent.storage import sql_exchange
+from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
+from ld_agent.storage.columns import Vector, microseconds, moment
+from ld_agent.storage.sql_encoder import NotedEncoder
+from ld_agent.storage.sql_personas import SQLPersonas
+from ld_agent.storage.sql_replacing import replace_utterances
+from ld_agent.storage.sql_rows import RECORD, record, utterances
+from ld_agent.storage.sql_shelf import SQLShelf
+from ld_agent.types import Record, Utterance, iso, utc
+
+DELETED = "the conversation was deleted while in use; reopen it"
+TABLES = {"m": "record", "t": "trait"}
+"""The table of a record or trait by its id's first letter."""
+OPEN_SESSIONS = "session INDEXED BY session_open"
+"""For ``closed = 0``: left to itself, SQLite reads every session of a conversation."""
+
+
+class SQLStore(NotedEncoder):
+    """See `ld_agent.storage.base.Store`. An engine's store says what a version is and how a conversation is deleted."""
+
+    def close(self) -> None:
+        self.db.close()
+
+    @property
+    def path(self) -> str:
+        return self.db.path
+
+    def version(self, key: int) -> Hashable:
+        raise NotImplementedError
+
+    def delete_conversation(self, key: int) -> None:
+        raise NotImplementedError
+
+    def writing(self, key: int | None) -> AbstractContextManager[None]:
+        return self.db.transaction(key, alone=key is None)
+
+    def reading(self) -> AbstractContextManager[None]:
+        return self.db.snapshot()
+
+    # ---- conversations
+
+    def conversations(self) -> list[StoredConversation]:
+        return [StoredConversation(*row) for row in self.db.rows("SELECT pk, id, agent FROM conversation ORDER BY id")]
+
+    def find_conversation(self, conversation_id: str) -> StoredConversation | None:
+        row = self.db.row("SELECT pk, id, agent FROM conversation WHERE id = ?", (conversation_id,))
+        return StoredConversation(*row) if row else None
+
+    def open_conversation(self, conversation_id: str, agent: str) -> StoredConversation:
+        with self.db.transaction():
+            self.db.execute(
+                "INSERT INTO conversation (id, agent) VALUES (?, ?) ON CONFLICT DO NOTHING", (conversation_id, agent)
+            )
+            found = self.find_conversation(conversation_id)
+        if found is None or found.agent != agent:
+            stored = found.agent if found else "?"
+            raise InputError(
+                f"conversation {conversation_id!r} was held with agent {stored!r}, not {agent!r}; "
+                f"set agent.name={stored} or choose another conversation id"
+            )
+        return found
+
+    def rename_agent(self, key: int, name: str) -> None:
+        sql_exchange.rename_agent(self.db, key, name)
+
+    def counters(self, key: int) -> dict[str, int]:
+        return sql_exchange.counters(self.db, key)
+
+    def set_counters(self, key: int, counters: Mapping[str, int]) -> None:
+        sql_exchange.set_counters(self.db, key, counters)
+
+    def rows(self, key: int, kind: str) -> Iterator[dict[str, Any]]:
+        return sql_exchange.rows(self.db, key, kind)
+
+    def add_row(self, key: int, kind: str, row: Mapping[str, Any]) -> None:
+        sql_exchange.add_row(self.db, key, kind, row)
+
+    def is_stored(self, key: int) -> bool:
+        return bool(self.db.row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))
+
+    def require(self, key: int) -> None:
+        """Check that a conversation is still there.
+
+        Raises:
+            StoreError: it was deleted.
+        """
+        if not self.is_stored(key):
+            raise StoreError(f"{self.path}: {DELETED}")
+
+    def counts(self, key: int) -> dict[str, int]:
+        row = self.db.row(
+            """SELECT (SELECT count(*) FROM session WHERE conversation = ?1),
+                      (SELECT count(*) FROM utterance WHERE conversation = ?1 AND replaced = 0),
+                      (SELECT count(*) FROM record WHERE conversation = ?1),
+                      (SELECT count(*) FROM trait WHERE conversation = ?1 AND superseded_by IS NULL)""",
+            (key,),
+        )
+        return dict(zip(("sessions", "utterances", "records", "traits"), row, strict=True))
+
+    def edits(self, key: int) -> int:
+        row = self.db.row("SELECT edits FROM conversation WHERE pk = ?", (key,))
+        return int(row[0]) if row else 0
+
+    def next_id(self, key: int, what: str, prefix: str) -> str:
+        """Give out an id; none is ever given twice."""
+        given = self.db.rows(f"UPDATE conversation SET {what} = {what} + 1 WHERE pk = ? RETURNING {what}", (key,))
+        if not given:
+            raise StoreError(f"{self.path}: {DELETED}")
+        return f"{prefix}{given[0][0]}"
+
+    # ---- utterances and sessions
+
+    def append(
+        self,
+        key: int,
+        speaker: str,
+        text: str,
+        at: datetime | None,
+        beta: float,
+        now: Callable[[], datetime],
+        thread: str = "",
+        channel: str = "chat",
+    ) -> Utterance:
+        with self.db.transaction(key):
+            last = self.last_utterance(key, thread)
+            if at is None:
+                at = utc(now(), "the clock")
+                at = max(at, last.at) if last else at
+            if last and at < last.at:
+                raise InputError(
+                    f"at={iso(at)} is before the last utterance of this conversation ({iso(last.at)}); "
+                    "give a later time, or use another conversation id"
+                )
+            if last and (at - last.at).total_seconds() > beta:
+                self.close_session(key, thread)
+            number = self._open_session(key, thread)
+            utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number, channel)
+            self.db.execute(
+                "INSERT INTO utterance (conversation, id, session, speaker, text, at, channel) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (key, utterance.id, number, speaker, text, microseconds(at), channel),
+            )
+        return utterance
+
+    def _open_session(self, key: int, thread: str) -> int:
+        row = self.db.row(
+            f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
+        )
+        if row:
+            return int(row[0])
+        row = self.db.row("SELECT max(number) FROM session WHERE conversation = ?", (key,))
+        number = (row[0] or 0) + 1
+        self.db.execute("INSERT INTO session (conversation, number, thread) VALUES (?, ?, ?)", (key, number, thread))
+        return int(number)
+
+    def close_session(self, key: int, thread: str = "") -> int | None:
+        with self.db.transaction(key):
+            where = "WHERE conversation = ? AND thread = ? AND closed = 0"
+            row = self.db.row(f"SELECT number FROM {OPEN_SESSIONS} {where}", (key, thread))
+            self.db.execute(f"UPDATE {OPEN_SESSIONS} SET closed = 1 {where}", (key, thread))
+        return int(row[0]) if row else None
+
+    def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
+        number = "SELECT max(number) FROM session WHERE conversation = ?1"
+        values: tuple[object, ...] = (key,) if thread is None else (key, thread)
+        if thread is None:
+            sessions = f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ?1 AND closed = 0 UNION {number}"
+        else:
+            sessions = f"{number} AND thread = ?2"
+        where = f"conversation = ?1 AND session IN ({sessions}) ORDER BY pk DESC LIMIT 1"
+        return next(iter(utterances(self.db, where, values)), None)
+
+    def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
+        return utterances(
+            self.db,
+            f"""conversation = ?1 AND session IN (SELECT number FROM {OPEN_SESSIONS}
+                WHERE conversation = ?1 AND closed = 0 AND (thread = ?2 OR ?2 IS NULL)) ORDER BY pk""",
+            (key, thread),
+        )
+
+    def open_threads(self, key: int) -> list[str]:
+        where = "WHERE conversation = ? AND closed = 0 ORDER BY number"
+        return [row[0] for row in self.db.rows(f"SELECT thread FROM {OPEN_SESSIONS} {where}", (key,))]
+
+    def utterances(self, key: int) -> list[Utterance]:
+        return utterances(self.db, "conversation = ? ORDER BY pk", (key,))
+
+    def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
+        where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"
+        return utterances(self.db, f"{where} ORDER BY pk", (key, thread))
+
+    def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
+        where = f"conversation = ?1 AND {self.db.within('id', '?2')}"
+        return {u.id: u for u in utterances(self.db, where, (key, list(ids)))}
+
+    def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:
+        rows = self.db.rows(
+            f"""SELECT id, words, vectors FROM record JOIN passage ON passage.record = record.pk
+                WHERE record.conversation = ?1 AND {self.db.within("id", "?2")}""",
+            (key, list(ids)),
+        )
+        return {record: (words, vectors) for record, words, vectors in rows}
+
+    def session_utterances(self, key: int, session: int) -> list[Utterance]:
+        return utterances(self.db, "conversation = ? AND session = ? ORDER BY pk", (key, session))
+
+    def speakers(self, key: int) -> list[str]:
+        return [
+            row[0] for row in self.db.rows("SELECT name FROM speaker WHERE conversation = ? ORDER BY first", (key,))
+        ]
+
+    def unextracted(self, key: int, *, set_aside: bool = False) -> list[Utterance]:
+        waiting = "" if set_aside else (
+            f"AND NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' "
+            f"AND item = utterance.id AND attempts >= {PATIENCE})"
+        )  # fmt: skip
+        return utterances(self.db, f"conversation = ?1 AND extracted = 0 {waiting} ORDER BY pk", (key,))
+
+    def answered(self, key: int, utterance: Utterance) -> str:
+        last = utterances(
+            self.db,
+            "conversation = ?1 AND session = ?2 AND pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3) "
+            "ORDER BY pk DESC LIMIT 1",
+            (key, utterance.session, utterance.id),
+        )
+        return last[0].text if last and last[0].speaker != utterance.speaker else ""
+
+    # ---- records and traits
+
+    def shelf(self, key: int, view: str) -> SQLShelf:
+        return SQLShelf(self, key, view)
+
+    def personas(self, key: int) -> SQLPersonas:
+        return SQLPersonas(self, key)
+
+    def records(self, key: int, *, after: str | None = None, session: int | None = None) -> list[Record]:
+        where, values = "conversation = ?1", list[Any]([key])
+        if session is not None:
+            where, values = f"{where} AND session = ?2", [key, session]
+        if after is not None:  # the plus keeps SQLite on the rows' own order: what is new lies at the end
+            pk = self.db.row("SELECT pk FROM record WHERE conversation = ? AND id = ?", (key, after))
+            where, values = f"+{where} AND pk > ?{len(values) + 1}", [*values, pk[0] if pk else 0]
+        rows = self.db.rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", tuple(values))
+        return [record(row) for row in rows]
+
+    def pinned(self, key: int) -> list[Record]:
+        rows = self.db.rows(f"SELECT {RECORD} FROM record WHERE conversation = ? AND pinned = 1 ORDER BY pk", (key,))
+        return [record(row) for row in rows]
+
+    def record_bytes(self) -> int:
+        columns = ("text", "topics", "sources", "details", "vector")
+        lengths = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
+        return int(self.db.row(f"SELECT coalesce(sum({lengths}), 0) FROM record")[0])
+
+    def record_counts(self, key: int) -> dict[str, int]:
+        return dict(
+            self.db.rows("SELECT view, count(*) FROM record WHERE conversation = ? GROUP BY view ORDER BY view", (key,))
+        )
+
+    # ---- work that failed
+
+    def failed(self, key: int, work: str, items: Iterable[str], error: str) -> list[Failure]:
+        line = " ".join(error.encode("utf-8", "replace").decode("utf-8").split())[:500]
+        with self.db.transaction(key):
+            self.require(key)
+            for item in items:
+                self.db.execute(
+                    """INSERT INTO failure (conversation, work, item, attempts, error) VALUES (?1, ?2, ?3, 1, ?4)
+                       ON CONFLICT (conversation, work, item)
+                       DO UPDATE SET attempts = failure.attempts + 1, error = excluded.error""",
+                    (key, work, item, line),
+                )
+            wanted = set(items)
+            return [f for f in self.failures(key) if f.work == work and f.item in wanted and f.attempts == PATIENCE]
+
+    def failures(self, key: int) -> list[Failure]:
+        rows = self.db.rows(
+            "SELECT work, item, attempts, error FROM failure WHERE conversation = ? ORDER BY work, item", (key,)
+        )
+        return [Failure(*row) for row in rows]
+
+    def retry(self, key: int, *, once: bool = False) -> None:
+        if not self.failures(key):
+            return
+        with self.db.transaction(key):
+            if once:
+                self.db.execute(
+                    "UPDATE failure SET attempts = ?2 WHERE conversation = ?1 AND attempts > ?2", (key, PATIENCE - 1)
+                )
+            else:
+                self.db.execute("DELETE FROM failure WHERE conversation = ?", (key,))
+
+    # ---- changes by hand
+
+    def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
+        with self.db.transaction(key):
+            table, pk, before = self._target(key, target)
+            self.db.execute(f"UPDATE {table} SET text = ?, vector = ? WHERE pk = ?", (text, self.blob(vector), pk))
+            self.db.execute("DELETE FROM passage WHERE record = ? AND ? = 'record'", (pk, table))
+            self._changed(key, target, "edit", at, before)
+
+    def forget(self, key: int, target: str, at: datetime) -> None:
+        with self.db.transaction(key):
+            table, pk, _ = self._target(key, target)
+            self.db.execute(f"DELETE FROM {table} WHERE pk = ?", (pk,))
+            self.db.execute(
+                "UPDATE trait SET superseded_by = NULL WHERE conversation = ? AND superseded_by = ?", (key, target)
+            )
+            self.db.execute("UPDATE change SET before = '' WHERE conversation = ? AND target = ?", (key, target))
+            self._changed(key, target, "forget", at, "")
+
+    def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
+        replace_utterances(self.db, key, utterance_ids)
+
+    def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
+        with self.db.transaction(key):
+            table, pk, before = self._target(key, target)
+            self.db.execute(f"UPDATE {table} SET pinned = ? WHERE pk = ?", (pinned, pk))
+            self._changed(key, target, "pin" if pinned else "unpin", at, before)
+
+    def changes(self, key: int) -> list[Change]:
+        rows = self.db.rows("SELECT target, action, at, before FROM change WHERE conversation = ? ORDER BY pk", (key,))
+        return [Change(target, action, moment(at), before) for target, action, at, before in rows]
+
+    def _target(self, key: int, target: str) -> tuple[str, int, str]:
+        """Table, primary key and text of a record or trait."""
+        table = TABLES.get(target[:1])
+        row = table and self.db.row(f"SELECT pk, text FROM {table} WHERE conversation = ? AND id = ?", (key, target))
+        if not table or not row:
+            raise InputError(f"{target!r} is not a record or trait of this conversation; `memory list` shows their ids")
+        return table, row[0], row[1]
+
+    def _changed(self, key: int, target: str, action: str, at: datetime, before: str) -> None:
+        self.db.execute(
+            "INSERT INTO change (conversation, target, action, at, before) VALUES (?, ?, ?, ?, ?)",
+            (key, target, action, microseconds(at), before),
+        )
+        self.db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
+        self.db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))
+
+    def set_any_vectors(self, vectors: Sequence[tuple[str, int, Vector]]) -> None:
+        with self.db.transaction():
+            for table, key, vector in vectors:
+                self.db.execute(f"UPDATE {table} SET vector = ? WHERE pk = ?", (self.blob(vector), key))

@@ -1,0 +1,63 @@
+"""Plays two short conversations on Ray, where the first worker kills itself once, and in this process; prints both as JSON.
+
+Run as a program: Ray asks the machine for its address, which the wall around the tests does not allow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ld_agent.agent import Agent
+from ld_agent.config import parse_config
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.on_ray import play_on_ray
+from ld_agent.replay import PlayedTurn, replay
+
+AT = datetime(2024, 5, 1, tzinfo=UTC)
+SAID = {"ann": "I keep bees in Lyon.", "ben": "I paint boats."}
+EPISODES = [
+    Episode(
+        name,
+        "Sam",
+        tuple(
+            Turn(speaker, text, AT + timedelta(minutes=n))
+            for n, (speaker, text) in enumerate(
+                (("Maya", said), ("Sam", "How nice."), ("Maya", "Bye."), ("Sam", "Bye!"))
+            )
+        ),
+    )
+    for name, said in SAID.items()
+]
+
+
+def main(folder: Path) -> None:
+    config = parse_config({"store": {"path": ":memory:"}, "modules": {"generator": {"max_new_tokens": 8}}})
+    killed, out = folder / "killed", folder / "out.jsonl"
+
+    def text(turn: PlayedTurn) -> str:
+        values = turn.as_json()
+        return json.dumps({key: value for key, value in values.items() if key != "timings_ms"})
+
+    def text_or_death(turn: PlayedTurn) -> str:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return text(turn)
+
+    done: list[int] = []
+    play_on_ray(config, EPISODES, out, text_or_death, teacher_forced=True, batch=1, advanced=done.append)
+    lines: list[str] = []
+    with Agent(config) as agent:
+        for _ in replay(agent, EPISODES, lambda turn: lines.append(text(turn)), teacher_forced=True):
+            pass
+    left = [path.name for path in folder.iterdir() if path.name.startswith("out.jsonl.")]
+    print(json.dumps({"ray": out.read_text().splitlines(), "here": lines, "done": done, "left": left}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

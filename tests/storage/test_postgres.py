@@ -1,0 +1,233 @@
+"""What only PostgreSQL can do wrong: every failure is one clear line without a password, and nothing stored is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from ld_agent.errors import StoreError
+from ld_agent.storage.address import existing_store, open_store, shown
+from ld_agent.storage.copying import copy_store
+from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.sql_store import SQLStore
+from ld_agent.storage.sqlite import Store
+
+psycopg = pytest.importorskip("psycopg")
+from ld_agent.storage.postgres import PostgresStore  # noqa: E402 - skipped without its packages
+
+Fill = Callable[..., int]
+AT = datetime(2024, 5, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def address(new_database: Callable[[], str]) -> str:
+    return new_database()
+
+
+def say(store: SQLStore, key: int, text: str) -> str:
+    return store.append(key, "Maya", text, AT, beta=3600, now=lambda: AT).id
+
+
+def sql(address: str, *statements: str) -> None:
+    with psycopg.connect(address, autocommit=True) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def disconnect(address: str) -> None:
+    """End every other connection to the database, as a restart of the server does."""
+    sql(
+        address,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid != pg_backend_pid()",
+    )
+
+
+# ---- addresses
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("postgresql://ann:secret@db:5432/x?sslmode=require", "postgresql://ann:…@db:5432/x?sslmode=require"),
+        ("postgresql://db/x?password=secret&user=ann", "postgresql://db/x?password=…&user=ann"),
+        ("postgres://ann@db/x", "postgres://ann@db/x"),
+        ("me.db", "me.db"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(address: str, expected: str) -> None:
+    assert shown(address) == expected
+
+
+def test_no_server_is_one_line_without_the_password() -> None:
+    with pytest.raises(StoreError, match="cannot be reached") as raised:
+        open_store("postgresql://nobody:secret@127.0.0.1:1/x")
+    assert "127.0.0.1:1" in str(raised.value)
+    assert "secret" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_wrong_password_is_named_and_not_shown(address: str) -> None:
+    """A socket that asks for a password is not to be had everywhere: the server's own refusal is replayed."""
+    from ld_agent.storage.postgres_connection import _remedy
+
+    refused = psycopg.OperationalError('connection failed: FATAL:  password authentication failed for user "ann"')
+    assert _remedy(refused).startswith("the password is wrong or missing")
+
+
+def test_a_database_that_is_not_there_is_named(address: str) -> None:
+    missing = urlunsplit(urlsplit(address)._replace(path="/nowhere"))
+    with pytest.raises(StoreError, match="no database of this name"):
+        open_store(missing)
+
+
+def test_looking_into_a_database_creates_nothing(address: str) -> None:
+    sql(address, "DROP SCHEMA ld_agent CASCADE")
+    with pytest.raises(StoreError, match="no memory in postgresql://"):
+        existing_store(address)
+    open_store(address).close()
+    existing_store(address).close()
+
+
+def test_a_database_without_pgvector_and_without_the_right_to_add_it_says_what_to_run(address: str) -> None:
+    role = "weak_" + urlsplit(address).path[-8:]
+    sql(address, "DROP SCHEMA ld_agent CASCADE", "DROP EXTENSION vector", f"CREATE ROLE {role} LOGIN")
+    parts = urlsplit(address)
+    host = parts.netloc.rpartition("@")[2]
+    try:
+        with pytest.raises(StoreError, match="run CREATE EXTENSION vector as its owner"):
+            open_store(urlunsplit(parts._replace(netloc=f"{role}@{host}")))
+    finally:
+        sql(address, f"DROP ROLE {role}")
+
+
+def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
+    sql(address, "UPDATE ld_agent.meta SET value = '99' WHERE key = 'schema'")
+    with pytest.raises(StoreError, match=r"newer ld_agent \(schema 99"):
+        open_store(address)
+
+
+def test_processes_that_open_an_empty_database_at_once_make_one_schema(address: str) -> None:
+    sql(address, "DROP SCHEMA ld_agent CASCADE")
+    problems: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            open_store(address).close()
+        except BaseException as exc:
+            problems.append(exc)
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+# ---- a server that goes away
+
+
+def test_a_connection_lost_between_transactions_is_replaced(address: str) -> None:
+    store = open_store(address)
+    key = store.open_conversation("maya", "Sam").key
+    for text in ("one", "two"):
+        disconnect(address)
+        say(store, key, text)
+        disconnect(address)
+        assert [u.text for u in store.utterances(key)][-1] == text
+    store.close()
+
+
+def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address: str) -> None:
+    store = open_store(address)
+    key = store.open_conversation("maya", "Sam").key
+    say(store, key, "kept")
+
+    def interrupted() -> None:
+        with store.writing(key):
+            say(store, key, "lost")
+            disconnect(address)
+            say(store, key, "never")
+
+    with pytest.raises(StoreError, match="cannot be reached"):
+        interrupted()
+    assert [u.text for u in store.utterances(key)] == ["kept"]
+    assert say(store, key, "again") == "u2"
+    store.close()
+
+
+def test_an_exhausted_pool_and_a_locked_conversation_are_one_line_each(address: str) -> None:
+    small, other = PostgresStore(address, wait_seconds=0.2, connections=1), PostgresStore(address, wait_seconds=0.2)
+    key = small.open_conversation("maya", "Sam").key
+    problems: list[str] = []
+
+    def attempt(use: Callable[[], object]) -> None:
+        try:
+            use()
+        except StoreError as exc:
+            problems.append(str(exc))
+
+    with small.writing(key):
+        for use in (small.conversations, lambda: say(other, key, "wait")):
+            thread = threading.Thread(target=attempt, args=(use,))
+            thread.start()
+            thread.join()
+    assert len(problems) == 2
+    assert "no connection became free" in problems[0]
+    assert "kept the store locked" in problems[1]
+    assert say(other, key, "now") == "u1"
+    small.close()
+    other.close()
+
+
+# ---- deletion, copies
+
+
+def test_no_row_of_a_deleted_conversation_is_left(address: str, fill: Fill) -> None:
+    store = open_store(address)
+    fill(store, "ben")
+    kept = list(export_lines(store, "ben"))
+    key = fill(store, "secret", "Quetzalcoatlus")
+    shelf = store.shelf(key, "events")
+    [row] = shelf.rows_after(0)
+    shelf.set_passages({row.key: ('["quetzalcoatlus"]', b"x")})
+    shelf.keep_snapshot(row.key, b"Quetzalcoatlus")
+    store.delete_conversation(key)
+    store.close()
+    with psycopg.connect(address) as db:
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = 'ld_agent'"
+        for (table,) in db.execute(query).fetchall():
+            rows = db.execute(f"SELECT {table}::text FROM ld_agent.{table}").fetchall()
+            assert not any("uetzalcoatlus" in row[0] for row in rows), table
+        assert db.execute("SELECT count(*) FROM ld_agent.passage").fetchone() == (0,)
+    again = open_store(address)
+    assert list(export_lines(again, "ben")) == kept
+    again.close()
+
+
+def test_a_copy_between_engines_resumes_and_exports_the_same(address: str, tmp_path: Path, fill: Fill) -> None:
+    file, database = Store(tmp_path / "a.db"), open_store(address)
+    for name, word in (("ann", "walnut"), ("zoe\0 \x1a0", "pistachio")):
+        fill(file, name, word)
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(file, database, interrupt)
+    assert [c.id for c in database.conversations()] == ["ann"]
+    assert copy_store(file, database) == 1
+    back = Store(tmp_path / "b.db")
+    assert copy_store(database, back) == 2
+    assert list(export_lines(back)) == list(export_lines(database)) == list(export_lines(file))
+    back.rename_agent(back.open_conversation("ann", "Sam").key, "Kim")
+    with pytest.raises(StoreError, match="is not the same"):
+        copy_store(database, back)
+    for store in (file, database, back):
+        store.close()

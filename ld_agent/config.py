@@ -320,8 +320,15 @@ class ServerSection(Section):
 
 
 class Config(Section):
-    """Everything an `Agent` is made from."""
+    """Everything an `Agent` is made from.
 
+    Attributes:
+        language: of the prompts and of what the agent is told: a folder of ``ld_agent/languages`` by its code, a folder of
+            one's own by its path, or ``auto``: of each conversation, by the script of what is said first. Where the English
+            default encoder does not know the language, the language's own takes its place, with its γ.
+    """
+
+    language: str = "en"
     agent: AgentSection = AgentSection()
     backbone: BackboneSection = BackboneSection(context_window=2048)
     modules: ModulesSection = ModulesSection()
@@ -331,6 +338,18 @@ class Config(Section):
     topics: TopicsSection = TopicsSection()
     store: StoreSection = StoreSection()
     server: ServerSection = ServerSection()
+
+    @model_validator(mode="after")
+    def _encoder_knows_the_language(self) -> Config:
+        from ld_agent.languages import resolved
+
+        if self.language != "en" and self.encoder.model == MINILM:
+            encoder, gamma = resolved(self.language, MINILM, self.memory.gamma)
+            if encoder != MINILM:
+                object.__setattr__(self, "encoder", self.encoder.model_copy(update={"model": encoder}))
+                if self.memory.gamma == MemorySection().gamma:
+                    object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
+        return self
 
     @field_validator("memory")
     @classmethod

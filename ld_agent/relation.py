@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ld_agent.errors import StoreError
+from ld_agent.languages import AUTO, detected, language
 from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.attribution import own_traits
@@ -23,6 +24,7 @@ from ld_agent.turnstile import Turnstile
 from ld_agent.types import Utterance
 
 if TYPE_CHECKING:
+    from ld_agent.memory.views.base import ViewContext
     from ld_agent.resources import Resources
 
 
@@ -35,6 +37,7 @@ class Relation:
     Attributes:
         key: the conversation's key in the store.
         turnstile: lets one caller in at a time.
+        models: the agent's, with the prompts of the conversation's language.
         revision: grows whenever what the threads mirror may be out of date.
     """
 
@@ -46,21 +49,36 @@ class Relation:
         self._edits = self._store.edits(self.key)
         self.revision = 0
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", waits=config.agent.busy == "wait")
-        self._extractor = Extractor(
-            resources.models, config.modules.extractor.prompting, config.modules.extractor.grounded
-        )
+        self.models, self._settled = resources.models, config.language != AUTO
         self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas, resources.progress)
         self.bank.seed(agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
         self._notes = self.views.enable()
+        self._settle_language()
         self._store.retry(self.key, once=True)  # what failed while a model was away is made up for
 
     def _views(self) -> EnabledViews:
-        return EnabledViews(self.resources.config.memory.views, self.resources.view_context(self.key, self.agent_name))
+        return EnabledViews(self.resources.config.memory.views, self._context())
+
+    def _context(self) -> ViewContext:
+        return self.resources.view_context(self.key, self.agent_name, self.models)
+
+    def _settle_language(self) -> None:
+        """With ``language: auto``, speak the language of what people said first, once they have said something."""
+        if self._settled:
+            return
+        said = (u.text for u in self._store.session_utterances(self.key, 1) if u.speaker != self.agent_name)
+        code = detected(said)
+        if code is None:
+            return
+        self._settled = True
+        if code != self.models.language.code:
+            self.models = self.models.speaking(language(code))
+            self.views = self._views()
 
     def views_recalling(self, k: int) -> EnabledViews:
         """The views as they are, but recalling at most ``k`` records each."""
-        context = self.resources.view_context(self.key, self.agent_name)
+        context = self._context()
         return EnabledViews(
             self.resources.config.memory.views,
             replace(context, settings=context.settings.model_copy(update={"k": k})),
@@ -117,6 +135,7 @@ class Relation:
         Args:
             answered: nothing waits for a reply: take in everything that was said.
         """
+        self._settle_language()
         store, key = self._store, self.key
         last = [store.last_utterance(key, thread) for thread in store.open_threads(key)]
         unanswered = frozenset(() if answered else (u.id for u in last if u and u.speaker != self.agent_name))
@@ -148,7 +167,9 @@ class Relation:
         def learn(items: Sequence[str]) -> Steps[None]:
             utterances = [by_id[item] for item in items]
             answered = [self._store.answered(self.key, u) for u in utterances]
-            extracted = yield from self._extractor.steps([u.text for u in utterances], answered)
+            own = self.resources.config.modules.extractor
+            extractor = Extractor(self.models, own.prompting, own.grounded)
+            extracted = yield from extractor.steps([u.text for u in utterances], answered)
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
             with self._store.writing(self.key):

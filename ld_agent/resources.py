@@ -106,11 +106,16 @@ class Resources:
             self.encoder.encode(["warm"])
             topics.result()
 
-    def view_context(self, key: int, agent_name: str) -> ViewContext:
-        """What the views of one conversation are made from."""
-        summarizer = Summarizer(self.models, self.encoder)
+    def view_context(self, key: int, agent_name: str, models: Models | None = None) -> ViewContext:
+        """What the views of one conversation are made from.
+
+        Args:
+            models: in the conversation's language; None: in the agent's.
+        """
+        models = models or self.models
+        summarizer = Summarizer(models, self.encoder)
         return ViewContext(
-            self.store, key, self.encoder, self.topics, summarizer, self.config.memory, self.models, agent_name,
+            self.store, key, self.encoder, self.topics, summarizer, self.config.memory, models, agent_name,
             indexes=self.indexes, progress=self.progress,
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.errors import InputError
+from ld_agent.languages import Words
 from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
@@ -25,9 +26,7 @@ from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
 from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
-SPEECHLESS = "Sorry, I lost my thread. What were you saying?"
 INTERRUPTED = "the reply was interrupted"
-NOT_TOLD = "I don't think you've told me that."
 NO_REPLY = "the model gave an empty reply; a stock phrase is used instead"
 NOT_STATED = "not stated"
 
@@ -120,9 +119,13 @@ class Turn:
         self.watch.lap("prompt")
         return prompted
 
+    @property
+    def _words(self) -> Words:
+        return self.relation.models.language.words
+
     def _generator(self) -> Generator:
         resources = self.relation.resources
-        return Generator(resources.models, resources.config.modules.generator.prompting)
+        return Generator(self.relation.models, resources.config.modules.generator.prompting)
 
     def _everyone(self) -> tuple[str, ...]:
         """The agent and everyone who has spoken in the running session."""
@@ -156,6 +159,7 @@ class Turn:
             decides=views.decides,
             quotes=self.quotes,
             instructions=self.options.instructions,
+            language=self.relation.models.language,
             doubted=self.relation.bank.channels(self.traits),
         )
 
@@ -202,7 +206,7 @@ class Turn:
         answer, words = supported(said, shown, relation.resources.topics.extract)
         if words:
             self.notes.append(f"what the model made up was left out of the reply: {', '.join(words)}")
-        answer = answer or (NOT_TOLD if said else "")
+        answer = answer or (self._words.not_told if said else "")
         if answer and (hear := self._listener()) is not None:
             hear(answer)
         return answer
@@ -242,7 +246,7 @@ class Turn:
         if interrupted:
             self.notes.append(INTERRUPTED)
         elif not said:
-            said = SPEECHLESS
+            said = self._words.speechless
             self.notes.append(NO_REPLY)
         return said
 

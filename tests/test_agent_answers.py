@@ -10,9 +10,9 @@ import pytest
 from agent_parts import DAY, START, Scene
 
 from ld_agent.config import Config
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.turn import NOT_TOLD
 
 SCRIPT = {
     "generator": "Good to hear.",
@@ -56,7 +56,7 @@ def test_what_the_agent_makes_up_about_a_person_is_left_out_before_anyone_sees_i
     talk = agent.conversation("maya", at=START)
     pieces: list[str] = []
     reply = talk.respond("What's my dog called?", "Maya", START, on_text=pieces.append)
-    assert reply.text == "".join(pieces) == NOT_TOLD
+    assert reply.text == "".join(pieces) == ENGLISH.words.not_told
     assert any("Rex" in note for note in reply.notes)
     told = talk.respond("He is Rex. What's my dog called?", "Maya", START)
     assert told.text == "Your dog is called Rex."

@@ -13,9 +13,10 @@ from ld_agent.backbones.base import Request
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.turn import INTERRUPTED, SPEECHLESS
+from ld_agent.turn import INTERRUPTED
 
 RUBBISH = [
     "",
@@ -81,7 +82,7 @@ def test_rubbish_of_every_module_costs_a_fallback_and_never_an_exception(scene: 
         assert reply.utterance is not None
         assert maya.utterances[-1].text.strip()
         if not rubbish.strip():
-            assert reply.text == SPEECHLESS
+            assert reply.text == ENGLISH.words.speechless
             assert any("empty reply" in note for note in reply.notes)
     agent.close()
     again = scene.agent()

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ld_agent.errors import ConfigError
-from ld_agent.prompts import Prompt, as_line, as_name, prompt
+from ld_agent.languages import ENGLISH
+from ld_agent.prompts import Prompt, as_line, as_name
 
 VARIABLES: dict[str, dict[str, Any]] = {
     "summarizer": {"people": "Maya and Sam", "lines": [("Maya", "Hello!")], "part": 0, "parts": 1},
@@ -86,7 +87,11 @@ VARIABLES: dict[str, dict[str, Any]] = {
         "quotes": [("3 days ago", "Maya", "Good-bye!")],
     },
 }
-SHIPPED = sorted(f.name.removesuffix(".yaml") for f in files("ld_agent.prompts").iterdir() if f.name.endswith(".yaml"))
+SHIPPED = sorted(
+    f.name.removesuffix(".yaml")
+    for f in files("ld_agent.languages").joinpath("en", "prompts").iterdir()
+    if f.name.endswith(".yaml")
+)
 
 
 def test_every_shipped_prompt_is_tried_here():
@@ -95,7 +100,7 @@ def test_every_shipped_prompt_is_tried_here():
 
 @pytest.mark.parametrize("name", sorted(VARIABLES))
 def test_a_shipped_prompt_renders(name: str):
-    messages = prompt(name).render(**VARIABLES[name])
+    messages = ENGLISH.prompt(name).render(**VARIABLES[name])
     text = "\n".join(message.content for message in messages)
     assert {m.role for m in messages} <= {"system", "user", "assistant"}
     assert all(message.content == message.content.strip() != "" for message in messages)
@@ -111,12 +116,12 @@ def test_a_missing_variable_is_named(name: str, variable: str):
     if (name, variable) in (("summarizer", "parts"), ("summarizer_paper", "parts")):
         given["part"] = 2  # read only where there are parts
     with pytest.raises(ConfigError, match=f"prompt {name}: '{variable}' is undefined"):
-        prompt(name).render(**given)
+        ENGLISH.prompt(name).render(**given)
 
 
 @pytest.mark.parametrize("name", sorted(VARIABLES))
 def test_the_messages_called_constant_are_constant(name: str):
-    loaded = prompt(name)
+    loaded = ENGLISH.prompt(name)
     text = "".join(m.content for m in loaded.render(**VARIABLES[name])[: loaded.constant_messages])
     joined = ("generator", "generator_direct", "recursive_reply", "conditional_reply")  # parts of one system message
     assert loaded.constant_messages < len(loaded.render(**VARIABLES[name])) or name in joined
@@ -125,15 +130,15 @@ def test_the_messages_called_constant_are_constant(name: str):
 
 def test_the_examples_of_the_extractor_are_constant():
     for name in ("extractor_direct", "extractor_chain_of_thought", "extractor_brief"):
-        loaded = prompt(name)
+        loaded = ENGLISH.prompt(name)
         one, other = loaded.render(text="one", before=""), loaded.render(text="other", before="")
         assert loaded.constant_messages == len(one) - 1
         assert one[:-1] == other[:-1]
 
 
 def test_a_part_of_a_session_says_so():
-    [_, whole] = prompt("summarizer").render(**VARIABLES["summarizer"])
-    [_, part] = prompt("summarizer").render(**{**VARIABLES["summarizer"], "part": 2, "parts": 3})
+    [_, whole] = ENGLISH.prompt("summarizer").render(**VARIABLES["summarizer"])
+    [_, part] = ENGLISH.prompt("summarizer").render(**{**VARIABLES["summarizer"], "part": 2, "parts": 3})
     assert "art 2 of 3" in part.content
     assert " of 3" not in whole.content
 
@@ -174,13 +179,13 @@ def test_a_name_does_not_read_as_another_speakers_line(colon: str):
     assert as_name("Zoë 🐝 O'Neill-Ito Jr.") == "Zoë 🐝 O'Neill-Ito Jr."
     for template in ("summarizer", "conditional_record", "memochat_memos", "recursive_rewrite", "memorybank_portrait"):
         given = VARIABLES[template] | {"lines": [(name, "No."), ("Maya", "Hello!")], "speaker": name}
-        text = "\n".join(message.content for message in prompt(template).render(**given))
+        text = "\n".join(message.content for message in ENGLISH.prompt(template).render(**given))
         assert "Ann- yes. Bob: No." in text
         assert f"Ann{colon}" not in text
 
 
 def test_template_syntax_in_data_is_not_run():
-    [*_, last] = prompt("extractor_direct").render(text="{{ 7 * 7 }} {% raise %}")
+    [*_, last] = ENGLISH.prompt("extractor_direct").render(text="{{ 7 * 7 }} {% raise %}")
     assert "{{ 7 * 7 }} {% raise %}" in last.content
 
 

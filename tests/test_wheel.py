@@ -81,7 +81,7 @@ def test_the_wheel_holds_what_is_used_at_run_time_and_nothing_else(wheel: Path):
         for path in (ROOT / folder).glob(inside):
             if path.is_file():
                 assert f"ld_agent/shipped/{path.relative_to(ROOT).as_posix()}" in names
-    prompts = {f"ld_agent/prompts/{path.name}" for path in (ROOT / "ld_agent/prompts").glob("*.yaml")}
+    prompts = {str(path.relative_to(ROOT)) for path in (ROOT / "ld_agent/languages").rglob("*.yaml")}
     assert prompts
     assert prompts <= names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"ld_agent"}

@@ -76,7 +76,7 @@ def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[t
 
 def _records(talk: Talk, rng: random.Random) -> Iterator[Made]:
     """Records of some utterances (ECM, Table 18): what was asked, and what was learned."""
-    from ld_agent.prompts import prompt
+    from ld_agent.languages import ENGLISH
 
     numbers = rng.sample(range(len(talk.lines)), min(RECORDS, len(talk.lines)))
     for number in numbers:
@@ -85,7 +85,7 @@ def _records(talk: Talk, rng: random.Random) -> Iterator[Made]:
         decide, told = rng.random() < 0.5, talk.facts[number]
         if not told and not decide:
             continue
-        messages = prompt("conditional_record").render(
+        messages = ENGLISH.prompt("conditional_record").render(
             agent=other,
             decide=decide,
             context=True,
@@ -115,7 +115,7 @@ def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
 
 def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator[Made]:
     """Reflection on notes (ECM, Table 19) and the choice of topics (MemoChat), for one message."""
-    from ld_agent.prompts import prompt
+    from ld_agent.languages import ENGLISH
     from training.memory_relations import asked_about
 
     facts = [(fact, fact) for told in talk.facts for fact in told]
@@ -139,8 +139,8 @@ def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator
         keywords = ", ".join(w for w in re.findall(r"\w{4,}", text.casefold()) if w not in ASKING)
         enough = {"known": f"Enough: {place}", "none": "Enough: none", "missing": f"Missing: {keywords}"}[kind]
         if kind != "missing" or keywords:
-            yield prompt("conditional_reflect").render(candidates=notes, text=text), enough
-        yield prompt("memochat_topics").render(text=text, notes=notes), str(place)
+            yield ENGLISH.prompt("conditional_reflect").render(candidates=notes, text=text), enough
+        yield ENGLISH.prompt("memochat_topics").render(text=text, notes=notes), str(place)
 
 
 ASKING = frozenset(
@@ -167,9 +167,8 @@ def first_person(fact: str, people: Sequence[str]) -> str:
 
 def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
     """A memory rewritten after a session (LLM-Rsum, Table 1): the old facts and the session's, a line a person."""
+    from ld_agent.languages import ENGLISH
     from ld_agent.memory.views.memory_text import capped, memory_text
-    from ld_agent.modules.summarizer import named
-    from ld_agent.prompts import prompt
 
     if sum(map(len, talk.known().values())) < 3:
         return
@@ -182,28 +181,28 @@ def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
     for memory, part in [*whole, *([(old, late)] if old else [])]:
         told = part.known()
         both = {person: list(dict.fromkeys([*memory.get(person, []), *told.get(person, [])])) for person in talk.people}
-        messages = prompt("recursive_rewrite").render(
-            sentences=20, memory=list(memory.items()), lines=part.lines, people=named(tuple(talk.people))
+        messages = ENGLISH.prompt("recursive_rewrite").render(
+            sentences=20, memory=list(memory.items()), lines=part.lines, people=ENGLISH.named(tuple(talk.people))
         )
         yield messages, memory_text(capped(both, MOST_FACTS))
 
 
 def _portraits(talk: Talk) -> Iterator[Made]:
     """A person described (MemoryBank), and dated notes brought together, by what they told."""
-    from ld_agent.prompts import prompt
+    from ld_agent.languages import ENGLISH
 
     for person, facts in talk.known().items():
         if len(facts) >= 4:
             known = " ".join(facts[:2])
             yield (
-                prompt("memorybank_portrait").render(person=person, known=known, lines=talk.lines),
+                ENGLISH.prompt("memorybank_portrait").render(person=person, known=known, lines=talk.lines),
                 " ".join([*facts[:1], *facts[-2:]]),
             )
             notes = [
                 ("2024-05-01", " ".join(facts[: len(facts) // 2])),
                 ("2024-05-09", " ".join(facts[len(facts) // 2 :])),
             ]
-            yield prompt("memorybank_summary").render(notes=notes), " ".join([facts[0], *facts[-2:]])
+            yield ENGLISH.prompt("memorybank_summary").render(notes=notes), " ".join([facts[0], *facts[-2:]])
             return
 
 
@@ -214,6 +213,7 @@ def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterat
     """Memos of one to three dialogues, one after the other: their topics, where they stand and what they say."""
     from ld_agent.datasets import load_dialogues
     from ld_agent.datasets.naming import named_dialogue
+    from ld_agent.languages import ENGLISH
     from ld_agent.memory.views.memochat import memo_prompt
 
     dialogues = [d for d in load_dialogues(source, limit=limit) if len({t.speaker for t in d.turns}) == 2 and d.topics]
@@ -227,7 +227,7 @@ def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterat
             first = len(run) + 1
             run += session.utterances
             memos.append(f"{first}-{len(run)} | {part.topics[0]} | {_sentences(' '.join(summaries[0].split()))[0]}")
-        yield parts[0].id, 1, (memo_prompt(run), "\n".join(memos))
+        yield parts[0].id, 1, (memo_prompt(ENGLISH, run), "\n".join(memos))
 
 
 def _sentences(text: str) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.datasets import load_annotated_utterances
-from ld_agent.prompts import prompt
+from ld_agent.languages import ENGLISH
 
 Row = dict[str, Any]
 
@@ -35,7 +35,7 @@ def deciding(rows: Sequence[Row], telling: Mapping[str, bool], count: int, rng: 
     Args:
         telling: by utterance, whether it reveals something lasting about its speaker.
     """
-    steps = prompt("conditional_reply").render()[0].content
+    steps = ENGLISH.prompt("conditional_reply").render()[0].content
     sides: dict[bool, list[Row]] = {True: [], False: []}
     for row in rows:
         heard = telling.get(row["messages"][-2]["content"])

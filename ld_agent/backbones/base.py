@@ -34,6 +34,7 @@ class Request:
         repetition_penalty: above 1 divides the scores of tokens that prompt or answer already contain.
         on_text: called with each piece of the answer as it is generated.
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
+        read: makes of the answer what is parsed; see `Language.canonical`.
     """
 
     messages: tuple[Message, ...]
@@ -45,6 +46,7 @@ class Request:
     repetition_penalty: float = 1.0
     on_text: Callable[[str], None] | None = None
     cacheable_prefix: int = 0
+    read: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

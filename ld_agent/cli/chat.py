@@ -17,10 +17,10 @@ from ld_agent.cli.show import console, plain, recalled_table, records_table, say
 from ld_agent.cli.versions import versions_text
 from ld_agent.config import Config
 from ld_agent.errors import BackboneError, InputError
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
-from ld_agent.modules.generator import ago
 from ld_agent.storage.sqlite import Store
 from ld_agent.terminal import LongWork
 from ld_agent.types import checked_text
@@ -170,7 +170,7 @@ def _greet(agent: Agent, conversation_id: str) -> None:
     if stored and last:
         count = agent.store.counts(stored.key)["records"]
         known = f"{count} {'memory' if count == 1 else 'memories'} of it; /memory shows them" if count else "/help"
-        console.print(plain(f"You talked last {ago(last.at, agent.clock())} ({known}).", "dim"))
+        console.print(plain(f"You talked last {ENGLISH.ago(last.at, agent.clock())} ({known}).", "dim"))
 
 
 def _typed_lines(user: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from ld_agent.agent import Agent
 from ld_agent.cli.show import console, plain, recalled_table, records_table, traits_table
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, load_episodes
-from ld_agent.modules.generator import ago
+from ld_agent.languages import ENGLISH
 from ld_agent.replay import PlayedTurn, replay
 from ld_agent.shipped import shipped_path
 from ld_agent.types import Record, Utterance
@@ -58,7 +58,7 @@ class _Shown:
         if last is None or last.session != played.session:
             heading = f"session {played.session}, {reply.heard.at:%d %B %Y}"
             if last is not None:
-                heading += f" (the one before was {ago(last.reply.heard.at, reply.heard.at)})"
+                heading += f" (the one before was {ENGLISH.ago(last.reply.heard.at, reply.heard.at)})"
             console.rule(heading, style="bold")
         for record in played.closed:
             self._remembered(record)

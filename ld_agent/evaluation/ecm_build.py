@@ -21,7 +21,7 @@ from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.records import json_lines, raise_bad, text_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.ecm import ASSISTANT, BENCHMARKS, USER, Probe, Sample
-from ld_agent.prompts import prompt
+from ld_agent.languages import ENGLISH
 from ld_agent.steps import Complete, Steps, run_many
 
 MODULE = "builder"
@@ -101,7 +101,7 @@ def build(
 def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
     """Create one question and answer that require the dialogue (ECM, section 4.1)."""
     lines = [(turn.speaker, turn.text) for turn in source.turns]
-    [answer] = yield [_request(prompt("ecm_continue").render(lines=lines), LONG)]
+    [answer] = yield [_request(ENGLISH.prompt("ecm_continue").render(lines=lines), LONG)]
     probe = _probe(answer.text)
     if probe is None:
         dropped["no question and answer"] += 1
@@ -112,7 +112,7 @@ def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
 def knowledge(episode: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
     """Create a question and answer for each persona fact of the user (ECM, section 4.2)."""
     facts = facts_of(episode)
-    template = prompt("ecm_knowledge")
+    template = ENGLISH.prompt("ecm_knowledge")
     requests = [_request(template.render(fact=fact), SHORT, template.constant_messages) for fact in facts]
     answers = yield requests
     probes = [probe for answer in answers if (probe := _probe(answer.text)) is not None]
@@ -123,10 +123,10 @@ def knowledge(episode: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
 
 def feedback(name: str, request: str, dropped: Counter[str]) -> Steps[Sample | None]:
     """Create a request with answer, advice and better answer, and a similar request (ECM, section 4.3)."""
-    similar_prompt = prompt("ecm_similar")
+    similar_prompt = ENGLISH.prompt("ecm_similar")
     similar, background = yield [
         _request(similar_prompt.render(request=request), SHORT, similar_prompt.constant_messages),
-        _request(prompt("ecm_background").render(request=request), LONG),
+        _request(ENGLISH.prompt("ecm_background").render(request=request), LONG),
     ]
     other, chat = _one_line(similar.text), _chat(background.text)
     if not other or other.casefold() == request.casefold():
@@ -136,17 +136,17 @@ def feedback(name: str, request: str, dropped: Counter[str]) -> Steps[Sample | N
         dropped["no chat before the request"] += 1
         return None
     pair = (request, other)
-    drafts = yield [_request(prompt("ecm_answer").render(request=text, advice=""), LONG) for text in pair]
+    drafts = yield [_request(ENGLISH.prompt("ecm_answer").render(request=text, advice=""), LONG) for text in pair]
     asked = list(zip(pair, (draft.text.strip() for draft in drafts), strict=True))
     if not all(draft for _, draft in asked):
         dropped["an empty answer"] += 1
         return None
-    [remark] = yield [_request(prompt("ecm_feedback").render(pairs=asked), SHORT)]
+    [remark] = yield [_request(ENGLISH.prompt("ecm_feedback").render(pairs=asked), SHORT)]
     advice = _one_line(remark.text)
     if not advice:
         dropped["no advice"] += 1
         return None
-    better = yield [_request(prompt("ecm_answer").render(request=text, advice=advice), LONG) for text in pair]
+    better = yield [_request(ENGLISH.prompt("ecm_answer").render(request=text, advice=advice), LONG) for text in pair]
     improved, reference = (answer.text.strip() for answer in better)
     if not improved or not reference:
         dropped["an empty answer"] += 1

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError, InputError
-from ld_agent.prompts import prompt
+from ld_agent.languages import ENGLISH
 from ld_agent.steps import Complete, Steps, run
 
 T = TypeVar("T", int, str)
@@ -120,7 +120,7 @@ class Judge:
             raise InputError(f"aspect {aspect!r} is unknown; the aspects are {', '.join(ASPECTS)}")
         _check(cases, candidates=(1, 1))
         rendered = [
-            prompt("judge_rating").render(
+            ENGLISH.prompt("judge_rating").render(
                 personas=_known(case), lines=case.lines, reply=reply, aspect=aspect, meaning=ASPECTS[aspect]
             )
             for case in cases
@@ -143,7 +143,7 @@ class Judge:
             for one, other in ((first, second), (second, first)):
                 known = _known(case)
                 rendered.append(
-                    prompt("judge_pairwise").render(personas=known, lines=case.lines, first=one, second=other)
+                    ENGLISH.prompt("judge_pairwise").render(personas=known, lines=case.lines, first=one, second=other)
                 )
 
         def ahead(answer: str) -> int | None:
@@ -156,7 +156,7 @@ class Judge:
         """Score how much of the reference a reply contains: 0 none, 1 part, 2 all (ECM's GPT-score)."""
         _check(cases, candidates=(1, 1), reference=True)
         rendered = [
-            prompt("judge_score").render(reference=case.reference, reply=reply)
+            ENGLISH.prompt("judge_score").render(reference=case.reference, reply=reply)
             for case in cases
             for reply in case.candidates.values()
         ]
@@ -266,7 +266,7 @@ def shuffled(case: Case, seed: int) -> list[str]:
 
 def _choice(case: Case, texts: Sequence[str]) -> tuple[Message, ...]:
     letters = ascii_uppercase[: len(texts)]
-    return prompt("judge_compare").render(
+    return ENGLISH.prompt("judge_compare").render(
         question=case.question,
         reference=case.reference,
         candidates=list(zip(letters, texts, strict=True)),

@@ -23,7 +23,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +43,7 @@ from ld_agent.evaluation.run_files import (
     values_of,
     write_scores,
 )
+from ld_agent.languages import language
 
 __all__ = [
     "SCORES",
@@ -115,10 +115,9 @@ def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any
         "data_sha256": _digest([data] if data.is_file() else sorted(data.rglob("*.txt"))),
         "config": config.model_dump(mode="json"),
     }
-    sources = files("ld_agent.prompts")
     prompts = {
         path.name: path.read_text("utf-8")
-        for path in sorted(sources.iterdir(), key=lambda path: path.name)
+        for path in sorted(language(config.language).files(), key=lambda path: path.name)
         if any(Path(path.name).match(pattern) for pattern in task.prompts)
     }
     settings = task.settings(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,8 @@ from ld_agent.backbones.answer_text import AnswerStream
 from ld_agent.backbones.base import Backbone, Completion, Message, Request
 from ld_agent.config import Config, ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
+from ld_agent.languages import Language, language
+from ld_agent.prompts import Prompt
 
 MODULES = tuple(ModulesSection.model_fields)
 MOST_CHARACTERS_A_TOKEN = 16
@@ -23,6 +26,9 @@ class Models:
     Args:
         config: the configuration.
         backbone: a ready backbone to use for every module instead, such as a `ScriptedBackbone`.
+
+    Attributes:
+        language: of the prompts; answers come out with its markers replaced by those that are read.
     """
 
     def __init__(self, config: Config, backbone: Backbone | None = None) -> None:
@@ -31,6 +37,16 @@ class Models:
         self._given = backbone
         self._built: dict[str, Backbone] = {}
         self._lock = threading.Lock()
+        self.language = language(config.language)
+
+    def speaking(self, spoken: Language) -> Models:
+        """The same models with the prompts of another language."""
+        models = copy.copy(self)
+        models.language = spoken
+        return models
+
+    def prompt(self, name: str) -> Prompt:
+        return self.language.prompt(name)
 
     def backbone(self, module: str) -> Backbone:
         """The backbone of a module, loaded now if it was not.
@@ -94,6 +110,7 @@ class Models:
             seed=seed,
             on_text=None if on_text is None else AnswerStream(on_text),
             cacheable_prefix=constant_messages,
+            read=self.language.canonical,
         )
 
     def complete(self, requests: Sequence[Request]) -> list[Completion]:
@@ -125,8 +142,7 @@ class Models:
 
 def _bounded(completion: Completion, request: Request) -> Completion:
     most = MOST_CHARACTERS_A_TOKEN * request.max_new_tokens
-    return (
-        completion
-        if len(completion.text) <= most
-        else replace(completion, text=completion.text[:most], finish="length")
-    )
+    if len(completion.text) > most:
+        completion = replace(completion, text=completion.text[:most], finish="length")
+    read = completion.text if request.read is None else request.read(completion.text)
+    return completion if read == completion.text else replace(completion, text=read)

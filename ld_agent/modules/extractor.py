@@ -15,7 +15,6 @@ from ld_agent.backbones.base import Completion, Message
 from ld_agent.modules.base import Models
 from ld_agent.modules.listed_traits import listed_traits
 from ld_agent.modules.wording import EAST_ASIAN, first_paragraph, halves, stems_of, words_of
-from ld_agent.prompts import prompt
 from ld_agent.steps import Steps, run
 
 NO_TRAIT = re.compile(
@@ -74,7 +73,7 @@ class Extractor:
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
         self._believe = grounded if grounded_only else _anything
-        self._prompt = prompt(f"extractor_{prompting}")
+        self._prompt = models.prompt(f"extractor_{prompting}")
         self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
 

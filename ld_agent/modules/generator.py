@@ -8,17 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.languages import ENGLISH, Language
 from ld_agent.modules.base import Models
-from ld_agent.modules.summarizer import named
-from ld_agent.prompts import as_line, as_name, prompt
+from ld_agent.prompts import as_line, as_name
 from ld_agent.types import Recalled, ReplyOptions, Utterance
 
 T = TypeVar("T")
-OPENING = "(The conversation begins.)"
 DECISION_TOKENS = 12
 DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
 """Where the decision begins: on a line of its own, or behind a sentence."""
@@ -31,25 +29,6 @@ COMING = re.compile(
     re.IGNORECASE,
 )
 """An end that may yet become a decision's beginning."""
-KINDS = {
-    "events": "a session in brief",
-    "recursive": "what is known so far",
-    "conditional": "a note",
-    "history": "what was said",
-    "summary": "a session in brief",
-    "bm25": "what was said",
-    "dense": "what was said",
-    "memorybank": "a summary",
-    "memochat": "a topic",
-}
-"""What the memories of a view are called in a prompt that has memories of several."""
-CHANNEL_WORDS = {
-    "observe": "handed in by an application",
-    "import": "imported",
-    "tool": "written by a tool",
-    "document": "from a document",
-}
-"""What a prompt says of a text that nobody said in the chat."""
 SHORTEST_HEARD = 64  # characters; a window that has no room for them has none for the instructions either
 
 
@@ -70,6 +49,7 @@ class Situation:
         labelled: say of each memory which mechanism it comes from.
         decides: the answer also says whether ``heard`` is worth remembering; see `decision`.
         instructions: the caller's, added to the agent's own and shortened to a quarter of the window.
+        language: of the prompt.
         doubted: by speaker and text, the channel of those traits that were not said in the chat.
     """
 
@@ -85,6 +65,7 @@ class Situation:
     decides: bool = False
     quotes: tuple[Utterance, ...] = ()
     instructions: str = ""
+    language: Language = ENGLISH
     doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -116,8 +97,8 @@ class Generator:
         """
         notes: list[str] = []
         if self._direct:
-            people = named(situation.people or (situation.heard.speaker,))
-            instructions = prompt("generator_direct").render(people=people)[0].content
+            people = situation.language.named(situation.people or (situation.heard.speaker,))
+            instructions = situation.language.prompt("generator_direct").render(people=people)[0].content
             situation = replace(situation, steps="\n\n".join(filter(None, (instructions, situation.steps))))
         if situation.instructions:
             situation = self._with_bounded_instructions(situation, notes)
@@ -222,15 +203,15 @@ def render(situation: Situation) -> tuple[Message, ...]:
     one role that follow each other are one message, since many chat templates want the roles to take turns.
     """
     people = situation.people or (situation.heard.speaker,)
-    [system] = prompt("generator").render(**_known(situation))
+    [system] = situation.language.prompt("generator").render(**_known(situation))
     messages = [_with_added(system, situation)]
     for said in (*situation.context, situation.heard):
         own = said.speaker == situation.agent
         named_line = not own and (len(people) > 1 or said.channel != "chat")
-        speaker = _with_channel(as_name(said.speaker), said.channel)
+        speaker = _with_channel(as_name(said.speaker), said.channel, situation.language)
         text = f"{speaker}: {as_line(said.text)}" if named_line else as_line(said.text)
         if own and messages[-1].role == "system":
-            messages.append(Message("user", OPENING))
+            messages.append(Message("user", situation.language.words.opening))
         role: Literal["assistant", "user"] = "assistant" if own else "user"
         if messages[-1].role == role:
             messages[-1] = Message(role, f"{messages[-1].content}\n{text}")
@@ -243,7 +224,9 @@ def render_as_paper(situation: Situation) -> tuple[Message, ...]:
     """The messages of a situation as LD-Agent lays them out (appendix D.3): what is known and said in one user message."""
     context = [(u.speaker, u.text) for u in situation.context]
     heard = (situation.heard.speaker, situation.heard.text)
-    system, request = prompt("generator_paper").render(**_known(situation), context=context, heard=heard)
+    system, request = situation.language.prompt("generator_paper").render(
+        **_known(situation), context=context, heard=heard
+    )
     return (_with_added(system, situation), request)
 
 
@@ -252,12 +235,17 @@ def _known(situation: Situation) -> dict[str, Any]:
     known = {name: [_marked(name, trait, situation) for trait in traits] for name, traits in situation.traits.items()}
     return {
         "agent": situation.agent,
-        "people": named(situation.people or (situation.heard.speaker,)),
+        "people": situation.language.named(situation.people or (situation.heard.speaker,)),
         "agent_traits": known.get(situation.agent, ()),
         "others_traits": [(name, traits) for name, traits in known.items() if name != situation.agent and traits],
         "memories": [(_origin(r, situation), r.record.text) for r in situation.recalled],
         "quotes": [
-            (_with_channel(ago(u.at, situation.heard.at), u.channel), u.speaker, u.text) for u in situation.quotes
+            (
+                _with_channel(situation.language.ago(u.at, situation.heard.at), u.channel, situation.language),
+                u.speaker,
+                u.text,
+            )
+            for u in situation.quotes
         ],
     }
 
@@ -270,22 +258,23 @@ def _with_added(system: Message, situation: Situation) -> Message:
 def _origin(recalled: Recalled, situation: Situation) -> str:
     """How long ago something was; where several mechanisms remember, what kind of memory it is; and where it comes from, if
     the person who speaks did not say it in the chat."""
-    record = recalled.record
-    when = ago(record.at, situation.heard.at)
+    record, language = recalled.record, situation.language
+    when = language.ago(record.at, situation.heard.at)
     if situation.labelled:
-        when = f"{when}, {KINDS.get(record.view, record.view)}"
+        when = f"{when}, {language.words.kinds.get(record.view, record.view)}"
     if record.said_by and situation.heard.speaker not in record.said_by:
-        when = f"{when}, said by {named(tuple(map(as_name, record.said_by)))}"
-    return _with_channel(when, record.channel)
+        when = f"{when}, {language.words.said_by.format(names=language.named(record.said_by))}"
+    return _with_channel(when, record.channel, language)
 
 
-def _with_channel(origin: str, channel: str) -> str:
-    return f"{origin}, {CHANNEL_WORDS[channel]}" if channel in CHANNEL_WORDS else origin
+def _with_channel(origin: str, channel: str, language: Language) -> str:
+    channels = language.words.channels
+    return f"{origin}, {channels[channel]}" if channel in channels else origin
 
 
 def _marked(speaker: str, trait: str, situation: Situation) -> str:
     channel = situation.doubted.get((speaker, trait))
-    return f"{trait} ({CHANNEL_WORDS[channel]})" if channel else trait
+    return f"{trait} ({situation.language.words.channels[channel]})" if channel else trait
 
 
 def decision(answer: str) -> bool | None:
@@ -383,23 +372,6 @@ class ReplyStream:
     def _start_of_sentence(self) -> int:
         ends = [end.end() for end in SENTENCE.finditer(self._text)]
         return ends[-1] if ends else 0
-
-
-def ago(then: datetime, now: datetime) -> str:
-    """Say how long before ``now`` something was, in words a person would use."""
-    seconds = max((now - then).total_seconds(), 0.0)
-    for unit, length in (
-        ("year", 31_557_600),
-        ("month", 2_629_800),
-        ("week", 604_800),
-        ("day", 86_400),
-        ("hour", 3600),
-        ("minute", 60),
-    ):
-        count = int(seconds / length)
-        if count >= (2 if unit in ("month", "week") else 1):  # "5 weeks" says more than "1 month"
-            return f"{count} {unit}{'s' if count > 1 else ''} ago"
-    return "just now"
 
 
 def _note(notes: list[str], left_out: int, what: str) -> None:

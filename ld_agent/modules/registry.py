@@ -23,7 +23,7 @@ class TunedModule:
     Attributes:
         name: in configs (``modules.NAME``), in requests and on the command line.
         purpose: what it does, as its adapter's card says it: "It …".
-        prompts: its files in ``ld_agent/prompts``, "*" as in a file name.
+        prompts: its files in ``a language``, "*" as in a file name.
         rows: the function that makes its training rows; see `training.row_building.BuildRequest`.
         options: options of ``training.build`` that are for this module.
         answer: the function that takes from a raw answer what counts of it, as at inference; None: all of it.

@@ -19,7 +19,7 @@ from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
 from ld_agent.modules.subjects import corrected
 from ld_agent.modules.wording import SENTENCE_END, first_paragraph, halves, stems_of, words_of
-from ld_agent.prompts import as_name, prompt
+from ld_agent.prompts import as_name
 from ld_agent.steps import Steps, run
 from ld_agent.types import Session, Utterance
 
@@ -60,7 +60,7 @@ class Summarizer:
         settings = models.settings("summarizer")
         own = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
         self._attribution = own.attribution
-        self._prompt = prompt("summarizer_paper" if own.prompting == "paper" else "summarizer")
+        self._prompt = models.prompt("summarizer_paper" if own.prompting == "paper" else "summarizer")
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
         """Summarise sessions in one batch; see `steps`."""
@@ -74,7 +74,7 @@ class Summarizer:
         """
         parts = [self._parts(session) for session in sessions]
         requests = [
-            self._request(people(session), part, number, len(of_session))
+            self._request(self._models.language.named(session.speakers), part, number, len(of_session))
             for session, of_session in zip(sessions, parts, strict=True)
             for number, part in enumerate(of_session, 1)
         ]
@@ -92,7 +92,7 @@ class Summarizer:
 
     def prompt_for(self, session: Session) -> tuple[Message, ...]:
         """Render the prompt of a session that fits the window; training renders the same."""
-        return self._render(people(session), session.utterances, 1, 1)
+        return self._render(self._models.language.named(session.speakers), session.utterances, 1, 1)
 
     def _render(self, names: str, part: Sequence[Utterance], number: int, parts: int) -> tuple[Message, ...]:
         lines = [(u.speaker, u.text) for u in part]
@@ -103,7 +103,7 @@ class Summarizer:
 
     def _parts(self, session: Session) -> list[list[Utterance]]:
         """Split a session into the fewest runs of utterances whose prompts fit the window."""
-        names = people(session)
+        names = self._models.language.named(session.speakers)
 
         def fits(part: Sequence[Utterance]) -> bool:
             return self._fits(self._render(names, part, 99, 99))
@@ -115,7 +115,10 @@ class Summarizer:
 
     def _merge_round(self, sessions: Sequence[Session], drafts: list[list[Summary]]) -> Steps[list[list[Summary]]]:
         """Merge each session's drafts in groups that fit the window; a single draft stays as it is."""
-        plans = [self._plan(people(session), group) for session, group in zip(sessions, drafts, strict=True)]
+        plans = [
+            self._plan(self._models.language.named(session.speakers), group)
+            for session, group in zip(sessions, drafts, strict=True)
+        ]
         completions = iter((yield [request for plan in plans for _, request in plan if request is not None]))
         return [
             [_merged(group, next(completions) if request is not None else None) for group, request in plan]
@@ -126,7 +129,7 @@ class Summarizer:
         """Group drafts, each group with the request that merges it; None: one draft, or two that do not fit together."""
 
         def messages(group: Sequence[Summary]) -> tuple[Message, ...]:
-            return prompt("summarizer_merge").render(people=names, summaries=[s.text for s in group])
+            return self._models.prompt("summarizer_merge").render(people=names, summaries=[s.text for s in group])
 
         def fits(group: Sequence[Summary]) -> bool:
             return self._fits(messages(group))
@@ -157,17 +160,6 @@ class Summarizer:
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
         return " ".join(f"{as_name(candidates[i].speaker)}: {_shortened(candidates[i].text)}" for i in chosen)
-
-
-def people(session: Session) -> str:
-    """Name a session's speakers: "Maya and Sam"."""
-    return named(session.speakers)
-
-
-def named(names: Sequence[str]) -> str:
-    """Join names as a sentence does: "Maya, Ben and Sam"."""
-    *others, last = [as_name(name) for name in names] or ["nobody"]
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def cleaned(answer: str) -> str:

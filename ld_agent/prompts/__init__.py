@@ -8,8 +8,6 @@ a colon go through ``name``.
 from __future__ import annotations
 
 import re
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from ld_agent.backbones.base import Message
@@ -84,9 +82,3 @@ class Prompt:
         except TemplateError as exc:
             raise ConfigError(f"prompt {self.name}: {exc}; it is given {', '.join(sorted(variables))}") from exc
         return tuple(Message(role, content) for role, content in rendered)
-
-
-@cache
-def prompt(name: str) -> Prompt:
-    """Return a prompt from this folder by its name."""
-    return Prompt(name, files(__name__).joinpath(f"{name}.yaml").read_text(encoding="utf-8"))

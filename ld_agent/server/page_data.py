@@ -9,7 +9,7 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
-from ld_agent.modules.generator import ago
+from ld_agent.languages import ENGLISH
 from ld_agent.storage.base import Store
 from ld_agent.storage.served import Directory, StoredSession
 from ld_agent.types import Recalled, Record, Trait, Utterance
@@ -49,7 +49,7 @@ def timeline(
         entries.append(
             TimelineEntry(
                 session,
-                "" if earlier is None else ago(earlier.end, session.start).replace("ago", "later"),
+                "" if earlier is None else ENGLISH.ago(earlier.end, session.start).replace("ago", "later"),
                 store.records(key, session=session.number),
                 [trait for trait in traits if trait.source in said],
             )

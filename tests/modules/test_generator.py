@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
-from ld_agent.modules.generator import OPENING, Generator, ReplyStream, Situation, ago, render, repeatable, reply_text
+from ld_agent.modules.generator import Generator, ReplyStream, Situation, render, repeatable, reply_text
 from ld_agent.types import Recalled, Record, Utterance
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -71,7 +72,7 @@ def test_three_speakers_are_named_and_take_one_turn_together():
 def test_where_the_agent_speaks_first_someone_opens():
     messages = render(Situation("Sam", HEARD, (utterance("Sam", "Good morning."), utterance("Sam", "Awake?"))))
     assert [(m.role, m.content) for m in messages[1:]] == [
-        ("user", OPENING),
+        ("user", ENGLISH.words.opening),
         ("assistant", "Good morning.\nAwake?"),
         ("user", "How are my dogs?"),
     ]
@@ -233,7 +234,7 @@ def test_the_reply_in_an_answer(answer: str, expected: str):
     ],
 )
 def test_ago(seconds: float, expected: str):
-    assert ago(NOW - timedelta(seconds=seconds), NOW) == expected
+    assert ENGLISH.ago(NOW - timedelta(seconds=seconds), NOW) == expected
 
 
 @pytest.mark.parametrize(

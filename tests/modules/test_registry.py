@@ -27,7 +27,7 @@ from training.settings import TrainingSettings
 def test_what_an_entry_names_is_there(entry: TunedModule):
     assert entry.name in ModulesSection.model_fields
     assert all(callable(resolve_name(reference)) for reference in (entry.rows, entry.answer) if reference)
-    prompts = [Path(file.name) for file in files("ld_agent.prompts").iterdir()]
+    prompts = [Path(file.name) for file in files("ld_agent.languages").joinpath("en", "prompts").iterdir()]
     assert all(any(file.match(pattern) for file in prompts) for pattern in entry.prompts)
     assert shipped_path(f"configs/training/{entry.name}.yaml").is_file()
     assert set(entry.error) <= set(entry.metrics)

@@ -10,6 +10,7 @@ import pytest
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import BackboneError
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import (
@@ -20,7 +21,6 @@ from ld_agent.modules.summarizer import (
     bounded,
     cleaned,
     is_summary,
-    named,
     pack,
     whole_sentences,
 )
@@ -294,7 +294,7 @@ def test_a_failing_model_is_said_to_fail(summarizer):
     [((), "nobody"), (("Maya",), "Maya"), (("Maya", "Sam"), "Maya and Sam"), (("A", "B", "C"), "A, B and C")],
 )
 def test_names(names: tuple[str, ...], expected: str):
-    assert named(names) == expected
+    assert ENGLISH.named(names) == expected
 
 
 def test_packing():

@@ -19,7 +19,6 @@ from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
-from ld_agent.prompts import prompt
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance
@@ -76,7 +75,7 @@ class ConditionalView(View):
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
         """The two-part answer (Table 17), where the reply's call decides."""
-        return Guidance(prompt("conditional_reply").render()[0].content if self.decides else "")
+        return Guidance(self._context.models.prompt("conditional_reply").render()[0].content if self.decides else "")
 
     @property
     def explanation(self) -> Mapping[str, Any]:
@@ -144,7 +143,7 @@ class ConditionalView(View):
         return models.request("memory", self._messages(before, utterance, decide), most=MOST_TOKENS)
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
-        return prompt("conditional_record").render(
+        return self._context.models.prompt("conditional_record").render(
             agent=self._context.agent,
             decide=decide,
             context=self._settings.context,
@@ -166,7 +165,7 @@ class ConditionalView(View):
         situation = _part(parts, "situation", source) if self._settings.context else ""
         note = _part(parts, "note", source) if self._settings.knowledge else ""
         if not situation and not note:
-            said = f'{utterance.speaker} said: "{" ".join(utterance.text.split())[:LONGEST]}"'
+            said = self._context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
             return Kept("", said, fallback=True)
         return Kept(situation, note)
 

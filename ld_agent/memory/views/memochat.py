@@ -16,12 +16,13 @@ import numpy as np
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
+from ld_agent.languages import Language
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled
 from ld_agent.modules.summarizer import is_summary, pack
-from ld_agent.prompts import as_name, prompt
+from ld_agent.prompts import as_name
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance
@@ -77,7 +78,9 @@ class MemoChatView(View):
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context
         runs = [pack(session.utterances, self._fits) for session in sessions]
-        answers = iter((yield [self._request(memo_prompt(run)) for own in runs for run in own]))
+        answers = iter(
+            (yield [self._request(memo_prompt(self._context.models.language, run)) for own in runs for run in own])
+        )
         for session, own in zip(sessions, runs, strict=True):
             memos = [memo for run in own for memo in memos_of(next(answers), run)]
             vectors = context.encoder.encode([memo.text for memo in memos])
@@ -109,13 +112,13 @@ class MemoChatView(View):
         while True:
             options = sorted(nearest[:count])
             notes = [record.text.partition("\n")[0] for record in self._records.fetch(options)]
-            messages = prompt("memochat_topics").render(text=query.text, notes=notes)
+            messages = self._context.models.prompt("memochat_topics").render(text=query.text, notes=notes)
             if count == 1 or self._in_window(messages):
                 return options, messages
             count = max(count // 2, 1)
 
     def _fits(self, run: Sequence[Utterance]) -> bool:
-        return self._in_window(memo_prompt(run))
+        return self._in_window(memo_prompt(self._context.models.language, run))
 
     def _in_window(self, messages: tuple[Message, ...]) -> bool:
         models = self._context.models
@@ -152,10 +155,10 @@ def picked_numbers(answer: str, most: int) -> set[int] | None:
     return valid if valid or numbers == {0} else None
 
 
-def memo_prompt(run: Sequence[Utterance]) -> tuple[Message, ...]:
+def memo_prompt(language: Language, run: Sequence[Utterance]) -> tuple[Message, ...]:
     """What asks for the memos of some utterances."""
     people = " or ".join(dict.fromkeys(as_name(u.speaker) for u in run))
-    return prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run], people=people)
+    return language.prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run], people=people)
 
 
 def _longest_lines(run: Sequence[Utterance]) -> str:

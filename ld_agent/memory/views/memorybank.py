@@ -21,7 +21,6 @@ from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords, recalled
 from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
 from ld_agent.modules.wording import stems_of, words_of
-from ld_agent.prompts import prompt
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import Draft
 from ld_agent.storage.recollection import recalls_before
@@ -153,7 +152,7 @@ class MemoryBankView(View):
 
     def _portrait_request(self, session: Session, person: str, known: str) -> Request:
         def messages(lines: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
-            return prompt("memorybank_portrait").render(person=person, known=known, lines=lines)
+            return self._context.models.prompt("memorybank_portrait").render(person=person, known=known, lines=lines)
 
         return self._request(self._fitted([(u.speaker, u.text) for u in session.utterances], messages))
 
@@ -182,7 +181,7 @@ class MemoryBankView(View):
 
         def messages(shown: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
             missing = [(EARLIER, before)] if before and len(shown) < len(notes) else []
-            return prompt("memorybank_summary").render(notes=[*missing, *shown])
+            return self._context.models.prompt("memorybank_summary").render(notes=[*missing, *shown])
 
         return self._request(self._fitted(notes, messages))
 

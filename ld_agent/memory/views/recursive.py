@@ -16,8 +16,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounded, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
-from ld_agent.modules.summarizer import named, pack
-from ld_agent.prompts import prompt
+from ld_agent.modules.summarizer import pack
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE, Draft
 from ld_agent.types import Recalled, Record, Session, Utterance
@@ -44,7 +43,7 @@ class RecursiveView(View):
         super().__init__(context)
         settings = context.settings.recursive
         self._settings = settings
-        self._examples = reply_examples(settings.examples) if settings.examples else ()
+        self._examples = reply_examples(settings.examples, context.models.language) if settings.examples else ()
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -94,7 +93,7 @@ class RecursiveView(View):
         """The steps of P_r (Table 2), and the n-shot examples; nothing while there is no memory to use."""
         if not any(r.record.view == self.name for r in recalled):
             return Guidance()
-        return Guidance(prompt("recursive_reply").render()[0].content, self._examples)
+        return Guidance(self._context.models.prompt("recursive_reply").render()[0].content, self._examples)
 
     def _rewritten(self, session: Session, known: Facts, tried: int) -> Steps[tuple[Facts, str]]:
         """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece.
@@ -135,11 +134,11 @@ class RecursiveView(View):
         return replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tried)
 
     def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
-        return prompt("recursive_rewrite").render(
+        return self._context.models.prompt("recursive_rewrite").render(
             sentences=self._settings.sentences,
             memory=list(known.items()),
             lines=[(u.speaker, u.text) for u in part],
-            people=named(session.speakers),
+            people=self._context.models.language.named(session.speakers),
         )
 
     def _pieces(self, session: Session, known: Facts) -> list[list[Utterance]]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from ld_agent.errors import BackboneError
 from ld_agent.modules.base import Models
-from ld_agent.prompts import prompt
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled
 
@@ -54,7 +53,9 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
     for _ in range(rounds):
         if not candidates:
             break
-        messages = prompt("conditional_reflect").render(candidates=[c.record.text for c in candidates], text=text)
+        messages = models.prompt("conditional_reflect").render(
+            candidates=[c.record.text for c in candidates], text=text
+        )
         try:
             [answer] = yield [models.request("memory", messages, most=MOST_TOKENS)]
         except BackboneError as exc:

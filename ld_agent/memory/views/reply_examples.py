@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 
 from ld_agent.errors import ConfigError
-from ld_agent.prompts import prompt
+from ld_agent.languages import ENGLISH, Language
 from ld_agent.shipped import named_path
 
 
-def reply_examples(path: str) -> tuple[str, ...]:
+def reply_examples(path: str, language: Language = ENGLISH) -> tuple[str, ...]:
     """Read a file of examples and render each for the prompt.
 
     Raises:
@@ -37,7 +37,7 @@ def reply_examples(path: str) -> tuple[str, ...]:
                 f"memory.recursive.examples={path}, line {number}: no example ({exc!r}); write "
                 '{"memory": "…", "dialogue": [["User", "…"]], "reply": "…"}'
             ) from exc
-        [message] = prompt("recursive_example").render(
+        [message] = language.prompt("recursive_example").render(
             number=len(rendered) + 1, memory=memory.splitlines(), dialogue=dialogue, reply=reply
         )
         rendered.append(message.content)

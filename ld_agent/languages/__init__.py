@@ -1,0 +1,246 @@
+"""Languages: one folder each, with the prompts of every module and the words that the code itself says or reads.
+
+A folder holds ``words.yaml`` (`Words`) and ``prompts/*.yaml``, the same files as ``en``. What a model is asked to begin
+a line with ("Note:", "Enough:") may be in the folder's own words: `Language.canonical` puts an answer back into those.
+Knows no model and no store.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache, cached_property
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ld_agent.errors import ConfigError
+from ld_agent.prompts import Prompt, as_name
+
+AUTO = "auto"
+EVALUATION = ("ecm_", "judge_")
+"""Prompts that only evaluation uses; a language other than English does without."""
+UNITS = {"year": 31_557_600, "month": 2_629_800, "week": 604_800, "day": 86_400, "hour": 3600, "minute": 60}
+SEEN = 400
+"""Characters from which `detected` tells a language."""
+
+
+class Words(BaseModel):
+    """The words of one language, ``words.yaml``.
+
+    Attributes:
+        name: of the language, in itself.
+        scripts: first words of the Unicode names of its letters, such as LATIN, CJK, HANGUL.
+        encoder: what takes the place of the English default encoder; null: nothing needs to.
+        gamma: ``memory.gamma`` with that encoder.
+        listed: how names are joined: between two of several, before the last.
+        nobody: stands for no name.
+        ago: by unit, the texts for one and for more, with ``{n}``; and ``now``.
+        said_by: who said what is remembered, with ``{names}``.
+        said: an utterance that stands for itself, with ``{speaker}`` and ``{text}``.
+        opening: stands for the user's turn where the agent speaks first.
+        speechless, not_told: replies where a model gives none, and where it made one up.
+        kinds: what memories of each mechanism are called in a prompt.
+        channels: what a prompt says of a text that nobody said in the chat.
+        no_trait: answers of an extractor that found nothing.
+        not_knowing: parts of replies that say that something is not known.
+        markers: by what answers are read for, what may stand for it before a colon.
+        answers: the same for yes, no and none.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    scripts: tuple[str, ...]
+    encoder: str | None
+    gamma: float | None
+    listed: tuple[str, str]
+    nobody: str
+    ago: Mapping[str, tuple[str, str]]
+    said_by: str
+    said: str
+    opening: str
+    speechless: str
+    not_told: str
+    kinds: Mapping[str, str]
+    channels: Mapping[str, str]
+    no_trait: tuple[str, ...]
+    not_knowing: tuple[str, ...]
+    markers: Mapping[str, tuple[str, ...]]
+    answers: Mapping[str, tuple[str, ...]]
+
+
+class Language:
+    """One language, read from its folder.
+
+    Args:
+        code: how the config names it.
+        folder: where its files are.
+
+    Raises:
+        ConfigError: a file or a key is missing or cannot be read; names both.
+    """
+
+    def __init__(self, code: str, folder: Traversable) -> None:
+        self.code, self._folder = code, folder
+        self.words = self._read_words()
+        self._prompts: dict[str, Prompt] = {}
+        if missing := sorted(english_prompts() - {file.name for file in self._file("prompts").iterdir()}):
+            raise ConfigError(f"language {code!r}: {folder}/prompts lacks {missing[0]}; see docs/languages.md")
+
+    def _file(self, *parts: str) -> Traversable:
+        found = self._folder.joinpath(*parts)
+        if not (found.is_dir() or found.is_file()):
+            raise ConfigError(f"language {self.code!r}: {self._folder} lacks {'/'.join(parts)}; see docs/languages.md")
+        return found
+
+    def _read_words(self) -> Words:
+        import yaml
+
+        file = self._file("words.yaml")
+        try:
+            return Words.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            key = ".".join(map(str, first["loc"])) or "words"
+            raise ConfigError(f"language {self.code!r}: {file}: {key}: {first['msg'].lower()}") from exc
+        except (yaml.YAMLError, UnicodeDecodeError) as exc:
+            raise ConfigError(f"language {self.code!r}: {file} is not YAML: {str(exc).splitlines()[0]}") from exc
+
+    def prompt(self, name: str) -> Prompt:
+        """Return a prompt of this language by its file's name, read once."""
+        if name not in self._prompts:
+            source = self._file("prompts", f"{name}.yaml").read_text(encoding="utf-8")
+            self._prompts[name] = Prompt(name, source)
+        return self._prompts[name]
+
+    def files(self) -> list[Traversable]:
+        """Its words and its prompts."""
+        return [self._file("words.yaml"), *self._file("prompts").iterdir()]
+
+    def named(self, names: Sequence[str]) -> str:
+        """Join names as a sentence lists them: "Maya, Ben and Sam"."""
+        between, before_last = self.words.listed
+        *others, last = [as_name(name) for name in names] or [self.words.nobody]
+        return f"{between.join(others)}{before_last}{last}" if others else last
+
+    def ago(self, then: datetime, now: datetime) -> str:
+        """Say how long before ``now`` something was, in words a person would use."""
+        seconds = max((now - then).total_seconds(), 0.0)
+        for unit, length in UNITS.items():
+            count = int(seconds / length)
+            if count >= (2 if unit in ("month", "week") else 1):  # "5 weeks" says more than "1 month"
+                return self.words.ago[unit][count > 1].format(n=count)
+        return self.words.ago["now"][0]
+
+    def said(self, speaker: str, text: str) -> str:
+        """An utterance as a record that stands for itself."""
+        return self.words.said.format(speaker=speaker, text=text)
+
+    def canonical(self, answer: str) -> str:
+        """A model's answer with the markers of this language replaced by those that are read ("笔记：" by "Note:").
+
+        English answers come out as they are.
+        """
+        if self._marker is None:
+            return answer
+        answer = self._marker.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}: ", answer)
+        answer = self._answer.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}{m['after']}", answer)
+        return "NO_TRAIT" if self._plain(answer) in self._no_trait else answer
+
+    @cached_property
+    def _canonical(self) -> dict[str, str]:
+        listed = {**self.words.markers, **self.words.answers}
+        return {word.casefold(): name.capitalize() for name, words in listed.items() for word in words}
+
+    @cached_property
+    def _no_trait(self) -> frozenset[str]:
+        return frozenset(map(self._plain, self.words.no_trait))
+
+    @cached_property
+    def _marker(self) -> re.Pattern[str] | None:
+        words = _alternatives(word for words in self.words.markers.values() for word in words)
+        begin = r"(?P<before>^[\s\d.、)*#\-【\[（(]*|\n[\s\d.、)*#\-【\[（(]*|(?<=[。.!?！？])\s*)"
+        return re.compile(rf"{begin}(?P<word>{words})[】\]）)*\s]*[:：][*\s]*", re.IGNORECASE) if words else None
+
+    @cached_property
+    def _answer(self) -> re.Pattern[str]:
+        words = _alternatives(word for words in self.words.answers.values() for word in words)
+        return re.compile(
+            rf"(?P<before>^\s*|:\s*)(?P<word>{words})(?P<after>[\s。.!！,，]*(?:\n|$))", re.IGNORECASE | re.MULTILINE
+        )
+
+    @staticmethod
+    def _plain(text: str) -> str:
+        return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text)).casefold()
+
+
+def _alternatives(words: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+
+
+@cache
+def english_prompts() -> frozenset[str]:
+    """The files that every language has."""
+    names = (file.name for file in files(__name__).joinpath("en", "prompts").iterdir())
+    return frozenset(name for name in names if name.endswith(".yaml") and not name.startswith(EVALUATION))
+
+
+def shipped() -> list[str]:
+    """The codes of the languages that ship."""
+    return sorted(f.name for f in files(__name__).iterdir() if f.is_dir() and f.joinpath("words.yaml").is_file())
+
+
+@cache
+def language(code: str) -> Language:
+    """Return a language by its code or by the path of its folder; ``auto`` is English until something is said.
+
+    Raises:
+        ConfigError: no such language, or a folder that lacks something.
+    """
+    if code == AUTO:
+        return language("en")
+    if code in shipped():
+        return Language(code, files(__name__).joinpath(code))
+    folder = Path(code).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"language={code!r} is neither a folder nor one of: {', '.join([*shipped(), AUTO])}; see docs/languages.md"
+        )
+    return Language(code, folder)
+
+
+def detected(texts: Iterable[str]) -> str | None:
+    """The code of the shipped language whose script most of some texts is in; None: they have no letters.
+
+    Only the first `SEEN` characters count. Kana counts for no language that ships.
+    """
+    letters: dict[str, int] = {}
+    for character in "".join(texts)[:SEEN]:
+        if character.isalpha():
+            script = unicodedata.name(character, "?").split()[0]
+            letters[script] = letters.get(script, 0) + (1 if script == "LATIN" else 3)  # a syllable says as much
+    if not letters:
+        return None
+    scores = {code: sum(letters.get(s, 0) for s in language(code).words.scripts) for code in shipped()}
+    return max(scores, key=lambda code: (scores[code], code == "en"))
+
+
+def resolved(values: Any, encoder: str, gamma: float) -> tuple[str, float]:
+    """The encoder and γ of a configuration whose language the English default does not know.
+
+    Args:
+        values: the language's code.
+        encoder, gamma: those of the English default.
+    """
+    words = [language(code).words for code in (shipped() if values == AUTO else [values])]
+    own = next((w for w in words if w.encoder is not None), None)
+    return (encoder, gamma) if own is None else (own.encoder or encoder, gamma if own.gamma is None else own.gamma)
+
+
+ENGLISH = language("en")

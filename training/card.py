@@ -55,7 +55,7 @@ def card(
         "```",
         "",
         "## Prompt",
-        f"The {module}'s of `ld_agent/languages/en/prompts`, rendered by `training.build {module}` as it is at inference.",
+        f"The {module}'s of `ld_agent/languages/en/prompts`, made by `python -m training.build {module}` as it is at inference.",
     ]
     return "\n".join(lines) + "\n"
 

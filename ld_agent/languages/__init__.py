@@ -1,8 +1,8 @@
 """Languages: one folder each, with the prompts of every module and the words that the code itself says or reads.
 
-A folder holds ``words.yaml`` (`Words`) and ``prompts/*.yaml``, the same files as ``en``. What a model is asked to begin
-a line with ("Note:", "Enough:") may be in the folder's own words: `Language.canonical` puts an answer back into those.
-Knows no model and no store.
+A folder holds ``words.yaml`` (`Words`) and ``prompts/*.yaml``, the same files as ``en``. A model may be asked to begin a line
+("Note:", "Enough:") in the language's own words: `Language.canonical` puts those back that are read. Knows no model and no
+store.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
@@ -239,14 +240,7 @@ def _known(situation: Situation) -> dict[str, Any]:
         "agent_traits": known.get(situation.agent, ()),
         "others_traits": [(name, traits) for name, traits in known.items() if name != situation.agent and traits],
         "memories": [(_origin(r, situation), r.record.text) for r in situation.recalled],
-        "quotes": [
-            (
-                _with_channel(situation.language.ago(u.at, situation.heard.at), u.channel, situation.language),
-                u.speaker,
-                u.text,
-            )
-            for u in situation.quotes
-        ],
+        "quotes": [(_when(u.at, u.channel, situation), u.speaker, u.text) for u in situation.quotes],
     }
 
 
@@ -259,12 +253,18 @@ def _origin(recalled: Recalled, situation: Situation) -> str:
     """How long ago something was; where several mechanisms remember, what kind of memory it is; and where it comes from, if
     the person who speaks did not say it in the chat."""
     record, language = recalled.record, situation.language
-    when = language.ago(record.at, situation.heard.at)
+    more = []
     if situation.labelled:
-        when = f"{when}, {language.words.kinds.get(record.view, record.view)}"
+        more.append(language.words.kinds.get(record.view, record.view))
     if record.said_by and situation.heard.speaker not in record.said_by:
-        when = f"{when}, {language.words.said_by.format(names=language.named(record.said_by))}"
-    return _with_channel(when, record.channel, language)
+        more.append(language.words.said_by.format(names=language.named(record.said_by)))
+    return _when(record.at, record.channel, situation, *more)
+
+
+def _when(at: datetime, channel: str, situation: Situation, *more: str) -> str:
+    """How long ago something was, with what else there is to say of where it comes from."""
+    ago = situation.language.ago(at, situation.heard.at)
+    return _with_channel(", ".join([ago, *more]), channel, situation.language)
 
 
 def _with_channel(origin: str, channel: str, language: Language) -> str:

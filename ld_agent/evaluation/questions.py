@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,11 @@ from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.languages import language, shipped
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation, reply_text
 from ld_agent.modules.summarizer import whole_sentences
+from ld_agent.modules.wording import EAST_ASIAN
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
 from ld_agent.storage.exchange import copy_conversation
@@ -47,7 +50,9 @@ _NOT_KNOWING = re.compile(
     r"|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r"(?<=[.!?;])\s+|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE
+)
 _INVITING = re.compile(
     r"\b(?:tell me|let me know|remind me|sorry|apologi[sz]e|love to (?:hear|know)|share)\b", re.IGNORECASE
 )
@@ -211,27 +216,46 @@ def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
 
 
 def contains(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text says one of the accepted answers; words may go on after it, as in a plural."""
-    plain = " ".join(text.casefold().replace("’", "'").split())
-    return any(
-        re.search(rf"(?<!\w){re.escape(' '.join(a.casefold().replace('’', chr(39)).split()))}", plain)
-        for a in answers
-        if a.strip()
-    )
+    """Whether a text says one of the accepted answers; words may go on after it, as in a plural.
+
+    An answer begins where a word does; a Chinese, Japanese or Korean one, anywhere: spaces do not set their words apart.
+    """
+    plain = _plain(text)
+    return any(re.search(f"{_begins(a)}{re.escape(_plain(a))}", plain) for a in answers if a.strip())
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().replace("’", "'").split())
+
+
+def _begins(answer: str) -> str:
+    if EAST_ASIAN.match(answer.lstrip()):
+        return ""
+    return r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"  # Latin letters within Chinese begin a word
+
+
+@cache
+def _phrases() -> tuple[str, ...]:
+    """How other languages that ship say that something is not known."""
+    return tuple(phrase for code in shipped() for phrase in language(code).words.not_knowing)
 
 
 def says_unknown(reply: str) -> bool:
     """Whether a reply says that something is not known."""
-    return _NOT_KNOWING.search(reply) is not None
+    return _NOT_KNOWING.search(reply) is not None or any(phrase in reply for phrase in _phrases())
 
 
 def invents_nothing(reply: str) -> bool:
     """Whether a reply says that something is not known and claims nothing else: it asks, or is polite."""
     clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
     return says_unknown(reply) and all(
-        _NOT_KNOWING.search(c) or c.rstrip().endswith("?") or _INVITING.search(c) or len(c.split()) <= 3
-        for c in clauses
+        says_unknown(c) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or _short(c) for c in clauses
     )
+
+
+def _short(clause: str) -> bool:
+    """Whether a clause is too short to claim something: three words, or six characters of a script without spaces."""
+    return len(clause.split()) <= 3 and len(EAST_ASIAN.findall(clause)) <= 6
 
 
 def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

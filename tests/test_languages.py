@@ -99,7 +99,7 @@ def test_a_french_conversation_is_prompted_in_french_and_its_answers_are_underst
         {
             "generator": "Réponse : Quelle bonne nouvelle !\nÀ retenir : oui",
             "extractor": "Aucun trait.",
-            "memory": "Lié : aucune\nSituation : Zoé parle de son chien.\nNote : Zoé a un chien qui s'appelle Biscuit.",
+            "memory": "Lié : aucune\nSituation : Zoé a un chien.\nNote : Le chien de Zoé s'appelle Biscuit.",
             "summarizer": "Zoé a un chien.",
         }
     )
@@ -110,7 +110,7 @@ def test_a_french_conversation_is_prompted_in_french_and_its_answers_are_underst
         talk.end_session()
         assert said == "Quelle bonne nouvelle !"
         assert talk.persona("Zoé") == []
-        assert [r.text for r in talk.records] == ["Zoé parle de son chien. Zoé a un chien qui s'appelle Biscuit."]
+        assert [r.text for r in talk.records] == ["Zoé a un chien. Le chien de Zoé s'appelle Biscuit."]
     asked = {request.module: request.messages[0].content for request in answers.requests}
     assert "un ami chaleureux" in asked["generator"]
     assert "Tu es la mémoire de Sam" in asked["memory"]

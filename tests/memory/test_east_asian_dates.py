@@ -51,7 +51,12 @@ def test_a_period(text: str, start: str, end: str):
 
 @pytest.mark.parametrize(
     ("text", "middle"),
-    [("三天前", "2026-03-09"), ("两个星期前", "2026-02-26"), ("2주 전에", "2026-02-26"), ("세 달 전", "2025-12-12")],
+    [
+        ("三天前", "2026-03-09"),
+        ("两个星期前", "2026-02-26"),
+        ("2주 전에", "2026-02-26"),
+        ("세 달 전", "2025-12-12"),
+    ],
 )
 def test_so_long_ago_is_a_stretch_around_that_day(text: str, middle: str):
     [period] = east_asian_periods(text, AT)

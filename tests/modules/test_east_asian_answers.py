@@ -7,6 +7,7 @@ import pytest
 from ld_agent.backbones.base import Completion
 from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.memory.views.memory_text import facts_from
+from ld_agent.modules.attribution import belongs
 from ld_agent.modules.extractor import LONGEST_BEFORE, _end_of, parse_traits
 from ld_agent.modules.generator import ReplyStream, repeatable, reply_text
 from ld_agent.modules.summarizer import cleaned, whole_sentences
@@ -68,3 +69,19 @@ def test_remarks_about_the_task_are_no_traits():
 
 def test_the_end_of_a_long_text_without_spaces():
     assert _end_of("我" * 500) == "我" * LONGEST_BEFORE
+
+
+@pytest.mark.parametrize(
+    ("trait", "said", "own"),
+    [
+        ("我有一个四岁的儿子。", "你的儿子雅各布四岁了！", False),
+        ("我有一个四岁的儿子。", "我希望你的儿子一切都好。", False),
+        ("我喜欢爬山。", "我周末常去爬山。", True),
+        ("我喜欢爬山。", "我也喜欢爬山。", True),
+        ("我喜欢爬山。", "你喜欢爬山吗？", False),
+        ("저는 등산을 좋아해요.", "저는 주말마다 등산을 가요.", True),
+        ("저는 아들이 있어요.", "당신의 아들은 네 살이군요.", False),
+    ],
+)
+def test_whose_trait_it_is(trait: str, said: str, own: bool):
+    assert belongs(trait, said) is own

@@ -170,12 +170,15 @@ class RecursiveSection(Section):
 
     Attributes:
         sentences: most sentences of a memory.
+        checked: refuse a rewrite that loses or invents facts, and carry utterances over where no rewrite succeeds; false is
+            the paper: every answer replaces the memory as it is.
         most_lost: share of the old memory's sentences that a rewrite may drop; one that drops more is refused.
         examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply, such as
             ``shipped:samples/reply_examples.jsonl``; null: none.
     """
 
     sentences: AtLeastOne = 20
+    checked: bool = True
     most_lost: Share = 0.5
     examples: str | None = None
 
@@ -205,10 +208,22 @@ class ConditionalSection(Section):
         return self
 
 
+class HistorySection(Section):
+    """ECM's history-based memory. ``rounds``: how often a recall is reflected on (Table 5); 0: never."""
+
+    rounds: Count = 0
+
+
 class SummarySection(Section):
-    """Session summaries by themselves (ECM's summary-based memory). ``k``: most of them in a prompt."""
+    """Session summaries by themselves (ECM's summary-based memory).
+
+    Attributes:
+        k: most summaries in a prompt.
+        rounds: how often a recall is reflected on (Table 5); 0: never.
+    """
 
     k: Count = 1
+    rounds: Count = 0
 
 
 class MemoryBankSection(Section):
@@ -251,6 +266,7 @@ class MemorySection(Section):
     index_mb: Positive | None = 1024.0
     recursive: RecursiveSection = RecursiveSection()
     conditional: ConditionalSection = ConditionalSection()
+    history: HistorySection = HistorySection()
     summary: SummarySection = SummarySection()
     memorybank: MemoryBankSection = MemoryBankSection()
 
@@ -260,6 +276,7 @@ class PersonasSection(Section):
 
     Attributes:
         cap: most traits of one speaker in a prompt; 0 is none.
+        user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
         attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent.
             False is the paper: every trait belongs to whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
@@ -271,11 +288,18 @@ class PersonasSection(Section):
     """
 
     cap: Count = 8
+    user_cap: Count | None = None
+    agent_cap: Count | None = None
     attribution: bool = True
     merge_similarity: Cosine = 0.88
     topic_similarity: Cosine = 0.5
     recency: Share = 0.1
     reconcile: bool = True
+
+    def most(self, *, of_agent: bool) -> int:
+        """The most traits in a prompt of the agent, or of anyone else."""
+        cap = self.agent_cap if of_agent else self.user_cap
+        return self.cap if cap is None else cap
 
 
 class EncoderSection(Section):

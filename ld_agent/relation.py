@@ -50,6 +50,7 @@ class Relation:
         self.revision = 0
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", waits=config.agent.busy == "wait")
         self.models, self._settled = resources.models, config.language != AUTO
+        self._told_of_script = False
         self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas, resources.progress)
         self.bank.seed(agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
@@ -75,6 +76,13 @@ class Relation:
         if code != self.models.language.code:
             self.models = self.models.speaking(language(code))
             self.views = self._views()
+
+    def first_unknown_script(self, text: str) -> bool:
+        """Whether a text is the first in a script that the encoder does not know."""
+        if self._told_of_script or self.resources.encoder.knows_script(text):
+            return False
+        self._told_of_script = True
+        return True
 
     def views_recalling(self, k: int) -> EnabledViews:
         """The views as they are, but recalling at most ``k`` records each."""

@@ -28,6 +28,9 @@ from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text,
 
 INTERRUPTED = "the reply was interrupted"
 NO_REPLY = "the model gave an empty reply; a stock phrase is used instead"
+UNKNOWN_SCRIPT = (
+    "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
+)
 NOT_STATED = "not stated"
 
 
@@ -112,7 +115,9 @@ class Turn:
         self.remembered = replace(recalled, recalled=views.with_pinned(recalled.recalled, query.at))
         self.notes += self.remembered.notes
         self.watch.lap("recall")
-        self.traits = dict(self.relation.bank.select(self._everyone(), query.vector, self.heard.at))
+        self.traits = dict(
+            self.relation.bank.select(self._everyone(), query.vector, self.heard.at, self.relation.agent_name)
+        )
         self.quotes = self._quotes()
         prompted = self._generator().prompt_for(self._situation())
         self.notes += prompted.notes
@@ -136,6 +141,8 @@ class Turn:
         resources = self.relation.resources
         recent = self.cache.utterances[-resources.config.memory.query_turns :]
         text = "\n".join(u.text for u in recent)
+        if self.relation.first_unknown_script(self.heard.text):
+            self.notes.append(UNKNOWN_SCRIPT)
         if resources.config.memory.quotes:
             resources.encoder.encode(
                 [text, self.heard.text]

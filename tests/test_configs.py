@@ -287,6 +287,14 @@ def test_views_with_a_bound():
     }
 
 
+def test_the_combined_configs_recall_like_the_single_ones():
+    assert load_config("recursive-dense").memory.gamma == load_config("dense").memory.gamma
+    history, conditional = load_config("history").memory, load_config("conditional").memory
+    for name in ("conditional-history", "conditional-summary"):
+        combined = load_config(name).memory
+        assert (combined.gamma, combined.query_turns) == (history.gamma, conditional.query_turns)
+
+
 @pytest.mark.parametrize("override", ["store.path=:memory:", "store.path=':memory:'", "store.path= :memory: "])
 def test_a_store_in_memory_needs_no_quotes_as_an_override(override: str):
     assert load_config("default", [override]).store.path == ":memory:"

@@ -29,7 +29,7 @@ from ld_agent.languages import language, shipped
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation, reply_text
 from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.modules.wording import EAST_ASIAN
+from ld_agent.modules.wording import EAST_ASIAN, words_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
 from ld_agent.storage.exchange import copy_conversation
@@ -234,28 +234,24 @@ def _begins(answer: str) -> str:
     return r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"  # Latin letters within Chinese begin a word
 
 
-@cache
-def _phrases() -> tuple[str, ...]:
-    """How other languages that ship say that something is not known."""
-    return tuple(phrase for code in shipped() for phrase in language(code).words.not_knowing)
-
-
 def says_unknown(reply: str) -> bool:
     """Whether a reply says that something is not known."""
-    return _NOT_KNOWING.search(reply) is not None or any(phrase in reply for phrase in _phrases())
+    return _NOT_KNOWING.search(reply) is not None or any(phrase in reply for phrase in _elsewhere())
+
+
+@cache
+def _elsewhere() -> tuple[str, ...]:
+    """How other languages than English say that something is not known."""
+    return tuple(phrase for code in shipped() for phrase in language(code).words.not_knowing)
 
 
 def invents_nothing(reply: str) -> bool:
     """Whether a reply says that something is not known and claims nothing else: it asks, or is polite."""
     clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
     return says_unknown(reply) and all(
-        says_unknown(c) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or _short(c) for c in clauses
+        says_unknown(c) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or len(words_of(c)) <= 3
+        for c in clauses
     )
-
-
-def _short(clause: str) -> bool:
-    """Whether a clause is too short to claim something: three words, or six characters of a script without spaces."""
-    return len(clause.split()) <= 3 and len(EAST_ASIAN.findall(clause)) <= 6
 
 
 def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ld_agent.config import parse_config
+from ld_agent.config import MemorySection, parse_config
 from ld_agent.datasets import LOADERS
 from ld_agent.datasets.records import json_document, parse_json, text_lines
 from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
@@ -37,8 +37,8 @@ class TableRun:
     """One finished run.
 
     Attributes:
-        facts: what it is, for `matches`: task, corpus, views, personas, tuned, extractor_tuned, prompting, k, selection,
-            context, knowledge, rounds, examples.
+        facts: what it is, for `matches`: task, corpus, views, personas, user_personas, agent_personas, tuned,
+            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples.
     """
 
     folder: Path
@@ -182,7 +182,9 @@ def _read(path: Path) -> TableRun:
         "task": run.task,
         "corpus": _corpus(Path(run.header["data"])),
         "views": list(config.memory.views),
-        "personas": config.personas.cap > 0,
+        "personas": min(config.personas.most(of_agent=False), config.personas.most(of_agent=True)) > 0,
+        "user_personas": config.personas.most(of_agent=False) > 0,
+        "agent_personas": config.personas.most(of_agent=True) > 0,
         "tuned": config.modules.generator.adapter is not None,
         "extractor_tuned": config.modules.extractor.adapter is not None,
         "prompting": config.modules.extractor.prompting,
@@ -190,10 +192,17 @@ def _read(path: Path) -> TableRun:
         "selection": conditional.selection,
         "context": conditional.context,
         "knowledge": conditional.knowledge,
-        "rounds": conditional.rounds if "conditional" in config.memory.views else 0,
+        "rounds": _rounds(config.memory),
+        "checked": config.memory.recursive.checked,
         "examples": config.memory.recursive.examples is not None,
     }
     return TableRun(path, run, facts, short_name(section.model))
+
+
+def _rounds(memory: MemorySection) -> int:
+    """The most rounds of reflection of an enabled view."""
+    rounds = {name: getattr(memory, name).rounds for name in ("conditional", "history", "summary")}
+    return max((number for view, number in rounds.items() if view in memory.views), default=0)
 
 
 def _corpus(data: Path) -> str | None:

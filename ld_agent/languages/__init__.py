@@ -149,14 +149,16 @@ class Language:
         """
         if self._marker is None:
             return answer
+        if self._plain(answer) in self._no_trait:
+            return "NO_TRAIT"
         answer = self._marker.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}: ", answer)
-        answer = self._answer.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}{m['after']}", answer)
-        return "NO_TRAIT" if self._plain(answer) in self._no_trait else answer
+        return self._answer.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}{m['after']}", answer)
 
     @cached_property
     def _canonical(self) -> dict[str, str]:
         listed = {**self.words.markers, **self.words.answers}
-        return {word.casefold(): name.capitalize() for name, words in listed.items() for word in words}
+        none = {phrase.casefold(): "NO_TRAIT" for phrase in self.words.no_trait}
+        return none | {word.casefold(): name.capitalize() for name, words in listed.items() for word in words}
 
     @cached_property
     def _no_trait(self) -> frozenset[str]:
@@ -170,7 +172,8 @@ class Language:
 
     @cached_property
     def _answer(self) -> re.Pattern[str]:
-        words = _alternatives(word for words in self.words.answers.values() for word in words)
+        answers = (word for words in self.words.answers.values() for word in words)
+        words = _alternatives([*answers, *self.words.no_trait])
         return re.compile(
             rf"(?P<before>^\s*|:\s*)(?P<word>{words})(?P<after>[\s。.!！,，]*(?:\n|$))", re.IGNORECASE | re.MULTILINE
         )

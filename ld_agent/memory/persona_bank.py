@@ -160,7 +160,9 @@ class PersonaBank:
     def _is(self, newer: str, older: str, similarity: float) -> bool:
         return newer == older or (similarity >= self._settings.merge_similarity and not differ(newer, older))
 
-    def select(self, speakers: Sequence[str], query: Vectors, at: datetime) -> Mapping[str, tuple[str, ...]]:
+    def select(
+        self, speakers: Sequence[str], query: Vectors, at: datetime, agent: str | None = None
+    ) -> Mapping[str, tuple[str, ...]]:
         """The traits to put into a prompt, by speaker: those that matter to the query or were said lately.
 
         What became known after ``at`` does not count, nor what it superseded as superseded.
@@ -168,15 +170,16 @@ class PersonaBank:
         Args:
             query: (dimension,) unit vector.
             at: the query's time.
+            agent: which of the speakers is the agent.
 
         Returns:
-            at most ``personas.cap`` trait texts by speaker, in the order in which they became known; speakers of whom
-            nothing is known are absent.
+            at most ``personas.cap`` (or ``user_cap``, ``agent_cap``) trait texts by speaker, in the order in which they
+            became known; speakers of whom nothing is known are absent.
         """
         chosen: dict[str, tuple[str, ...]] = {}
-        now, cap, recency = microseconds(at), self._settings.cap, self._settings.recency
+        now, recency = microseconds(at), self._settings.recency
         for speaker in dict.fromkeys(speakers):
-            bank = self._banks.get(speaker)
+            bank, cap = self._banks.get(speaker), self._settings.most(of_agent=speaker == agent)
             best = bank.best(query, now, cap, recency, RECENCY_SECONDS) if bank and cap else []
             if best:
                 chosen[speaker] = tuple(trait.text for trait in best)

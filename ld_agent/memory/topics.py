@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from ld_agent.errors import ConfigError, ModelError
+from ld_agent.modules.wording import EAST_ASIAN, EAST_ASIAN_RUN, HAN, HAN_RUN, HANGUL, simplified
 
 UNIVERSAL_POS = frozenset("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 LONGEST = 100_000
@@ -53,10 +55,14 @@ class TopicExtractor:
         A text longer than the pipeline takes at once is read in pieces that break at white space.
         """
         texts = list(texts)
-        pieces = [_pieces(text) for text in texts]
+        nouns = [east_asian_nouns(text) if EAST_ASIAN.search(text) else () for text in texts]
+        pieces = [_pieces(EAST_ASIAN_RUN.sub(" ", text)) for text in texts]
         with self._one_at_a_time:
             found = (self._topics(doc) for doc in self._pipeline.pipe(p for parts in pieces for p in parts))
-            return [tuple(sorted(set().union(*(next(found) for _ in parts)))) for parts in pieces]
+            return [
+                tuple(sorted(set(of_text).union(*(next(found) for _ in parts))))
+                for of_text, parts in zip(nouns, pieces, strict=True)
+            ]
 
     def _topics(self, doc: Any) -> set[str]:
         return {
@@ -64,6 +70,37 @@ class TopicExtractor:
             for token in doc
             if token.pos_ in self._pos and any(character.isalnum() for character in token.text)
         }
+
+
+def east_asian_nouns(text: str) -> set[str]:
+    """The Chinese nouns (by rjieba) and Korean nouns (by kiwipiepy) of a text; none where the package is not installed."""
+    nouns: set[str] = set()
+    if HAN.search(text) and (chinese := _chinese()):
+        for run in HAN_RUN.findall(simplified(text)):
+            nouns.update(word for word, tag in chinese(run) if tag[0] == "n" or tag in ("vn", "eng"))
+    if HANGUL.search(text) and (korean := _korean()):
+        nouns.update(token.form for token in korean(text) if token.tag in ("NNG", "NNP"))
+    return nouns
+
+
+@cache
+def _chinese() -> Callable[[str], list[tuple[str, str]]] | None:
+    try:
+        import rjieba
+    except ImportError:
+        return None
+    tag: Callable[[str], list[tuple[str, str]]] = rjieba.tag
+    return tag
+
+
+@cache
+def _korean() -> Callable[[str], Any] | None:
+    try:
+        from kiwipiepy import Kiwi
+    except ImportError:
+        return None
+    tokenize: Callable[[str], Any] = Kiwi().tokenize
+    return tokenize
 
 
 def _pieces(text: str) -> list[str]:

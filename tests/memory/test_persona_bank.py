@@ -226,3 +226,11 @@ def test_an_unknown_speaker_is_told_who_takes_part(bank: PersonaBank, said: Call
     bank.require("Ben", ["Ben"])
     with pytest.raises(InputError, match=r"unknown speaker 'Eve'.*Sam, Maya"):
         bank.require("Eve", ["Sam"])
+
+
+def test_user_and_agent_are_capped_separately(store: Store, key: int, encoder: SentenceEncoder):
+    bank = PersonaBank(store, key, encoder, PersonasSection(user_cap=0))
+    bank.seed("Maya", ["I row."], START)
+    bank.seed("Sam", ["I bake."], START)
+    query = encoder.encode(["hobby"])[0]
+    assert bank.select(["Maya", "Sam"], query, START, "Sam") == {"Sam": ("I bake.",)}

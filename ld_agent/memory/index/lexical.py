@@ -16,7 +16,7 @@ import Stemmer
 from numpy.typing import NDArray
 
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
-from ld_agent.modules.wording import FUNCTION_WORDS, words_of
+from ld_agent.modules.wording import FUNCTION_WORDS, terms_of
 
 SATURATION = 1.2  # k1: how soon a repeated word stops to count
 LENGTH = 0.75  # b: how much a long record is held back
@@ -32,11 +32,11 @@ _CUT_FORMS = frozenset(
 def stems(text: str) -> list[str]:
     """The words of a text that carry meaning, as English Snowball stems in their order, repetitions kept.
 
-    Words of other alphabets stay as they are; a Chinese, Japanese or Korean character counts as a word.
+    Words of other alphabets stay as they are; of Chinese, Japanese and Korean each pair of characters is a word.
     """
     words = [
         word
-        for word in words_of(_POSSESSIVE.sub(" ", text))
+        for word in terms_of(_POSSESSIVE.sub(" ", text))
         if word not in FUNCTION_WORDS
         and word not in _CUT_FORMS
         and not (len(word) == 1 and word.isascii() and word.isalpha())

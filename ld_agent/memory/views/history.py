@@ -1,12 +1,16 @@
-"""ECM's history-based memory: the dialogue itself, unprocessed, in pieces of one exchange each. Asks no model."""
+"""ECM's history-based memory: the dialogue itself, unprocessed, in pieces of one exchange each. Asks no model to
+make records, and one to reflect on a recall where ``history.rounds`` says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from ld_agent.config import MemorySection
 from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, verbatim
+from ld_agent.memory.views.reflection import reflect
+from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, searching, verbatim
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Session, Utterance
 
@@ -23,10 +27,11 @@ class HistoryView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
+        self._explanation: dict[str, Any] = {}
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.k, settings.gamma)
+        return ranking(settings.k, settings.gamma, settings.history.rounds)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
@@ -38,8 +43,15 @@ class HistoryView(View):
             self._shelf.digest(session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
-        yield from ()
-        return self._records.nearest(query, self._context.settings.k, self._context.settings.gamma)
+        settings = self._context.settings
+        search = searching(self._context, self._records, query, settings.k, settings.gamma)
+        reflected = yield from reflect(self._context.models, query.text, search, settings.history.rounds)
+        self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
+        return reflected.recalled
+
+    @property
+    def explanation(self) -> Mapping[str, Any]:
+        return self._explanation
 
 
 def exchanges(session: Session) -> Iterator[tuple[Utterance, ...]]:

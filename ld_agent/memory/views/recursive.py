@@ -52,6 +52,8 @@ class RecursiveView(View):
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         """Rewrite the memory once for each session, in order, since each version is made from the one before.
 
+        Where ``memory.recursive.checked`` is false, every answer is the new memory; an empty one leaves the old one.
+
         A refused rewrite keeps the old memory, and its session stays pending. A second try is warmer, as the same prompt
         would get the same answer. After `PATIENCE` tries the old memory is carried over with what was said, marked as a
         fallback; so is it at once where there is no old memory to keep.
@@ -112,6 +114,10 @@ class RecursiveView(View):
     def _judged(
         self, answer: Completion, part: Sequence[Utterance], session: Session, known: Facts
     ) -> tuple[Facts, str]:
+        if not self._settings.checked:
+            text = answer.text.strip()
+            facts = facts_from(text, [*known, *session.speakers]) or ({"": [text]} if text else known)
+            return facts, "" if facts else "it is empty"
         text = answer.text if answer.finish == "stop" or "\n" not in answer.text else answer.text.rpartition("\n")[0]
         source = " ".join([*(u.text for u in part), memory_text(known)])
         facts = grounded(facts_from(text, [*known, *session.speakers]), source)

@@ -5,7 +5,8 @@ Knows times, vectors and primary keys; what the records say, and what makes one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,10 +92,24 @@ class StoredRecords:
         return self._index.search(Search(query.text, query.vector, query.at, k, gamma))
 
 
-def ranking(k: int, gamma: float) -> str:
+def searching(
+    context: ViewContext, records: StoredRecords, query: Query, k: int, gamma: float
+) -> Callable[[str], list[Recalled]]:
+    """`StoredRecords.nearest` as a function of the query's text, which reflection extends."""
+
+    def search(text: str) -> list[Recalled]:
+        if text == query.text:
+            return records.nearest(query, k, gamma)
+        return records.nearest(replace(query, text=text, vector=context.encoder.encode([text])[0]), k, gamma)
+
+    return search
+
+
+def ranking(k: int, gamma: float, rounds: int = 0) -> str:
     """What decides in `StoredRecords.nearest`, in a line."""
     dense = SCORERS["dense"]
-    return f"overall = {dense.formula}; recalled if {dense.admission(gamma)}; k = {k}"
+    reflected = f"; reflected on at most {rounds} time{'s' if rounds > 1 else ''}" if rounds else ""
+    return f"overall = {dense.formula}; recalled if {dense.admission(gamma)}; k = {k}{reflected}"
 
 
 def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float | None = None) -> Recalled:

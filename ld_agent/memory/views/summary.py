@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.stored import StoredRecords, ranking
+from ld_agent.memory.views.reflection import reflect
+from ld_agent.memory.views.stored import StoredRecords, ranking, searching
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
@@ -25,10 +27,11 @@ class SummaryView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
+        self._explanation: dict[str, Any] = {}
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.summary.k, settings.gamma)
+        return ranking(settings.summary.k, settings.gamma, settings.summary.rounds)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context
@@ -38,8 +41,15 @@ class SummaryView(View):
             self._shelf.digest(session.number, [_draft(session, summary, vector)])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
-        yield from ()
-        return self._records.nearest(query, self._context.settings.summary.k, self._context.settings.gamma)
+        settings = self._context.settings
+        search = searching(self._context, self._records, query, settings.summary.k, settings.gamma)
+        reflected = yield from reflect(self._context.models, query.text, search, settings.summary.rounds)
+        self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
+        return reflected.recalled
+
+    @property
+    def explanation(self) -> Mapping[str, Any]:
+        return self._explanation
 
 
 def _draft(session: Session, summary: Summary, vector: Vectors) -> Draft:

@@ -93,6 +93,15 @@ def test_a_rewrite_that_is_empty_or_drops_too_much_is_refused_and_tried_again_wi
     assert [r.session for r in talk.records] == [1, 2, 3]
 
 
+def test_unchecked_every_answer_is_the_memory_as_published(scene: Scene):
+    loses, invents = "Maya:\n- Maya was in Oslo.", "Ann lives in York."
+    agent = made(scene, [FIRST, loses, invents, ""], **{"memory.recursive": {"checked": False}})
+    talk = talked(agent, [*SAID, "Hello!", "Fine."])
+    assert [r.text for r in talk.records[1:]] == ["Maya: Maya was in Oslo.", invents, invents]
+    assert not any(r.fallback for r in talk.records)
+    assert len(requests_of(agent, "memory")) == 4, "nothing is tried again"
+
+
 def test_what_waits_is_said_and_a_reopened_conversation_tries_again(scene: Scene):
     agent = made(scene, [FIRST, ""])
     talk = talked(agent, SAID[:1])

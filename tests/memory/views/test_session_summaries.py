@@ -66,3 +66,13 @@ def test_a_model_that_fails_leaves_the_session_for_later(view):
     later = view([ROME])
     later.digest()
     assert [r.text for r in later.records] == [ROME]
+
+
+def test_the_recall_is_reflected_on_where_rounds_say_so(tmp_path, encoder, topics):
+    opened: list[OneView] = []
+    script = {"summarizer": [ROME, VIOLIN], "memory": "Enough: none"}
+    one = opener(tmp_path, encoder, topics, opened)("summary", script, summary={"rounds": 1})
+    talk(one)
+    assert one.ask("Who bought your violin?") == []
+    assert [entry["outcome"] for entry in one.view.explanation["rounds"]] == ["enough"]
+    one.store.close()

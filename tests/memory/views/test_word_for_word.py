@@ -215,3 +215,18 @@ def test_the_running_session_goes_before_the_past_and_the_reply_says_what_is_mis
     assert reply.notes == ("the oldest 5 of 7 pieces of earlier sessions did not fit the model's window",)
     assert sum(m.content.count("On day 7") for m in prompt[1:]) == 4
     assert prompt[0].content.count("On day 6") == 4
+
+
+def test_history_reflects_on_a_recall_where_rounds_say_so(view):
+    first = view("history")
+    first.session(0, *DOGS)
+    first.session(1, *VIOLIN)
+    plain, reflecting = (
+        view("history", k=1),
+        view("history", {"memory": "Missing: dogs, beach"}, k=1, history={"rounds": 1}),
+    )
+    assert plain.texts("Who bought the violin?") == ["\n".join(VIOLIN)]
+    assert reflecting.texts("Who?") == ["\n".join(DOGS[:2])]
+    assert [entry["outcome"] for entry in reflecting.view.explanation["rounds"]] == ["missing"]
+    none = view("history", {"memory": "Enough: none"}, history={"rounds": 1})
+    assert none.ask("Who bought the violin?") == []

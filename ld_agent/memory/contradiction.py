@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from ld_agent.memory import east_asian_contradiction as east_asian
+from ld_agent.modules.wording import EAST_ASIAN
+
 COUNTS = "no one two three four five six seven eight nine ten".split()
 NUMBER_WORDS = {word: str(number) for number, word in enumerate(COUNTS)} | {"zero": "0"}
 SOME = "at least 1"  # "I have a dog" does not say that there is no second one
@@ -67,6 +70,8 @@ def slot(trait: str) -> tuple[str, str] | None:
     >>> slot("I now live in Lisbon.")
     ('home', 'lisbon')
     """
+    if EAST_ASIAN.search(trait):
+        return east_asian.slot(trait)
     text = _plain(trait)
     for name, pattern in SLOTS:
         found = pattern.match(text)
@@ -109,11 +114,15 @@ def differ(a: str, b: str) -> bool:
 
 def negated(trait: str) -> bool:
     """Whether a trait denies, ends or dislikes what it is about; two negations undo each other."""
+    if EAST_ASIAN.search(trait):
+        return east_asian.negated(trait)
     return len(NEGATION.findall(_plain(trait))) % 2 == 1
 
 
 def _agree(newer: str, older: str) -> bool:
     """One value may say more than the other: "portland, oregon" is still "portland", and who has two dogs has a dog."""
+    if EAST_ASIAN.search(newer + older):
+        return east_asian.agree(newer, older)
     if SOME in (newer, older):
         return older != "0" if newer == SOME else newer == "1"
     words_newer, words_older = set(re.findall(r"\w+", newer)), set(re.findall(r"\w+", older))
@@ -131,6 +140,8 @@ def _numbers(trait: str) -> set[str]:
 
 
 def _content(trait: str) -> set[str]:
+    if EAST_ASIAN.search(trait):
+        return east_asian.content(trait)
     words = re.findall(r"\w+(?:'\w+)?", _plain(trait))
     return {"like" if w in LIKING else _stem(w) for w in words if w not in IGNORED and not w.endswith("n't")}
 

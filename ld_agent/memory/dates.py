@@ -1,7 +1,7 @@
 """The periods of time that a question names ("on 7 May 2023", "in June", "last week"), and how near a record lies to them.
 
-English, and reckoned from the time of the question: a month without a year is the last one that has begun by then. Knows
-nothing of records, stores or scores.
+English (Chinese and Korean: `east_asian_dates`), and reckoned from the time of the question: a month without a year is the last
+one that has begun by then. Knows nothing of records, stores or scores.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def _month_number(name: str) -> int:
     return _SHORT[name.lower()[:3]]
 
 
-def _span(start: datetime, days: float) -> Period:
+def span(start: datetime, days: float) -> Period:
     return Period(start.timestamp(), start.timestamp() + days * DAY)
 
 
-def _months(year: int, month: int, count: int = 1) -> Period:
+def months(year: int, month: int, count: int = 1) -> Period:
     last = month - 1 + count
     end = datetime(year + last // 12, last % 12 + 1, 1, tzinfo=UTC)
     return Period(datetime(year, month, 1, tzinfo=UTC).timestamp(), end.timestamp())
@@ -102,30 +102,30 @@ def _months(year: int, month: int, count: int = 1) -> Period:
 def _date(match: re.Match[str], at: datetime) -> Period:
     month, day = _month_number(match["month"]), int(match["day"])
     if match["year"]:
-        return _span(datetime(int(match["year"]), month, day, tzinfo=UTC), 1)
+        return span(datetime(int(match["year"]), month, day, tzinfo=UTC), 1)
     found = datetime(at.year, month, day, tzinfo=UTC)
-    return _span(found if found <= at else found.replace(year=at.year - 1), 1)
+    return span(found if found <= at else found.replace(year=at.year - 1), 1)
 
 
 def _iso(match: re.Match[str], at: datetime) -> Period:
-    return _span(datetime(int(match["year"]), int(match["number"]), int(match["day"]), tzinfo=UTC), 1)
+    return span(datetime(int(match["year"]), int(match["number"]), int(match["day"]), tzinfo=UTC), 1)
 
 
 def _month(match: re.Match[str], at: datetime) -> Period:
     month, year = _month_number(match["month"]), match.groupdict().get("year")
     if year:
-        return _months(int(year), month)
+        return months(int(year), month)
     past = bool(match.groupdict().get("last"))  # "last May", said in May, is not this one
-    return _months(at.year - (month > at.month or (past and month == at.month)), month)
+    return months(at.year - (month > at.month or (past and month == at.month)), month)
 
 
 def _season(match: re.Match[str], at: datetime) -> Period:
     first, year = _SEASONS[match["season"].lower()], match["year"]
     if year:
-        return _months(int(year), first, 3)
+        return months(int(year), first, 3)
     past = bool(match["last"])
     running = first <= at.month < first + 3
-    return _months(at.year - (first > at.month or (past and running)), first, 3)
+    return months(at.year - (first > at.month or (past and running)), first, 3)
 
 
 def _ago(match: re.Match[str], at: datetime) -> Period:
@@ -139,27 +139,27 @@ def _recent(match: re.Match[str], at: datetime) -> Period:
     which, unit = match["which"].lower(), match["unit"].lower()
     today = datetime(at.year, at.month, at.day, tzinfo=UTC)
     if unit == "year":
-        return _months(at.year - (which == "last"), 1, 12)
+        return months(at.year - (which == "last"), 1, 12)
     if unit == "month":
         month = at.month - (which == "last")
-        return _months(at.year - (month == 0), month or 12)
+        return months(at.year - (month == 0), month or 12)
     monday = today - timedelta(days=today.weekday() + 7 * (which == "last"))
-    return _span(monday + timedelta(days=5), 2) if unit == "weekend" else _span(monday, 7)
+    return span(monday + timedelta(days=5), 2) if unit == "weekend" else span(monday, 7)
 
 
 def _weekday(match: re.Match[str], at: datetime) -> Period:
     today = datetime(at.year, at.month, at.day, tzinfo=UTC)
     back = (today.weekday() - _WEEKDAYS.index(match["weekday"].lower())) % 7
-    return _span(today - timedelta(days=back or 7), 1)
+    return span(today - timedelta(days=back or 7), 1)
 
 
 def _near_day(match: re.Match[str], at: datetime) -> Period:
     today = datetime(at.year, at.month, at.day, tzinfo=UTC)
-    return _span(today - timedelta(days=match.group().lower() == "yesterday"), 1)
+    return span(today - timedelta(days=match.group().lower() == "yesterday"), 1)
 
 
 def _year(match: re.Match[str], at: datetime) -> Period:
-    return _months(int(match["year"]), 1, 12)
+    return months(int(match["year"]), 1, 12)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -23,8 +23,13 @@ CANDIDATES = 48
 """Utterances that are encoded where their vectors are not stored, those of most worth without: each takes milliseconds."""
 LEAST, SHARE = 0.35, 0.6
 """Least worth of an utterance that is quoted, and its least share of the best one's."""
-FIRST_PERSON = re.compile(r"\b(?:i|i['’]\w+|my|me|mine|we|our|us)\b", re.IGNORECASE)
-SECOND_PERSON = re.compile(r"\b(?:you|you['’]\w+|your|yours)\b", re.IGNORECASE)
+FIRST_PERSON = re.compile(
+    r"\b(?:i|i['’]\w+|my|me|mine|we|our|us)\b|[我咱]|(?<![가-힣])(?:저|제|나|내|우리|저희)(?=[가는를도의 ])",
+    re.IGNORECASE,
+)
+SECOND_PERSON = re.compile(
+    r"\b(?:you|you['’]\w+|your|yours)\b|[你您妳]|(?<![가-힣])(?:너|네|당신)(?=[가는를도의 ])", re.IGNORECASE
+)
 
 
 def quotes(
@@ -119,7 +124,7 @@ def _about(heard: Utterance, agent: str) -> str:
 
 
 def _asks(utterance: Utterance) -> bool:
-    return utterance.text.rstrip().endswith("?")
+    return utterance.text.rstrip().endswith(("?", "？"))
 
 
 def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:

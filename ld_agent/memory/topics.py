@@ -66,7 +66,7 @@ class TopicExtractor:
 
     def _topics(self, doc: Any) -> set[str]:
         return {
-            token.lemma_.casefold()
+            (token.lemma_ or token.text).casefold()  # a pipeline without a lemmatizer has no lemmas
             for token in doc
             if token.pos_ in self._pos and any(character.isalnum() for character in token.text)
         }

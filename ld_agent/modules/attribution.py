@@ -11,22 +11,31 @@ from collections.abc import Sequence
 
 from ld_agent.modules.wording import stems_of
 
-FIRST_PERSON = re.compile(r"\b(?:i|i['’](?:m|ve|d|ll)|my|mine|me|myself|we|we['’]\w+|our|ours|us)\b", re.IGNORECASE)
-SECOND_PERSON = re.compile(r"\b(?:you|you['’]\w+|your|yours|yourself)\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+FIRST_PERSON = re.compile(
+    r"\b(?:i|i['’](?:m|ve|d|ll)|my|mine|me|myself|we|we['’]\w+|our|ours|us)\b"
+    r"|[我咱]|(?<![가-힣])(?:저|제|나|내|우리|저희)(?=[가는를도의 ])",
+    re.IGNORECASE,
+)
+SECOND_PERSON = re.compile(
+    r"\b(?:you|you['’]\w+|your|yours|yourself)\b|[你您妳]|(?<![가-힣])(?:너|네|당신|어르신)(?=[가는를도의 ])",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
+_ASKS = ("?", "？")
 _SAYING = re.compile(
     r"\b(?:i|i['’]\w+)\s+(?:\w+\s+){0,2}(?:see|hear|heard|know|remember|think|hope|guess|believe|bet|understand|say|said|wonder)\b"
-    r"|\b(?:tell|told|let|remind|excuse|trust)\s+me\b|\blet\s+us\b",
+    r"|\b(?:tell|told|let|remind|excuse|trust)\s+me\b|\blet\s+us\b"
+    r"|我(?:很|也|真|还|就)?(?:想|觉得|覺得|希望|记得|記得|知道|听|聽|猜|相信|明白|理解)|(?:告诉|告訴|跟|对|對|让|讓|提醒)我",
     re.IGNORECASE,
 )
 """First persons that say nothing of the speaker: "I hope your son is well", "you told me that …"."""
 AGREEING = re.compile(
     r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b"
-    r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])",
+    r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])|我也|我同样|(?:저|나)도",
     re.IGNORECASE,
 )
 """Words of somebody who shares what the other has said: "I live in Oslo too"."""
-NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b", re.IGNORECASE)
+NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b|[不没沒]|않|없|아니", re.IGNORECASE)
 REPEATED = 0.6
 """Share of a trait's words, said before by the other person, from which on it is a repetition."""
 LIKING = stems_of("like likes liked love loves enjoy enjoys prefer prefers favorite favourite")
@@ -45,7 +54,7 @@ def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "")
         others: traits of the others.
         before: what another said right before.
     """
-    statements = [s for s in _SENTENCE.split(before) if not s.rstrip().endswith("?")]
+    statements = [s for s in _SENTENCE.split(before) if not s.rstrip().endswith(_ASKS)]
     known = [*others, *statements]
     sentence = _source(trait, said)
     if not _speaks_of_self(sentence):
@@ -71,7 +80,7 @@ def _source(trait: str, said: str) -> str:
 def _speaks_of_self(sentence: str) -> bool:
     """Whether a sentence says something of its speaker; a question about the other says nothing."""
     rest = _SAYING.sub(" ", sentence)
-    if sentence.rstrip().endswith("?") and SECOND_PERSON.search(rest) and not re.match(r"\W*(?:I|My)\b", rest):
+    if sentence.rstrip().endswith(_ASKS) and SECOND_PERSON.search(rest) and not re.match(r"\W*(?:(?:I|My)\b|我)", rest):
         return False
     return FIRST_PERSON.search(rest) is not None
 
@@ -88,5 +97,5 @@ def _repeated(trait: str, others: Sequence[str]) -> bool:
 def _taken(trait: str, said: str, before: str, statements: Sequence[str]) -> bool:
     """Whether the words of a trait that its speaker did not say are the other's, who had not asked for them."""
     foreign = stems_of(trait) - stems_of(said)
-    asked = {stem for s in _SENTENCE.split(before) if s.rstrip().endswith("?") for stem in stems_of(s)}
+    asked = {stem for s in _SENTENCE.split(before) if s.rstrip().endswith(_ASKS) for stem in stems_of(s)}
     return bool(foreign) and foreign <= stems_of(" ".join(statements)) and not foreign & asked

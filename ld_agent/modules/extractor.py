@@ -46,7 +46,8 @@ INTERJECTION = re.compile(
 )  # "no" and "so" without a comma carry meaning: "no kids", "so far"
 ABOUT_THE_TASK = re.compile(
     r"^(?:(?:the|this|that) (?:speaker|sentence|statement|text|person|user|utterance|answer)|there (?:is|are) no|"
-    r"it (?:is|seems) (?:about|that)|i (?:am|cannot|can['’]?t) (?:an? (?:ai|language model)|find|extract|determine|tell))\b",
+    r"it (?:is|seems) (?:about|that)|i (?:am|cannot|can['’]?t) (?:an? (?:ai|language model)|find|extract|determine|tell))\b"
+    r"|^(?:这个人|该人|此人|说话者|说话人|该用户|这句话)|^(?:이 사람|화자|말하는 사람)[은는이가]",
     re.IGNORECASE,
 )
 BORDER = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|[。！？；;|•\n]+")
@@ -144,7 +145,8 @@ class Extractor:
 def _end_of(text: str) -> str:
     """The last words of a text, `LONGEST_BEFORE` characters at most."""
     line = " ".join(text[-4 * LONGEST_BEFORE :].split())
-    return line if len(line) <= LONGEST_BEFORE else line[-LONGEST_BEFORE:].partition(" ")[2]
+    end = line[-LONGEST_BEFORE:]
+    return line if len(line) <= LONGEST_BEFORE else end.partition(" ")[2] or end
 
 
 def parse_traits(

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.languages import ENGLISH, Language
 from ld_agent.modules.base import Models
+from ld_agent.modules.wording import words_of
 from ld_agent.prompts import as_line, as_name
 from ld_agent.types import Recalled, ReplyOptions, Utterance
 
@@ -21,7 +22,7 @@ T = TypeVar("T")
 DECISION_TOKENS = 12
 DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
 """Where the decision begins: on a line of its own, or behind a sentence."""
-SENTENCE = re.compile(r"(?<=[.!?])\s+")
+SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*(?=.)")
 FEWEST_REPEATED = 4
 """Words of a sentence that is not said twice; shorter ones ("Oh no!") are."""
 COMING = re.compile(
@@ -312,10 +313,10 @@ def reply_text(
     if decides:
         answer = DECISION.split(answer)[0]
     text = re.sub(
-        rf"^\W*(?:{re.escape(agent)}|reply|response)\W{{0,2}}\s*:[\s*]*", "", answer.strip(), flags=re.IGNORECASE
+        rf"^\W*(?:{re.escape(agent)}|reply|response)\W{{0,2}}?\s*[:：][\s*]*", "", answer.strip(), flags=re.IGNORECASE
     )
     for name in speakers:
-        text = re.split(rf"\n\W*{re.escape(name)}\W{{0,2}}\s*:", text)[0]
+        text = re.split(rf"\n\W*{re.escape(name)}\W{{0,2}}?\s*[:：]", text)[0]
     text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()
@@ -323,9 +324,12 @@ def reply_text(
 
 
 def repeatable(lines: Iterable[str]) -> frozenset[str]:
-    """The sentences of some lines that a person would not say twice in one session: those of a few words or more."""
+    """The sentences of some lines that a person would not say twice in one session: those of a few words or more.
+
+    A Chinese, Japanese or Korean character counts as a word.
+    """
     sentences = (_plain(sentence) for line in lines for sentence in SENTENCE.split(line))
-    return frozenset(sentence for sentence in sentences if len(sentence.split()) >= FEWEST_REPEATED)
+    return frozenset(sentence for sentence in sentences if len(words_of(sentence)) >= FEWEST_REPEATED)
 
 
 def _unrepeated(text: str, said: Collection[str]) -> str:
@@ -363,7 +367,7 @@ class ReplyStream:
         said: Collection[str] = (),
     ) -> None:
         self._agent, self._speakers, self._show, self._decides, self._said = agent, speakers, show, decides, said
-        self._labels = [f"{name}:".casefold() for name in (agent, *speakers, "reply", "response")]
+        self._labels = [f"{name}{c}".casefold() for name in (agent, *speakers, "reply", "response") for c in ":："]
         self._text, self._shown = "", ""
 
     def __call__(self, piece: str) -> None:

@@ -26,7 +26,8 @@ from ld_agent.types import Session, Utterance
 LEAD_IN = re.compile(
     r"^[\s\"'*#\-]*(?:(?:sure|certainly|of course|okay|ok)\b[,.!]*\s+)?"
     r"(?:here(?:['’]s| is| are)\b[^:\n]{0,80}:|(?:the |a )?(?:brief |short )?summary\b[^:\n]{0,60}:"
-    r"|(?:in summary|to summarize),)[\s*]*",
+    r"|(?:in summary|to summarize),"
+    r"|[^。：:\n]{0,12}(?:总结|摘要|概要|小结)[^。：:\n]{0,8}[:：]|(?:대화 )?요약[^:\n]{0,8}:)[\s*]*",
     re.IGNORECASE,
 )
 LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
@@ -186,7 +187,7 @@ def bounded(text: str, longest: int = LONGEST_SUMMARY) -> str:
 
 def whole_sentences(text: str) -> str:
     """Return a text that was cut off without its unfinished last sentence; all of it where no sentence ends."""
-    ends = list(re.finditer(r"[.!?…。！？][\"'”’)]*(?=\s|$)", text))
+    ends = list(re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)|[。！？][\"'”’）」』]*", text))
     return text[: ends[-1].end()] if ends else text
 
 

@@ -124,3 +124,12 @@ def test_empty_predictions_count_as_wrong():
     assert metrics.sacrebleu([""], [["a b"]]).overall == 0.0
     assert metrics.rouge([""], [["a b"]])["rouge_l"].overall == 0.0
     assert metrics.meteor([""], [["a b"]]).overall == 0.0
+
+
+def test_chinese_characters_are_words_of_bleu():
+    assert metrics.bleu(["我住在上海。"], [["我住在上海。"]])["bleu_4"].overall == pytest.approx(1.0)
+    found = metrics.bleu(["我住在北京"], [["我住在上海"]])  # 3 of 5 characters, 2 of 4 pairs
+    assert found["bleu_1"].overall == pytest.approx(0.6)
+    assert found["bleu_2"].overall == pytest.approx(math.sqrt(0.6 * 0.5))
+    assert metrics.sacrebleu(["我住在北京"], [["我住在上海"]]).overall > 0.3
+    assert metrics.token_f1(["我住在北京"], [["我住在上海"]]).overall == pytest.approx(0.6)

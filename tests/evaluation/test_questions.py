@@ -50,6 +50,9 @@ def written(tmp_path: Path, *conversations: dict[str, Any]) -> Path:
         ("It's a concert.", ["cert"], False),  # but not begin earlier
         ("He’s at Joe’s.", ["Joe's"], True),
         ("Anything.", [""], False),
+        ("她今年九十一岁了。", ["九十一"], True),
+        ("您住在Oslo吗？", ["Oslo"], True),  # Latin letters within Chinese begin a word
+        ("강아지 이름은 비스킷이에요.", ["비스킷"], True),
     ],
 )
 def test_an_accepted_answer_stands_in_the_reply(text: str, answers: list[str], found: bool):
@@ -110,8 +113,9 @@ def test_where_an_answer_was_lost(command_line: CommandLine, tmp_path: Path):
         assert "answered_nothing" not in found
 
 
-def test_the_sample_has_thirty_people_with_eight_questions_each():
-    asked = load_questions(SAMPLES / "questions.jsonl")
+@pytest.mark.parametrize("name", ["questions.jsonl", "questions.zh.jsonl"])
+def test_the_samples_have_thirty_people_with_eight_questions_each(name: str):
+    asked = load_questions(SAMPLES / name)
     assert len(asked) >= 30
     for one in asked:
         said = [turn.text for turn in one.episode.turns if turn.speaker != one.episode.agent]

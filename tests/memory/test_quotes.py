@@ -10,7 +10,7 @@ import pytest
 
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
-from ld_agent.memory.quotes import CANDIDATES, in_time_order, quotes, sources_of, worths
+from ld_agent.memory.quotes import CANDIDATES, _about, in_time_order, quotes, sources_of, worths
 from ld_agent.types import Recalled, Record, Utterance
 
 START = datetime(2024, 5, 1, 18, tzinfo=UTC)
@@ -107,3 +107,17 @@ def test_sources_come_once_and_in_time_order():
     assert sources_of(recalled) == ["u10", "u2"]
     said = {u.id: u for u in (utterance(10, "Lena", "b"), utterance(2, "Lena", "a"))}
     assert [u.id for u in in_time_order(["u10", "u2", "u99"], said)] == ["u2", "u10"]
+
+
+@pytest.mark.parametrize(
+    ("question", "about"),
+    [
+        ("我的狗叫什么名字？", "Lena"),
+        ("你最喜欢什么颜色？", "Sam"),
+        ("제 직업이 뭐예요?", "Lena"),
+        ("우리 강아지 이름이 뭐예요?", "Lena"),
+        ("어제 뭐라고 했죠?", ""),  # "제" within another word
+    ],
+)
+def test_chinese_and_korean_questions_say_whom_they_are_about(question: str, about: str):
+    assert _about(utterance(9, "Lena", question), "Sam") == about

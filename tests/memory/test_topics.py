@@ -96,3 +96,9 @@ def test_a_missing_pipeline_says_how_to_get_it():
         ModelError, match=r"'en_core_web_none'.*topics\.model.*python -m spacy download en_core_web_none"
     ):
         TopicExtractor("en_core_web_none")
+
+
+def test_a_pipeline_without_lemmas_gives_the_words_themselves():
+    without = TopicExtractor(Config().topics.model)
+    without._pipeline.remove_pipe("lemmatizer")
+    assert without.extract(["Maya feeds her dogs."]) == [("dogs", "maya")]

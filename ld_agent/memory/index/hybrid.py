@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.dates import Period, periods
+from ld_agent.memory.east_asian_dates import east_asian_periods
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import PackedVectors
 
@@ -85,7 +86,7 @@ def question(text: str, at: datetime, speakers: Iterable[str]) -> Question:
         words=tuple(stems(text)),
         about=named[0] if len(named) == 1 else "",
         names=names,
-        periods=tuple(periods(text, at)),
+        periods=(*periods(text, at), *east_asian_periods(text, at)),
     )
 
 

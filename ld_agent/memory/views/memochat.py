@@ -28,11 +28,11 @@ from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance
 
 MEMO = re.compile(
-    r"^\W*(?:\d{1,3}[.)]\s+)?\W*(\d{1,4})\]?(?:\s*(?:-|–|to)\s*\[?(\d{1,4}))?[\s\]]*\|([^|\n]+)\|([^|\n]+)",
+    r"^\W*(?:\d{1,3}[.)]\s+)?\W*(\d{1,4})\]?(?:\s*(?:-|–|—|~|至|到|to)\s*\[?(\d{1,4}))?[\s\]]*[|｜]([^|｜\n]+)[|｜]([^|｜\n]+)",
     re.MULTILINE,
 )
 NUMBERS = re.compile(
-    r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|,|#|;|&|and\b)+\d{1,4})*)[^\w\n]*$",
+    r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|[,，、#;；&]|和|and\b)+\d{1,4})*)[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 """A line of nothing but numbers; one that continues with words repeats the list."""

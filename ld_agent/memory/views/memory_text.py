@@ -25,7 +25,9 @@ _NAME = re.compile(
     r"(?<=[^.!?:\s\d] )([A-Z][^\W\d_]+)|(?:^|[.!?:] )([A-Z][^\W\d_]+?)(?<!ed)(?<!ing)(?= (?:\w+s|will|had)\b)"
 )
 """A word in capitals: within a sentence, or as its subject."""
-NOTHING = frozenset(("none", "nothing", "n/a", "unknown", "no information"))
+NOTHING = frozenset(
+    ("none", "nothing", "n/a", "unknown", "no information", "无", "没有", "没有内容", "없음", "없습니다")
+)
 
 
 def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
@@ -41,14 +43,14 @@ def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
         line = _MARK.sub("", line).strip()
         if "<" in line and re.search(r"</?(?:memory|conversation)>", line):
             continue
-        head, colon, rest = line.partition(":")
+        head, colon, rest = re.sub("：", ":", line, count=1).partition(":")
         label = head.strip(" *_#\"'[]").casefold()
         if colon and label in names:
             current, line = names[label], rest.strip()
         for sentence in _SENTENCE_END.split(line):
             sentence = " ".join(_MARK.sub("", sentence).split())
             key = tuple(words_of(sentence))
-            if len(key) < FEWEST_WORDS or sentence.casefold().strip(" .") in NOTHING or key in seen:
+            if len(key) < FEWEST_WORDS or sentence.casefold().strip(" .。") in NOTHING or key in seen:
                 continue
             if not current and sentence.endswith(":"):  # "Here is the new memory:"
                 continue
@@ -59,7 +61,12 @@ def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
 
 def _subject(sentence: str, names: dict[str, str]) -> str:
     lowered = sentence.casefold()
-    return next((name for key, name in names.items() if re.match(rf"{re.escape(key)}(?!\w)", lowered)), "")
+    return next((name for key, name in names.items() if re.match(rf"{re.escape(key)}{_ends(key)}", lowered)), "")
+
+
+def _ends(name: str) -> str:
+    """What may not follow a name: letters, but for names of a script that sets no spaces between words."""
+    return "" if EAST_ASIAN.match(name[-1]) else r"(?!\w)"
 
 
 def capped(facts: Facts, most: int) -> Facts:

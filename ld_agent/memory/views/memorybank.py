@@ -279,7 +279,7 @@ def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -
 def _line_about(name: str, answer: str) -> str:
     """What an answer that has a line for each person says about one of them; another answer stays as it is."""
     for line in answer.splitlines():
-        label, colon, rest = line.strip().partition(":")
+        label, colon, rest = line.strip().replace("：", ":", 1).partition(":")
         if colon and label.strip(" *-") == name and name in rest:
             return rest.strip()
     return answer

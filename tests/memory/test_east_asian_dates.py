@@ -1,0 +1,86 @@
+"""Periods of time that Chinese and Korean questions name, by hand; asked on Thursday, 12 March 2026."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ld_agent.memory.dates import periods
+from ld_agent.memory.east_asian_dates import east_asian_periods, number
+
+AT = datetime(2026, 3, 12, 15, tzinfo=UTC)
+
+
+def days(text: str) -> list[tuple[str, str]]:
+    return [
+        (f"{datetime.fromtimestamp(p.start, UTC):%Y-%m-%d}", f"{datetime.fromtimestamp(p.end, UTC):%Y-%m-%d}")
+        for p in east_asian_periods(text, AT)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2023年5月7日我去了哪里？", "2023-05-07", "2023-05-08"),
+        ("二月十四号我做了什么？", "2026-02-14", "2026-02-15"),
+        ("十二月三日呢？", "2025-12-03", "2025-12-04"),
+        ("去年五月我在哪儿？", "2025-05-01", "2025-06-01"),
+        ("我六月份做什么工作？", "2025-06-01", "2025-07-01"),
+        ("前年我住在哪里？", "2024-01-01", "2025-01-01"),
+        ("上个月我买了什么？", "2026-02-01", "2026-03-01"),
+        ("上周我跟谁吃饭？", "2026-03-02", "2026-03-09"),
+        ("上週三呢？", "2026-03-04", "2026-03-05"),
+        ("上周末我去哪儿了？", "2026-03-07", "2026-03-09"),
+        ("星期二我说了什么？", "2026-03-10", "2026-03-11"),
+        ("昨天我说了什么？", "2026-03-11", "2026-03-12"),
+        ("2023년 5월 7일에 어디 갔어요?", "2023-05-07", "2023-05-08"),
+        ("작년 5월에 어디 있었죠?", "2025-05-01", "2025-06-01"),
+        ("재작년에 어디 살았죠?", "2024-01-01", "2025-01-01"),
+        ("지난달에 뭘 샀죠?", "2026-02-01", "2026-03-01"),
+        ("지난주에 누구랑 밥을 먹었죠?", "2026-03-02", "2026-03-09"),
+        ("지난주 수요일에는요?", "2026-03-04", "2026-03-05"),
+        ("지난 주말에 뭐 했죠?", "2026-03-07", "2026-03-09"),
+        ("화요일에 뭐라고 했죠?", "2026-03-10", "2026-03-11"),
+        ("어제 뭐라고 했죠?", "2026-03-11", "2026-03-12"),
+    ],
+)
+def test_a_period(text: str, start: str, end: str):
+    assert days(text) == [(start, end)]
+
+
+@pytest.mark.parametrize(
+    ("text", "middle"),
+    [
+        ("三天前", "2026-03-09"),
+        ("两个星期前", "2026-02-26"),
+        ("2주 전에", "2026-02-26"),
+        ("세 달 전", "2025-12-12"),
+    ],
+)
+def test_so_long_ago_is_a_stretch_around_that_day(text: str, middle: str):
+    [period] = east_asian_periods(text, AT)
+    assert f"{datetime.fromtimestamp((period.start + period.end) / 2, UTC):%Y-%m-%d}" == middle
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "我的狗叫什么名字？",
+        "우리 강아지 이름이 뭐예요?",
+        "十三月四十日",
+        "What about 2023?",
+        "我喜欢春天的花。",
+        "전화번호가 뭐죠?",
+    ],
+)
+def test_what_names_no_date(text: str):
+    assert days(text) == []
+
+
+def test_a_year_within_chinese_is_named_once():
+    assert len(periods("2023年我在哪里？", AT)) + len(days("2023年我在哪里？")) == 1
+
+
+def test_chinese_and_korean_numbers():
+    assert [number(n) for n in ("三", "十", "十二", "二十", "三十一", "两", "7", "세")] == [3, 10, 12, 20, 31, 2, 7, 3]

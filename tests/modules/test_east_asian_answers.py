@@ -1,0 +1,87 @@
+"""Answers in Chinese and Korean as models write them: full-width colons, bars and commas, and no spaces between sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from ld_agent.backbones.base import Completion
+from ld_agent.memory.views.memochat import memos_of, picked_numbers
+from ld_agent.memory.views.memory_text import facts_from
+from ld_agent.modules.attribution import belongs
+from ld_agent.modules.extractor import LONGEST_BEFORE, _end_of, parse_traits
+from ld_agent.modules.generator import ReplyStream, repeatable, reply_text
+from ld_agent.modules.summarizer import cleaned, whole_sentences
+from ld_agent.types import Utterance, utc
+
+
+def test_a_reply_is_without_the_names_before_it_and_other_speakers_lines():
+    assert reply_text("山姆：你好呀！\n玛丽：我很好。", "山姆", ["玛丽"]) == "你好呀！"
+    assert reply_text("샘: 안녕하세요!", "샘", []) == "안녕하세요!"
+
+
+def test_a_stream_shows_no_name_either():
+    shown: list[str] = []
+    stream = ReplyStream("山姆", ["玛丽"], shown.append)
+    for piece in ("山", "姆", "：", "你好", "呀！", "\n玛", "丽：我"):
+        stream(piece)
+    assert "".join(shown) == "你好呀！"
+
+
+def test_a_sentence_is_not_said_twice():
+    said = repeatable(["今天见到你真的很高兴。", "好。"])
+    assert reply_text("今天见到你真的很高兴。你吃饭了吗？", "山姆", [], said=said) == "你吃饭了吗？"
+    assert reply_text("好。你吃饭了吗？", "山姆", [], said=said) == "好。你吃饭了吗？"
+
+
+def test_facts_by_speaker():
+    assert facts_from("玛丽：她住在上海。她有一只狗。\n山姆：他喜欢茶。", ["玛丽", "山姆"]) == {
+        "玛丽": ["她住在上海。", "她有一只狗。"],
+        "山姆": ["他喜欢茶。"],
+    }
+    assert facts_from("玛丽住在上海。", ["玛丽", "山姆"]) == {"玛丽": ["玛丽住在上海。"]}
+    assert facts_from("无。", ["玛丽"]) == {}
+
+
+def test_memos_and_the_choice_among_them():
+    said = [
+        Utterance(f"u{n}", "玛丽", text, utc("2026-01-05T10:00:00+00:00"), 1)
+        for n, text in enumerate(("我有一只狗。", "它叫饼干。"))
+    ]
+    [memo] = memos_of(Completion("1—2｜狗｜玛丽有一只狗，它叫饼干。", 1, 1), said)
+    assert (memo.topic, memo.summary, memo.fallback) == ("狗", "玛丽有一只狗，它叫饼干。", False)
+    assert picked_numbers("1、3", 5) == picked_numbers("1和3。", 5) == {1, 3}
+
+
+def test_what_was_cut_off_ends_with_a_whole_sentence():
+    assert whole_sentences("玛丽住在上海。她有一只狗。她在学") == "玛丽住在上海。她有一只狗。"
+    assert whole_sentences("It is 3.5 metres long. She") == "It is 3.5 metres long."
+
+
+@pytest.mark.parametrize("lead", ["总结：", "以下是这次对话的总结：", "对话摘要:\n"])
+def test_a_summary_is_without_its_heading(lead: str):
+    assert cleaned(f"{lead}玛丽住在上海。") == "玛丽住在上海。"
+
+
+def test_remarks_about_the_task_are_no_traits():
+    assert parse_traits("这个人没有透露任何信息。", "你好") == ()
+    assert parse_traits("1. 我有一只狗\n2. 我住在上海", "我有一只狗，住在上海") == ("我有一只狗。", "我住在上海。")
+
+
+def test_the_end_of_a_long_text_without_spaces():
+    assert _end_of("我" * 500) == "我" * LONGEST_BEFORE
+
+
+@pytest.mark.parametrize(
+    ("trait", "said", "own"),
+    [
+        ("我有一个四岁的儿子。", "你的儿子雅各布四岁了！", False),
+        ("我有一个四岁的儿子。", "我希望你的儿子一切都好。", False),
+        ("我喜欢爬山。", "我周末常去爬山。", True),
+        ("我喜欢爬山。", "我也喜欢爬山。", True),
+        ("我喜欢爬山。", "你喜欢爬山吗？", False),
+        ("저는 등산을 좋아해요.", "저는 주말마다 등산을 가요.", True),
+        ("저는 아들이 있어요.", "당신의 아들은 네 살이군요.", False),
+    ],
+)
+def test_whose_trait_it_is(trait: str, said: str, own: bool):
+    assert belongs(trait, said) is own

@@ -1,0 +1,61 @@
+"""French, the worked example of docs/languages.md: a complete folder outside the package."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ld_agent import Agent, load_config
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.languages import language
+
+AT = datetime(2026, 1, 5, tzinfo=UTC)
+DECIDES = "memory.conditional.decision=with_reply"
+FRENCH = str(Path(__file__).parents[1] / "data" / "samples" / "languages" / "fr")
+
+
+def test_french_names_times_and_lists_are_french():
+    french = language(FRENCH)
+    assert french.named(["Zoé", "Luc", "Anne"]) == "Zoé, Luc et Anne"
+    assert french.ago(AT, AT + timedelta(days=3)) == "il y a 3 jours"
+    assert french.prompt("summarizer").render(people="Zoé", lines=[("Zoé", "Salut")], part=0, parts=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        ("Suffisant : 1, 3", "Enough: 1, 3"),
+        ("Suffisant : aucun", "Enough: None"),
+        ("Manque : Rome", "Missing: Rome"),
+        ("Réponse : Salut !\nÀ retenir : oui", "Reply: Salut !\nRemember: Yes"),
+        ("Aucun trait.", "NO_TRAIT"),
+        ("Enough: 2", "Enough: 2"),
+        ("Je note : rien de neuf.", "Je note : rien de neuf."),
+    ],
+)
+def test_french_answers_are_read_as_english_ones(answer: str, read: str):
+    assert language(FRENCH).canonical(answer) == read
+
+
+def test_a_french_conversation_is_prompted_in_french_and_its_answers_are_understood():
+    answers = ScriptedBackbone(
+        {
+            "generator": "Réponse : Quelle bonne nouvelle !\nÀ retenir : oui",
+            "extractor": "Aucun trait.",
+            "memory": "Lié : aucune\nSituation : Zoé a un chien.\nNote : Le chien de Zoé s'appelle Biscuit.",
+            "summarizer": "Zoé a un chien.",
+        }
+    )
+    config = load_config("conditional", ["store.path=:memory:", f"language={FRENCH}", "agent.user=Zoé", DECIDES])
+    with Agent.from_config(config, backbone=answers) as agent:
+        talk = agent.conversation("zoé")
+        said = talk.respond("J'ai un chien qui s'appelle Biscuit.", at=AT).text
+        talk.end_session()
+        assert said == "Quelle bonne nouvelle !"
+        assert talk.persona("Zoé") == []
+        assert [r.text for r in talk.records] == ["Zoé a un chien. Le chien de Zoé s'appelle Biscuit."]
+    asked = {request.module: request.messages[0].content for request in answers.requests}
+    assert "un ami chaleureux" in asked["generator"]
+    assert "Tu es la mémoire de Sam" in asked["memory"]

@@ -24,6 +24,8 @@ DIGITS = {word: str(number) for number, word in enumerate(NUMBERS)} | {
 SAYING_NOTHING = stems_of("year month week day time thing name lot bit information answer sorry memory conversation i")
 """Nouns that a truthful answer may add: "it was a year ago"."""
 _WORD = re.compile(r"[^\W_]+")
+_BLANK = re.compile(r"<[^\W\d][\w ]*>|\[[^\W\d][\w ]*\]")
+"""A form that a model did not fill in: "You live in <city>."."""
 _QUESTION = re.compile(r"[^.!?]*\?")
 _OWN = re.compile(r"\b(?:i|i['’](?:m|ve)|my|mine|myself|me|we|we['’](?:re|ve)|our|ours|us)\b", re.IGNORECASE)
 _ASIDE = re.compile(
@@ -75,6 +77,7 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
     for sentence, nouns in zip(stated, topics(stated), strict=True):
         words = _WORD.findall(sentence)
         found += [w for n, w in enumerate(words) if _names(w, first=n == 0) and _plain(w) not in known]
+        found += _BLANK.findall(sentence)
         found += [noun for noun in nouns if not stems_of(noun) <= stems and _plain(noun) not in known]
     first: dict[str, str] = {}
     for word in found:

@@ -22,6 +22,7 @@ SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who tea
         ("You haven't told me. Is it Rex?", []),
         ("Oslo's goats are lovely.", []),
         ("It was a year ago.", []),
+        ("You live in <city>.", ["<city>", "city"]),
         ("", []),
     ],
 )

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from functools import cached_property
 
 from ld_agent.backbones.base import Backbone
 from ld_agent.collector import Collectors
@@ -73,30 +72,27 @@ class Resources:
             except BaseException:
                 self.store.close()
                 raise
-            self.__dict__["encoder"] = encoder
-        if topics is not None:
-            self.__dict__["topics"] = topics
+        self._encoder, self._topics = encoder, topics
 
-    @cached_property
+    @property
     def encoder(self) -> SentenceEncoder:
         """The text encoder, checked against the store."""
+        # Not a cached_property: its own lock, taken in the other order, hung a request that came before warm_up was done.
         with self.loading:
-            if "encoder" not in self.__dict__:
+            if self._encoder is None:
                 settings = self.config.encoder
                 encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
                 self.store.check_encoder(encoder.name, encoder.dimension)
-                self.__dict__["encoder"] = encoder
-            loaded: SentenceEncoder = self.__dict__["encoder"]
-            return loaded
+                self._encoder = encoder
+            return self._encoder
 
-    @cached_property
+    @property
     def topics(self) -> TopicExtractor:
         """The topic extractor."""
         with self.loading:
-            if "topics" not in self.__dict__:
-                self.__dict__["topics"] = TopicExtractor(self.config.topics.model, self.config.topics.pos)
-            loaded: TopicExtractor = self.__dict__["topics"]
-            return loaded
+            if self._topics is None:
+                self._topics = TopicExtractor(self.config.topics.model, self.config.topics.pos)
+            return self._topics
 
     def warm_up(self) -> None:
         """Load everything now rather than in the first turn, the spaCy pipeline in parallel with the rest."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from agent_parts import DAY, START, Scene, confessed, echo, requests_of
 
 from ld_agent.backbones.base import Request
+from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.rebuild import rebuild
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.resources import Resources
 from ld_agent.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import INTERRUPTED
 from ld_agent.types import Reply, Utterance
@@ -180,3 +183,15 @@ def test_a_background_agent_learns_without_a_further_call(scene: Scene) -> None:
     assert agent._background is not None
     agent._background.wait()
     assert [t.text for t, _ in quiet.store.personas(maya.key).traits()] == ["I keep bees."]
+
+
+def test_two_threads_that_load_at_once_do_not_wait_for_each_other(config: Callable[..., Config]):
+    resources = Resources(config(), ScriptedBackbone({}))
+    with resources.loading:
+        other = threading.Thread(target=lambda: resources.topics, daemon=True)
+        other.start()
+        other.join(0.2)  # it waits for what this thread holds
+        assert resources.topics is not None
+    other.join(20)
+    assert not other.is_alive()
+    resources.close()

@@ -132,10 +132,10 @@ def cut_off_after(agent: Agent, commits: int) -> None:
     done = 0
 
     @contextmanager
-    def counted(*values: str) -> Iterator[None]:
+    def counted(*values: Any, **options: Any) -> Iterator[None]:
         nonlocal done
         before = database.rows("SELECT total_changes()")
-        with transaction(*values):
+        with transaction(*values, **options):
             yield
         if not database._depth and database.rows("SELECT total_changes()") != before:
             done += 1

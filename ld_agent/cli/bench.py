@@ -60,6 +60,28 @@ def turn(
 
 
 @app.command()
+def serve(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    real: Annotated[bool, typer.Option("--real", help="The configured model answers, not a scripted one.")] = False,
+    requests: Annotated[int, typer.Option("--requests", min=1, help="Messages of each client.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Time chat completions over HTTP with 1, 8 and 32 clients, one of them with 10,000 events in memory.
+
+    Examples:
+
+      ld-agent bench serve
+
+      ld-agent bench serve --real --requests 5 --json
+    """
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.bench_serve import bench_serve
+
+    _show(bench_serve(load_config(config, overrides or []), real=real, requests=requests), as_json)
+
+
+@app.command()
 def training(
     overrides: Overrides = None,
     config: ConfigOption = None,

@@ -58,6 +58,19 @@ def bench_growth(config: Config, sizes: Sequence[int] = SIZES) -> dict[str, Any]
     return {"growth": rows, "machine": machine()}
 
 
+def filled(agent: Agent, conversation_id: str, sessions: int) -> None:
+    """Fill a conversation of an open agent with sessions as `bench_growth` does, each an event."""
+    grown = _Grown(agent.config, agent.resources.encoder, agent.resources.topics)
+    store = agent.store
+    key = store.open_conversation(conversation_id, agent.config.agent.name).key
+    with progress(f"filling {sessions:,} events", sessions) as step:
+        for start in range(0, sessions, 100):
+            with store.writing(key):
+                for number in range(start, min(start + 100, sessions)):
+                    grown.fill_session(store, key, number)
+            step(min(100, sessions - start))
+
+
 class _Grown:
     """One conversation that is filled further and further."""
 
@@ -135,10 +148,10 @@ class _Grown:
                 for start in range(sessions.start, sessions.stop, 100):
                     with store.writing(key):
                         for number in range(start, min(start + 100, sessions.stop)):
-                            self._fill_session(store, key, number)
+                            self.fill_session(store, key, number)
                     step(min(100, sessions.stop - start))
 
-    def _fill_session(self, store: Any, key: int, number: int) -> None:
+    def fill_session(self, store: Any, key: int, number: int) -> None:
         self._at += GAP
         texts, passages = self._sessions[number % DIFFERENT]
         shelf, personas = store.shelf(key, "events"), store.personas(key)

@@ -53,12 +53,13 @@ def bench_serve(
         ``overhead_p50_ms``, the same without what the turn itself took (encoding, recall, reply).
     """
     with tempfile.TemporaryDirectory() as folder:
-        store = config.store.model_copy(update={"path": str(Path(folder) / "serve.db")})
-        agent = Agent(
-            config.model_copy(update={"store": store}),
-            backbone=None if real else ScriptedBackbone(SCRIPT),
-            background=True,
+        opened = config.model_copy(
+            update={
+                "store": config.store.model_copy(update={"path": str(Path(folder) / "serve.db")}),
+                "server": config.server.model_copy(update={"rate": 10**6}),  # all clients are one address
+            }
         )
+        agent = Agent(opened, backbone=None if real else ScriptedBackbone(SCRIPT), background=True)
         with _Serving(agent) as address:
             asyncio.run(_rounds(address, 1, 1))  # makes the first person's conversation
             if not real:
@@ -113,7 +114,9 @@ class _Serving:
 
         from ld_agent.server.app import create_app
 
-        self._socket = socket.socket()
+        self._socket = socket.socket(
+            socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )  # or asyncio leaves Nagle on
         self._socket.bind(("127.0.0.1", 0))
         self._server = uvicorn.Server(uvicorn.Config(create_app(agent), log_config=None, access_log=False))
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="ld-agent-bench")

@@ -37,7 +37,7 @@ chat: $(STAMP)
 	@.venv/bin/ld-agent chat $(ARGS)
 
 # Two workers with one thread each: with more threads than cores, every matrix product waits.
-TESTS = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --dist worksteal
+TESTS = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -q -n 2 --dist worksteal
 
 test: lint
 	@$(TESTS)

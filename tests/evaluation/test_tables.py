@@ -111,7 +111,7 @@ def test_all_tables_exist():
         ("ld-agent-4", "CC-tuning[LDA]", "Session 3 BL-3", "3.16"),
         ("ld-agent-5", "BART[LDA]", "MET", "5.30"),
         ("rsum-3", "ChatGPT-BM25 (k=3)", "CareCall BLEU-2", "12.44"),
-        ("rsum-4", "ChatGPT-Rsum (Ours)", "Average", "82.41"),
+        ("rsum-4", "ChatGPT-Rsum", "Average", "82.41"),
         ("rsum-5", "Gt. Memory", "F1", "20.46"),
         ("rsum-7", "Three-shot", "Session 5 BLEU-1", "22.23"),
         ("rsum-8", "ChatGPT-DPR (k=5)", "Coherence", "78.60"),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ld_agent.memory.contradiction import slot
 from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.index.rough import WORTH_IT, RoughVectors, contenders
 from ld_agent.storage.columns import microseconds
 from ld_agent.types import Trait
 
@@ -26,6 +27,7 @@ class SpeakerTraits:
     def __init__(self, dimension: int) -> None:
         self.traits: list[Trait] = []
         self._vectors = np.empty((0, dimension), np.float32)
+        self._rough = RoughVectors(dimension)
         self._times = np.empty((3, 0), np.int64)  # known from, last said, overruled from; microseconds
         self._pinned = np.empty(0, np.bool_)
         self._by_text: dict[str, list[int]] = {}
@@ -92,16 +94,20 @@ class SpeakerTraits:
         n = len(self.traits)
         known_from, last_said, overruled_from = self._times[:, :n]
         rows = np.flatnonzero((known_from <= at) & (overruled_from > at))
-        if not len(rows):
+        if not len(rows) or most == 0:
             return []
-        ages = np.maximum(at - last_said[rows], 0) / 1e6
-        worth = (1 - recency) * self.cosines(query)[rows].astype(np.float64) + recency * np.exp(-ages / scale)
-        worth[self._pinned[rows]] = np.inf
-        if most < len(
-            rows
-        ):  # the whole order of thousands is not needed; equals of the last one stay for the order of rows
-            least = np.partition(worth, -most)[-most]
-            rows, worth = rows[worth >= least], worth[worth >= least]
+        share, everyone = 1 - recency, np.ones(len(rows), np.bool_)
+        recent = recency * np.exp(-np.maximum(at - last_said[rows], 0) / 1e6 / scale)
+        recent[self._pinned[rows]] = np.inf
+        if n < WORTH_IT:
+            worth = share * self.cosines(query)[rows].astype(np.float64) + recent
+            open_to = contenders(worth, np.zeros(len(rows)), everyone, most)
+            rows, worth = rows[open_to], worth[open_to]
+        else:
+            cosines, off = self._rough.cosines(self._vectors[:n], query)
+            open_to = contenders(share * cosines[rows] + recent, share * off[rows], everyone, most)
+            rows = rows[open_to]
+            worth = share * np.vecdot(self._vectors[rows], query).astype(np.float64) + recent[open_to]
         chosen: NDArray[np.intp] = np.sort(rows[np.lexsort((-rows, -worth))[:most]])
         return [self.traits[row] for row in chosen.tolist()]
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.index.rough import RoughVectors
 from ld_agent.memory.index.snapshot import Arrays, packed, unpacked
 from ld_agent.memory.scoring import topic_overlap
 from ld_agent.storage.base import IndexRow, Shelf
@@ -36,6 +37,7 @@ class Columns:
         self._at = np.empty(0, np.float64)
         self._topic_counts = np.empty(0, np.int32)
         self._keys = np.empty(0, np.int64)
+        self._rough = RoughVectors(dimension)
         self._rows_with: dict[str, array[int]] = {}
         self._topic_bytes = 0
 
@@ -66,7 +68,7 @@ class Columns:
     def nbytes(self) -> int:
         """Bytes held, spare room included."""
         columns = (self._vectors, self._at, self._topic_counts, self._keys)
-        return sum(column.nbytes for column in columns) + self._topic_bytes
+        return sum(column.nbytes for column in columns) + self._rough.nbytes + self._topic_bytes
 
     def snapshot(self) -> Arrays:
         """Everything but the vectors as arrays, for `restored`."""
@@ -123,11 +125,20 @@ class Columns:
             new[: self._n] = old[: self._n]
             setattr(self, name, new)
 
-    def cosines(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n,) s_sem, row by row: equal vectors get equal numbers, whatever their rows."""
-        s_sem: NDArray[np.float32] = np.vecdot(self.vectors, vector)
+    def cosines(self, vector: NDArray[np.float32], rows: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
+        """s_sem of some rows or of all, row by row: equal vectors get equal numbers, whatever their rows.
+
+        Args:
+            vector: (dimension,) unit vector.
+            rows: (m,) row numbers; None: all n.
+        """
+        s_sem: NDArray[np.float32] = np.vecdot(self.vectors if rows is None else self.vectors[rows], vector)
         np.maximum(np.minimum(s_sem, 1.0, out=s_sem), -1.0, out=s_sem)
         return s_sem
+
+    def rough_cosines(self, vector: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(n,) cosines and (n,) how much each may be off; see `RoughVectors`."""
+        return self._rough.cosines(self.vectors, vector)
 
     def overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
         """Equation (1) for some rows, or for all.

@@ -1,8 +1,8 @@
 """The search over the numbers of one conversation's records, held in memory.
 
 Holds vectors, times, topics and, for scorers that look at them, word statistics; no text: a hit is a primary key, whose
-text is in the store. A record costs 4 bytes a dimension and about 100 more, with word statistics some 6 for each of its
-words. Most scorers rank all records by all terms. ``hybrid`` looks at the passages of all records where there are few,
+text is in the store. A record costs 4 bytes a dimension (5 where there are many) and about 100
+more, with word statistics some 6 for each of its words. Most scorers rank all records by all terms. ``hybrid`` looks at the passages of all records where there are few,
 else of the best `CANDIDATES` by what is held here; it fetches them and keeps some.
 """
 
@@ -22,6 +22,7 @@ from ld_agent.memory.index.columns import Columns
 from ld_agent.memory.index.hybrid import COVER, OWN, best_passages, question, weighted
 from ld_agent.memory.index.lexical import Lexicon, stems
 from ld_agent.memory.index.passages import NO_VECTORS, PackedVectors, Passages
+from ld_agent.memory.index.rough import WORTH_IT, contenders
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts
 from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay
 
@@ -182,16 +183,14 @@ class LongTermIndex:
         n, at = len(self), self.columns.at
         asked = question(text, datetime.fromtimestamp(now, UTC), self._speakers)
         most = max(CANDIDATES if n > FEW else FEW, 2 * k)
-        held: dict[str, NDArray[np.floating]] = {"s_sem": self.columns.cosines(vector)}
+        held = dict[str, NDArray[np.floating]]()
         if len(self._lexicon) == n:  # else there are records that came without passages, and no word of them is known
             held["s_word"] = self._lexicon.match(asked.words, COMMON if n > most else 1.0)
         if asked.periods:
             held["s_date"] = nearness(asked.periods, at)
-        rows = best(weighted(held, first_look), at <= now, at, most)
+        rows, s_sem = self._first_look(first_look, held, vector, at <= now, most)
         nothing = np.zeros(len(rows))
-        s_sem, s_word, s_date = (
-            held[name][rows] if name in held else nothing for name in ("s_sem", "s_word", "s_date")
-        )
+        s_word, s_date = (held[name][rows] if name in held else nothing for name in ("s_word", "s_date"))
         words = [word for word in asked.words if word not in asked.names]
         if asked.about and "s_word" in held:
             s_word = (s_word + self._lexicon.match_by(asked.about, words, rows)) / 2
@@ -199,6 +198,31 @@ class LongTermIndex:
         more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_like": s_like, "s_date": s_date}
         more["s_near"] = np.maximum(s_sem, nearest)
         return rows, Terms(s_sem, self.columns.overlap(topics, rows), time_decay(now - at[rows], tau), more)
+
+    def _first_look(
+        self,
+        weights: Mapping[str, float],
+        held: Mapping[str, NDArray[np.floating]],
+        vector: NDArray[np.float32],
+        eligible: NDArray[np.bool_],
+        most: int,
+    ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+        """The rows that are best by s_sem and what else is held, best first, and their s_sem.
+
+        Args:
+            held: by name, each (n,).
+            eligible: (n,) not younger than the query.
+        """
+        if len(self) < WORTH_IT:
+            s_sem = self.columns.cosines(vector)
+            rows = best(weighted({"s_sem": s_sem, **held}, weights), eligible, self.columns.at, most)
+            return rows, s_sem[rows]
+        rough, off = self.columns.rough_cosines(vector)
+        open_to = contenders(weighted({"s_sem": rough, **held}, weights), weights["s_sem"] * off, eligible, most)
+        s_sem = self.columns.cosines(vector, open_to)
+        terms = {"s_sem": s_sem, **{name: values[open_to] for name, values in held.items()}}
+        places = best(weighted(terms, weights), eligible[open_to], self.columns.at[open_to], most)
+        return open_to[places], s_sem[places]
 
     def _passages_of(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32], words: Sequence[str], about: str

@@ -1,0 +1,66 @@
+"""Rough cosines and the rows that they leave open: searches among many find what searches among all would."""
+
+import numpy as np
+import pytest
+
+from ld_agent.memory.index import long_term, rough
+from ld_agent.memory.index.rough import RoughVectors, contenders
+
+
+def unit_vectors(count: int, dimension: int = 96, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def test_no_cosine_is_off_by_more_than_is_said_while_vectors_are_added():
+    vectors, rough_ones = unit_vectors(3000), RoughVectors(96)
+    vectors[7] = 0  # an empty text
+    vectors[8] = 0
+    vectors[8, 3] = 1  # one dimension alone: the coarsest steps
+    for count, seed in ((1, 1), (900, 2), (901, 3), (3000, 4)):
+        for query in (*unit_vectors(20, seed=seed), vectors[count - 1]):
+            cosines, off = rough_ones.cosines(vectors[:count], query)
+            gaps = np.abs(np.vecdot(vectors[:count], query) - cosines)
+            assert (gaps <= off).all()
+            assert off.max() < 0.12
+            assert np.median(off) < 0.03
+
+
+def test_contenders_are_few_and_miss_none_of_the_best():
+    vectors, query = unit_vectors(5000), unit_vectors(1, seed=9)[0]
+    cosines, off = RoughVectors(96).cosines(vectors, query)
+    eligible = np.random.default_rng(1).random(5000) < 0.7
+    true = np.where(eligible, np.vecdot(vectors, query), -np.inf)
+    open_to = contenders(cosines, off, eligible, 10)
+    assert {*np.argsort(-true)[:10].tolist()} <= {*open_to.tolist()}
+    assert 10 <= len(open_to) < 200
+    assert eligible[open_to].all()
+
+
+@pytest.mark.parametrize(
+    ("eligible", "most", "expected"), [([1, 0, 1], 5, [0, 2]), ([0, 0, 0], 1, []), ([1, 1, 0], 1, [0, 1])]
+)
+def test_equals_stay_and_rows_that_are_not_eligible_go(eligible, most, expected):
+    rows = contenders(np.array([1.0, 1.0, 2.0]), np.zeros(3), np.array(eligible, bool), most)
+    assert rows.tolist() == expected
+
+
+def test_a_search_among_many_is_the_search_among_all(monkeypatch):
+    vectors = unit_vectors(600)
+    vectors[100:110] = vectors[100]  # equals, told apart by their time
+    index = long_term.LongTermIndex(96)
+    for row, vector in enumerate(vectors):
+        index.add(row + 1, vector, float(row // 3), ("tea",) if row % 5 else ())
+
+    def hits(query: np.ndarray) -> list[long_term.Hit]:
+        return index.search(query, ("tea",), 150.0, k=6, gamma=-1.0, tau=50.0, scorer_name="hybrid", text="tea in May")
+
+    queries = [*unit_vectors(30, seed=5), vectors[100]]
+    before = [hits(query) for query in queries]
+    asked = []
+    real = rough.RoughVectors.cosines
+    monkeypatch.setattr(rough.RoughVectors, "cosines", lambda *given: asked.append(1) or real(*given))
+    monkeypatch.setattr(long_term, "WORTH_IT", 100)
+    assert [hits(query) for query in queries] == before
+    assert len(asked) == len(queries)

@@ -1,9 +1,9 @@
 """The search over the numbers of one conversation's records, held in memory.
 
 Holds vectors, times, topics and, for scorers that look at them, word statistics; no text: a hit is a primary key, whose
-text is in the store. A record costs 4 bytes a dimension (5 where there are many) and about 100
-more, with word statistics some 6 for each of its words. Most scorers rank all records by all terms. ``hybrid`` looks at the passages of all records where there are few,
-else of the best `CANDIDATES` by what is held here; it fetches them and keeps some.
+text is in the store. A record costs 4 bytes a dimension (5 where there are many) and about 100 more, with word statistics
+some 6 for each of its words. Most scorers rank all records by all terms. ``hybrid`` looks at the passages of all records
+where there are few, else of the best `CANDIDATES` by what is held here; it fetches them and keeps some.
 """
 
 from __future__ import annotations

@@ -75,7 +75,10 @@ class _Grown:
     """One conversation that is filled further and further."""
 
     def __init__(self, config: Config, encoder: SentenceEncoder, topics: TopicExtractor) -> None:
-        self._config, self._encoder, self._topics = config, encoder, topics
+        memory = config.memory.model_copy(
+            update={"gamma": -1.0}
+        )  # vectors drawn at random are like nothing: recall all the same
+        self._config, self._encoder, self._topics = config.model_copy(update={"memory": memory}), encoder, topics
         self._rng = np.random.default_rng(0)
         self._sessions = [self._session() for _ in range(DIFFERENT)]
         self._at, self._turns = START, 0
@@ -155,14 +158,17 @@ class _Grown:
         self._at += GAP
         texts, passages = self._sessions[number % DIFFERENT]
         shelf, personas = store.shelf(key, "events"), store.personas(key)
+        sources = []
         for place, text in enumerate(texts):
             at = self._at + timedelta(minutes=place)
             said = store.append(key, passages.speakers[place], text, at, self._config.memory.beta, self._clock)
             personas.mark_extracted(said.id)
+            sources.append(said.id)
         self._at = said.at
         store.close_session(key)
         summary, own = f"{texts[0]} {texts[1]}", tuple(sorted(set(passages.turns[0])))
-        [record] = shelf.digest(said.session, [Draft(summary, said.at, said.session, self._vectors(1)[0], own)])
+        draft = Draft(summary, said.at, said.session, self._vectors(1)[0], own, sources=tuple(sources))
+        [record] = shelf.digest(said.session, [draft])
         shelf.set_passages({int(record.id[1:]): (passages.words_text, passages.vectors.stored)})
         if number % (UTTERANCES_A_TRAIT // SESSION) == 0:
             personas.add("Ann", f"I like {texts[0]} number {number}.", said.at, said.id, self._vectors(1)[0])

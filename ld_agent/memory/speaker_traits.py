@@ -15,6 +15,7 @@ from ld_agent.types import Trait
 
 NEVER = np.iinfo(np.int64).max
 GROWTH = 1.5
+ROUNDING = np.full(1, 1e-6, np.float32)  # of a product that is not computed in double precision
 
 
 class SpeakerTraits:
@@ -91,23 +92,17 @@ class SpeakerTraits:
             at: microseconds since the epoch.
             scale: seconds.
         """
-        n = len(self.traits)
+        n, share = len(self.traits), 1 - recency
         known_from, last_said, overruled_from = self._times[:, :n]
-        rows = np.flatnonzero((known_from <= at) & (overruled_from > at))
-        if not len(rows) or most == 0:
-            return []
-        share, everyone = 1 - recency, np.ones(len(rows), np.bool_)
-        recent = recency * np.exp(-np.maximum(at - last_said[rows], 0) / 1e6 / scale)
-        recent[self._pinned[rows]] = np.inf
-        if n < WORTH_IT:
-            worth = share * self.cosines(query)[rows].astype(np.float64) + recent
-            open_to = contenders(worth, np.zeros(len(rows)), everyone, most)
-            rows, worth = rows[open_to], worth[open_to]
-        else:
-            cosines, off = self._rough.cosines(self._vectors[:n], query)
-            open_to = contenders(share * cosines[rows] + recent, share * off[rows], everyone, most)
-            rows = rows[open_to]
-            worth = share * np.vecdot(self._vectors[rows], query).astype(np.float64) + recent[open_to]
+        recent = recency * np.exp(np.maximum(at - last_said, 0) / (-1e6 * scale))
+        recent[self._pinned[:n]] = np.inf
+        cosines, off = (
+            self._rough.cosines(self._vectors[:n], query) if n >= WORTH_IT else (self.cosines(query), ROUNDING)
+        )
+        eligible = (known_from <= at) & (overruled_from > at)
+        rows = contenders(share * cosines + recent, share * off, eligible, most) if most else np.zeros(0, np.intp)
+        exact = cosines[rows] if n < WORTH_IT else np.vecdot(self._vectors[rows], query)
+        worth = share * exact.astype(np.float64) + recent[rows]
         chosen: NDArray[np.intp] = np.sort(rows[np.lexsort((-rows, -worth))[:most]])
         return [self.traits[row] for row in chosen.tolist()]
 

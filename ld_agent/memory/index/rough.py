@@ -55,7 +55,7 @@ class RoughVectors:
         rounded = np.rint(query / step).astype(np.int8)
         products = torch._int_mm(torch.from_numpy(self._steps[: self._n]), torch.from_numpy(rounded)[None].t())
         scale, lost = self._scale_and_lost[:, : self._n]
-        cosines = products.numpy()[:, 0] * (scale * step)
+        cosines = products[:, 0].float().numpy() * (scale * step)
         # q·v = q'·v' + (q - q')·v' + q·(v - v'), where v' is no longer than 1 plus what it lost
         off = np.float32(np.linalg.norm(query - rounded * step)) * (1 + lost) + lost + np.float32(ROUNDING)
         return cosines, off

@@ -1,10 +1,15 @@
 """Rough cosines and the rows that they leave open: searches among many find what searches among all would."""
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import pytest
 
+from ld_agent.memory import speaker_traits
 from ld_agent.memory.index import long_term, rough
 from ld_agent.memory.index.rough import RoughVectors, contenders
+from ld_agent.memory.speaker_traits import SpeakerTraits
+from ld_agent.types import Trait
 
 
 def unit_vectors(count: int, dimension: int = 96, seed: int = 0) -> np.ndarray:
@@ -64,3 +69,24 @@ def test_a_search_among_many_is_the_search_among_all(monkeypatch):
     monkeypatch.setattr(long_term, "WORTH_IT", 100)
     assert [hits(query) for query in queries] == before
     assert len(asked) == len(queries)
+
+
+def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
+    vectors, start = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
+    vectors[50:60] = vectors[50]
+    bank = SpeakerTraits(96)
+    for row, vector in enumerate(vectors):
+        at = start + timedelta(hours=row)
+        bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at, pinned=row == 33), vector)
+    bank.put(52, bank.traits[52], 0)  # overruled before it was known
+
+    def best(query: np.ndarray, most: int) -> list[str]:
+        now = int((start + timedelta(hours=300)).timestamp() * 1e6)
+        return [trait.id for trait in bank.best(query, now, most, 0.3, 86400.0)]
+
+    queries = [*unit_vectors(20, seed=3), vectors[50]]
+    before = [[best(query, most) for query in queries] for most in (0, 1, 8, 1000)]
+    monkeypatch.setattr(speaker_traits, "WORTH_IT", 100)
+    assert [[best(query, most) for query in queries] for most in (0, 1, 8, 1000)] == before
+    assert all(found == ["t33"] for found in before[1])
+    assert all("t52" not in found and len(found) == 8 for found in before[2])

@@ -210,7 +210,8 @@ class Turn:
         relation, people = self.relation, self._everyone()[1:]
         said = reply_text(answer, relation.agent_name, people, decides=relation.views.decides)
         shown = "\n".join(message.content for message in prompted.messages)
-        answer, words = supported(said, shown, relation.resources.topics.extract)
+        everyone = (*people, relation.agent_name)
+        answer, words = supported(said, shown, relation.resources.topics.extract, self.heard.text, everyone)
         if words:
             self.notes.append(f"what the model made up was left out of the reply: {', '.join(words)}")
         answer = answer or (self._words.not_told if said else "")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
-from ld_agent.languages import language, shipped
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation, reply_text
+from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.modules.wording import EAST_ASIAN, words_of
 from ld_agent.replay import play
@@ -40,16 +39,6 @@ ARMS = ("nothing", "history", "handed")
 LOST = ("not_stored", "not_recalled", "not_in_prompt", "ignored")
 Asked = tuple[Reply, Request, dict[str, str]]
 
-_NOT_KNOWING = re.compile(
-    r"\b(?:(?:do(?:n['’]t| not)|did(?:n['’]t| not)|can(?:['’]t|not)|could(?:n['’]t| not)) (?:\w+ ){0,2}"
-    r"(?:know|recall|remember|think you)"
-    r"|(?:have|has|had)(?:n['’]t| not) (?:\w+ ){0,2}(?:told|said|mentioned|shared|talked|spoken)"
-    r"|never (?:\w+ )?(?:told|said|mentioned|shared|spoke|talked)|did(?:n['’]t| not) (?:\w+ )?(?:tell|say|mention|share)"
-    r"|no idea|not (?:sure|certain|aware)"
-    r"|(?:no|not have|n['’]t have|not have any|n['’]t have any) (?:information|record|memory)"
-    r"|(?:isn['’]t|not) (?:\w+ )?mentioned|unknown|unsure)\b",
-    re.IGNORECASE,
-)
 _CLAUSE = re.compile(
     r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE
 )
@@ -232,17 +221,6 @@ def _begins(answer: str) -> str:
     if EAST_ASIAN.match(answer.lstrip()):
         return ""
     return r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"  # Latin letters within Chinese begin a word
-
-
-def says_unknown(reply: str) -> bool:
-    """Whether a reply says that something is not known."""
-    return _NOT_KNOWING.search(reply) is not None or any(phrase in reply for phrase in _elsewhere())
-
-
-@cache
-def _elsewhere() -> tuple[str, ...]:
-    """How other languages than English say that something is not known."""
-    return tuple(phrase for code in shipped() for phrase in language(code).words.not_knowing)
 
 
 def invents_nothing(reply: str) -> bool:

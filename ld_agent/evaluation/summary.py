@@ -44,7 +44,7 @@ class SummaryTask:
         items = []
         for key, episode, session, summaries, facts in _summarised(data, limit):
             self._sessions[key] = session
-            self._facts[key] = facts or [(u.speaker, u.text) for u in session.utterances]
+            self._facts[key] = [*facts, *((u.speaker, u.text) for u in session.utterances)]
             items.append(Item(key, episode, session.number, summaries))
         self.items: Sequence[Item] = items
 
@@ -110,7 +110,7 @@ def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
 
 def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, the share of fallbacks, and ``wrong_person``: of the clauses whose
-    owner shows in what was annotated (else in what was said), the share that stands with another person.
+    owner shows in what was said or annotated, the share that stands with another person.
     """
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     persons = [(len(p.details["wrong"]), p.details["persons"]) for p in predictions if "persons" in p.details]

@@ -23,7 +23,7 @@ SECOND_PERSON = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 _ASKS = ("?", "？")
 _SAYING = re.compile(
-    r"\b(?:i|i['’]\w+)\s+(?:\w+\s+){0,2}(?:see|hear|heard|know|remember|think|hope|guess|believe|bet|understand|say|said|wonder)\b"
+    r"\b(?:i|i['’]\w+)\s+(?:\w+\s+){0,2}(?:sure|glad|happy|sorry|see|hear|heard|know|remember|think|hope|guess|believe|bet|understand|say|said|wonder)\b"
     r"|\b(?:tell|told|let|remind|excuse|trust)\s+me\b|\blet\s+us\b"
     r"|我(?:很|也|真|还|就)?(?:想|觉得|覺得|希望|记得|記得|知道|听|聽|猜|相信|明白|理解)|(?:告诉|告訴|跟|对|對|让|讓|提醒)我",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "")
     statements = [s for s in _SENTENCE.split(before) if not s.rstrip().endswith(_ASKS)]
     known = [*others, *statements]
     sentence = _source(trait, said)
-    if not _speaks_of_self(sentence):
+    if not speaks_of_self(sentence):
         return not (SECOND_PERSON.search(sentence) or _repeated(trait, known))
     if AGREEING.search(said):
         return True
@@ -74,10 +74,10 @@ def _source(trait: str, said: str) -> str:
     """The sentence of an utterance that shares most with a trait; of several, one that speaks of its speaker, and the first."""
     words = stems_of(trait)
     sentences = [s for s in _SENTENCE.split(said) if s.strip()] or [said]
-    return max(sentences, key=lambda sentence: (len(words & stems_of(sentence)), _speaks_of_self(sentence)))
+    return max(sentences, key=lambda sentence: (len(words & stems_of(sentence)), speaks_of_self(sentence)))
 
 
-def _speaks_of_self(sentence: str) -> bool:
+def speaks_of_self(sentence: str) -> bool:
     """Whether a sentence says something of its speaker; a question about the other says nothing."""
     rest = _SAYING.sub(" ", sentence)
     if sentence.rstrip().endswith(_ASKS) and SECOND_PERSON.search(rest) and not re.match(r"\W*(?:(?:I|My)\b|我)", rest):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
+from ld_agent.modules.attribution import SECOND_PERSON, speaks_of_self
 from ld_agent.modules.wording import SENTENCE_END, stems_of
 
-WORDS, MARGIN = 0.5, 0.15
+WORDS, MARGIN = 0.5, 0.03
 """nearness = cos + WORDS · (share of the clause's stems said); how much nearer another person must be than the one named."""
 BEFORE_SUBJECT = r"(?:^|[,;:]\s+|\b(?:and|but|while|whereas|because|although|then|so|that|as)\s+)"
 PRONOUN = re.compile(r"^\W*(?P<pronoun>he|she|his|her)\b", re.IGNORECASE)
@@ -27,6 +27,7 @@ OF_ANOTHER = re.compile(
     re.IGNORECASE,
 )
 """What somebody does with what another person said."""
+_PART = re.compile(r"[,;:]\s+|\s+(?:and|but|so|or)\s+")
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
@@ -72,13 +73,19 @@ def corrected(summary: str, lines: Sequence[tuple[str, str]], encode: Encode) ->
 
 
 def statements(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(speaker, sentence) of what people state, without what they ask and what they say of "you" alone."""
+    """(speaker, sentence) of what people state, without what they ask and what they say of "you" alone.
+
+    Of a question, the clauses count in which its speaker speaks of themselves: "I'm new to this, could you help?".
+    """
     sentences = [(speaker, sentence) for speaker, text in lines for sentence in SENTENCE_END.split(text)]
-    return [
-        (speaker, sentence)
-        for speaker, sentence in sentences
-        if not sentence.rstrip().endswith("?") and (FIRST_PERSON.search(sentence) or not SECOND_PERSON.search(sentence))
-    ]
+    told: list[tuple[str, str]] = []
+    for speaker, sentence in sentences:
+        if sentence.rstrip().endswith("?"):
+            parts = [part for part in _PART.split(sentence) if speaks_of_self(part) and not SECOND_PERSON.search(part)]
+            told += [(speaker, part) for part in parts]
+        elif speaks_of_self(sentence) or not SECOND_PERSON.search(sentence):
+            told.append((speaker, sentence))
+    return told
 
 
 def _nearness(found: Sequence[Clause], told: Sequence[tuple[str, str]], encode: Encode) -> NDArray[np.float64]:

@@ -16,18 +16,29 @@ SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who tea
         ("You keep three goats.", []),
         ("You keep 3 goats, and Tom helps.", []),
         ("You keep twelve goats with Anna.", ["twelve", "Anna"]),
-        ("Your dog is called Rex. Rex is 5.", ["Rex", "dog", "5"]),
+        ("Your dog is called Rex. Rex is 5.", ["Rex", "5", "dog"]),
         ("Tom is a teacher.", []),
         ("Tom works as a nurse.", ["nurse"]),
         ("You haven't told me. Is it Rex?", []),
         ("Oslo's goats are lovely.", []),
         ("It was a year ago.", []),
         ("You live in <city>.", ["<city>", "city"]),
+        ("Tom has twenty-one goats, a thousand and two goats.", ["twenty-one", "thousand and two"]),
+        ("Tom has a foot.", ["foot"]),
+        ("Your blood is O.", ["O", "blood"]),
+        ("It is minus 3 degrees Celsius.", []),
         ("", []),
     ],
 )
 def test_what_nothing_shows_is_made_up(reply: str, words: list[str], topics: TopicExtractor):
     assert made_up(reply, SHOWN, topics.extract) == words
+
+
+def test_numbers_and_nouns_count_in_any_form(topics: TopicExtractor):
+    shown = "Tom wrote a thousand words and cut off thirty-eight feet of rope."
+    assert made_up("You cut 38 feet. It was 1,000 words.", shown, topics.extract) == []
+    assert made_up("Tom cut a foot off.", shown, topics.extract) == []
+    assert made_up("You cut 30 feet.", shown, topics.extract) == ["30"]
 
 
 @pytest.mark.parametrize(
@@ -65,3 +76,32 @@ def test_a_question_for_what_was_told(text: str):
 )  # fmt: skip
 def test_advice_news_and_questions_about_the_agent_are_no_such_questions(text: str):
     assert not asks_what_was_told(text, "Mina is six.")
+
+
+TOLD = "Ann lives with Ben. Ann: I never eat fish. Ann: My brother is a monk called Tom.\nSam: Lovely."
+
+
+@pytest.mark.parametrize(
+    ("question", "reply", "kept"),
+    [
+        ("How many cats do I have?", "I don't have any cats.", ""),  # denied by nobody
+        ("What do I never eat?", "You don't eat fish.", "You don't eat fish."),
+        ("What do I never eat?", "I'm not sure what you eat.", "I'm not sure what you eat."),
+        ("What's my father's name?", "Your father's name is Ann.", ""),  # the asker herself
+        ("What's Tom's friend called?", "Tom's friend is called Tom.", ""),
+        ("Who is my brother?", "Tom is your brother.", "Tom is your brother."),
+        ("Who is my brother?", "Tom, a monk.", "Tom, a monk."),
+        ("Who is a monk?", "My brother Tom is.", "My brother Tom is."),  # the question is about nobody's own
+        ("What's my brother called?", "My brother is called Tom.", "Your brother is called Tom."),
+        (
+            "Do you remember what my brother is?",
+            "I remember that my brother is a monk.",
+            "I remember that my brother is a monk.",
+        ),
+    ],
+)
+def test_an_answer_denies_nothing_names_others_and_says_you(
+    question: str, reply: str, kept: str, topics: TopicExtractor
+):
+    answer, _ = supported(reply, f"{TOLD}\n{question}", topics.extract, question, ("Ann", "Sam"))
+    assert answer == kept

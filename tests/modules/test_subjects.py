@@ -53,3 +53,11 @@ def test_statements_leave_out_questions_and_what_is_said_of_the_other():
         ("Ann", "I have a cat."),
         ("Ben", "Not me."),
     ]
+
+
+def test_a_question_states_what_its_speaker_says_of_themselves_and_doubts_about_you_nothing():
+    lines = [
+        ("Ann", "I like country music, do you like it? Should we meet and can I call you?"),
+        ("Ben", "I'm sure you are a great nurse. I'm glad you came."),
+    ]
+    assert statements(lines) == [("Ann", "I like country music"), ("Ann", "Should we meet")]

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.modules.generator import Generator, ReplyStream, Situation, reply_text
+from ld_agent.modules.generator import Generator, Situation
+from ld_agent.modules.replies import ReplyStream, reply_text
 from ld_agent.steps import Steps
 from ld_agent.types import ReplyOptions, Utterance, checked_text
 

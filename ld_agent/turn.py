@@ -18,8 +18,9 @@ from ld_agent.memory.quotes import in_time_order, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
-from ld_agent.modules.generator import Generator, Prompted, ReplyStream, Situation, decision, repeatable, reply_text
+from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import asks_what_was_told, supported
+from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered

@@ -25,8 +25,9 @@ from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.memory.quotes import worths
-from ld_agent.modules.generator import Generator, Situation, reply_text
+from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.not_knowing import says_unknown
+from ld_agent.modules.replies import reply_text
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.modules.wording import EAST_ASIAN, words_of
 from ld_agent.replay import play

@@ -11,7 +11,7 @@ from ld_agent.agent import Agent, Conversation
 from ld_agent.errors import BackboneError, ConfigError
 from ld_agent.memory.views.conditional import labelled, yes_or_no
 from ld_agent.memory.views.reflection import judgement
-from ld_agent.modules.generator import ReplyStream, decision, reply_text
+from ld_agent.modules.replies import ReplyStream, decision, reply_text
 
 YES, NO = "Reply: Lovely bees!\nRemember: yes", "Reply: Hello you!\nRemember: no"
 RECORD = "Related: none\nSituation: Maya tells of her garden.\nNote: Maya keeps bees in Lyon."

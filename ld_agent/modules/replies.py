@@ -1,0 +1,123 @@
+"""The reply in a model's answer: without its own name before it, a decision behind it, or what the agent has just said.
+
+Whole answers and answers that are still being written give the same reply. Pure functions over text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ld_agent.modules.wording import words_of
+
+DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
+"""Where the decision begins: on a line of its own, or behind a sentence."""
+SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*(?=.)")
+FEWEST_REPEATED = 4
+"""Words of a sentence that is not said twice; shorter ones ("Oh no!") are."""
+COMING = re.compile(
+    r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:"
+    r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]*$",
+    re.IGNORECASE,
+)
+"""An end that may yet become a decision's beginning."""
+
+
+def decision(answer: str) -> bool | None:
+    """Whether an answer says that the utterance is worth remembering; None: it does not say."""
+    found = list(DECISION.finditer(answer))
+    verdict = re.match(r"\W*(yes|no)\b", answer[found[-1].end() :], re.IGNORECASE) if found else None
+    return None if verdict is None else verdict.group(1).casefold() == "yes"
+
+
+def reply_text(
+    answer: str, agent: str, speakers: Sequence[str], *, decides: bool = False, said: Collection[str] = ()
+) -> str:
+    """The reply in a model's answer: without the agent's own name before it, and not continuing as another speaker.
+
+    Args:
+        decides: a decision stands behind the reply, and is left out.
+        said: sentences of the agent in this session (`repeatable`), which are left out where something else is said too.
+    """
+    if decides:
+        answer = DECISION.split(answer)[0]
+    text = re.sub(
+        rf"^\W*(?:{re.escape(agent)}|reply|response)\W{{0,2}}?\s*[:：][\s*]*", "", answer.strip(), flags=re.IGNORECASE
+    )
+    for name in speakers:
+        text = re.split(rf"\n\W*{re.escape(name)}\W{{0,2}}?\s*[:：]", text)[0]
+    text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1].strip()
+    return _unrepeated(text, said)
+
+
+def repeatable(lines: Iterable[str]) -> frozenset[str]:
+    """The sentences of some lines that a person would not say twice in one session: those of a few words or more.
+
+    A Chinese, Japanese or Korean character counts as a word.
+    """
+    sentences = (_plain(sentence) for line in lines for sentence in SENTENCE.split(line))
+    return frozenset(sentence for sentence in sentences if len(words_of(sentence)) >= FEWEST_REPEATED)
+
+
+def _unrepeated(text: str, said: Collection[str]) -> str:
+    if not said:
+        return text
+    parts = re.split(f"({SENTENCE.pattern})", text)
+    kept = [n for n in range(0, len(parts), 2) if _plain(parts[n]) not in said]
+    if not kept or len(kept) == (len(parts) + 1) // 2:
+        return text
+    return "".join(parts[n] + (parts[n + 1] if n + 1 < len(parts) else "") for n in kept).strip()
+
+
+def _plain(sentence: str) -> str:
+    return " ".join(re.findall(r"[\w'’]+", sentence.casefold()))
+
+
+class ReplyStream:
+    """Shows a reply while it is generated, and of it only what `reply_text` will keep.
+
+    A line that may yet turn out to begin with someone's name is held back until that is clear.
+
+    Args:
+        show: called with each piece to show.
+        decides: a decision stands behind the reply, and is not shown.
+        said: as for `reply_text`; what may become such a sentence is held back until it does not.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        speakers: Sequence[str],
+        show: Callable[[str], None],
+        *,
+        decides: bool = False,
+        said: Collection[str] = (),
+    ) -> None:
+        self._agent, self._speakers, self._show, self._decides, self._said = agent, speakers, show, decides, said
+        self._labels = [f"{name}{c}".casefold() for name in (agent, *speakers, "reply", "response") for c in ":："]
+        self._text, self._shown = "", ""
+
+    def __call__(self, piece: str) -> None:
+        """Take the next piece of what the model says."""
+        self._text += piece
+        line = self._text[self._text.rfind("\n") + 1 :]
+        begun = line.lstrip(' \t*"').casefold()
+        held = len(line) + 1 if any(label.startswith(begun) for label in self._labels) else 0
+        if self._decides and (coming := COMING.search(self._text)):
+            held = max(held, len(self._text) - coming.start())
+        begun = _plain(SENTENCE.split(self._text)[-1])
+        if any(sentence.startswith(begun) for sentence in self._said):
+            held = max(held, len(self._text) - self._start_of_sentence())
+        settled = self._text[: max(len(self._text) - held, 0)]
+        kept = reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
+        if _plain(kept) and all(_plain(one) in self._said for one in SENTENCE.split(kept)):
+            return  # shown only if nothing else is said
+        if len(kept) > len(self._shown) and kept.startswith(self._shown):
+            self._show(kept[len(self._shown) :])
+            self._shown = kept
+
+    def _start_of_sentence(self) -> int:
+        ends = [end.end() for end in SENTENCE.finditer(self._text)]
+        return ends[-1] if ends else 0

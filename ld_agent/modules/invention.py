@@ -82,18 +82,20 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
     known, stems = {_plain(word) for word in _WORD.findall(shown)}, stems_of(shown) | SAYING_NOTHING
     values = {value for _, value in numbers(shown)}
     found: list[str] = []
-    unseen: list[str] = []
     stated = [sentence for sentence in SENTENCE_END.split(text) if not sentence.rstrip().endswith("?")]
     for sentence, nouns in zip(stated, topics(stated), strict=True):
         names = [w for n, w in enumerate(_WORD.findall(sentence)) if _names(w, first=n == 0) and _plain(w) not in known]
         names = [name for name in names if not stems_of(name) & SAYING_NOTHING]
-        counts = [written for written, value in numbers(sentence) if value not in values]
+        counts = [count for count, value in numbers(sentence) if value not in values]
         found += sorted(dict.fromkeys([*names, *counts]), key=sentence.index)
         found += _BLANK.findall(sentence)
-        unseen += [noun for noun in nouns if not stems_of(noun) <= stems and _plain(noun) not in known]
-    if unseen:  # "feet" was shown, "foot" is its noun
-        lemmas = {_plain(noun) for nouns in topics([shown]) for noun in nouns}
-        found += [noun for noun in unseen if _plain(noun) not in lemmas]
+        written = [_plain(word) for word in _WORD.findall(sentence)]
+        for noun in nouns:
+            forms = (
+                [noun] if _plain(noun) in written else [word for word in written if word[:1] == noun[:1]]
+            )  # "feet" of "foot"
+            if not all(stems_of(form) <= stems or _plain(form) in known for form in forms):
+                found.append(noun)
     first: dict[str, str] = {}
     for word in found:
         first.setdefault(_plain(word), word)

@@ -36,13 +36,13 @@ _REMEMBERS = re.compile(r"\b(?:do|did) you (?:still )?(?:remember|recall)\b", re
 _YOU = re.compile(r"\b(?:you|you['’]\w+|yours?|yourself)\b", re.IGNORECASE)
 _ASKS_NAME = re.compile(r"\b(?:names?|called|named|who|whom|whose)\b", re.IGNORECASE)
 _AS_ASKER = re.compile(r"\W*(?:I|I['’](?:m|ve|d|ll)|My|We|We['’](?:re|ve|d|ll)|Our)\b")
-TURNED = {
+_TURNED = {
     "i am": "you are", "i was": "you were", "am i": "are you", "i'm": "you're", "i've": "you've", "i'd": "you'd",
     "i'll": "you'll", "i": "you", "me": "you", "my": "your", "mine": "yours", "myself": "yourself",
     "we're": "you're", "we've": "you've", "we'd": "you'd", "we'll": "you'll", "we": "you", "us": "you", "our": "your",
     "ours": "yours", "ourselves": "yourselves",
 }  # fmt: skip
-_FIRST = re.compile(rf"\b(?:{'|'.join(sorted(TURNED, key=len, reverse=True))})\b".replace("'", "['’]"), re.IGNORECASE)
+_FIRST = re.compile(rf"\b(?:{'|'.join(sorted(_TURNED, key=len, reverse=True))})\b".replace("'", "['’]"), re.IGNORECASE)
 _SOMEONE = re.compile(r"\b(?:is|was|does|did|has|are)\s+([^\W\d_a-z][^\W_]+)|([^\W\d_a-z][^\W_]+)['’]s\b")
 _ADVICE = re.compile(
     r"\b(?:should|shall|could|would|might|may|can|can['’]t|cannot|will|if|you|you['’]\w+|yours?|recommend|suggest\w*|advice|"
@@ -140,7 +140,8 @@ def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
         return []
     asked = {_plain(word) for word in _WORD.findall(question)}
     spent = asked | {_plain(word) for name in people for word in _WORD.findall(name)}
-    names = [w for n, w in enumerate(_WORD.findall(sentence)) if _names(w, first=False) and (n or _plain(w) in spent)]
+    words = [word for word in _WORD.findall(sentence) if word.casefold() not in _TURNED]
+    names = [w for n, w in enumerate(words) if _names(w, first=False) and (n or _plain(w) in spent)]
     further = stems_of(sentence) - stems_of(f"{question} {' '.join(people)}") - SAYING_NOTHING
     return names if names and all(_plain(name) in spent for name in names) and not further else []
 
@@ -152,7 +153,7 @@ def addressed(sentence: str, question: str) -> str:
         return sentence
     if _ASIDE.search(sentence) or says_unknown(sentence) or not stems_of(sentence) & stems_of(question):
         return sentence
-    turned = _FIRST.sub(lambda word: TURNED[word.group().casefold().replace("’", "'")], sentence)
+    turned = _FIRST.sub(lambda word: _TURNED[word.group().casefold().replace("’", "'")], sentence)
     return turned[0].upper() + turned[1:]
 
 

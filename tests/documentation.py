@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -16,6 +19,7 @@ PAGES = [
     ROOT / "training" / "README.md",
     ROOT / "data" / "README.md",
 ]
+DOCKERFILE, COMPOSE = ROOT / "Dockerfile", ROOT / "docker-compose.yml"
 BREAKS = {"|", "||", "&", "&&", ";", "(", ")", "<", ">"}
 
 
@@ -62,6 +66,19 @@ def shown_commands(page: Path) -> Iterator[Shown]:
         yield from _calls(name, _expanded(line, values), whole=True)
     for quoted in re.findall(r"`([^`\n]+)`", re.sub(r"\n> ?", " ", prose(page))):
         yield from _calls(name, re.sub(r"[\[\]]", "", quoted), whole=False)
+
+
+def container_commands() -> Iterator[Shown]:
+    """Every call of ``ld-agent`` in the files for Docker, comments included."""
+    services = yaml.safe_load(text_of(COMPOSE))["services"]
+    lines = [service["command"] for service in services.values() if "command" in service]
+    lines.append(json.loads(re.findall(r"^CMD (.*)$", text_of(DOCKERFILE), flags=re.MULTILINE)[-1]))
+    for words in lines:
+        if words[0] == "ld-agent":
+            yield Shown("containers", "ld-agent", tuple(words[1:]), whole=True)
+    for page in (DOCKERFILE, COMPOSE):
+        for line in re.findall(r"^#.*?\b(ld-agent .*)$", text_of(page), flags=re.MULTILINE):
+            yield from _calls(page.name, line, whole=True)
 
 
 def _variables(script: str) -> dict[str, str]:

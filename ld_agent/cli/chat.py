@@ -238,7 +238,7 @@ def _command(name: str, argument: str, conversation: Conversation) -> None:
 
 def _memory(conversation: Conversation, argument: str) -> None:
     records = conversation.records
-    listed = [record for record in records if not VIEWS[record.view].rewrites]
+    listed = [r for r in records if r.view not in VIEWS or not VIEWS[r.view].rewrites]
     if listed or not records:
         console.print(records_table(listed))
     if len(listed) < len(records):

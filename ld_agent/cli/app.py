@@ -152,7 +152,10 @@ def demo(
 @app.command("serve")
 def serve_command(
     overrides: Overrides = None,
-    config: ConfigOption = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", help="A config file or a shipped one's name; repeat it for a further model."),
+    ] = None,
     store: StoreOption = None,
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; others than loopback need keys.")
@@ -168,9 +171,13 @@ def serve_command(
 
       ld-agent serve --store me.db
 
-      ld-agent serve -c qwen3-0.6b --host 0.0.0.0 --port 8321
+      ld-agent serve -c default -c qwen3-0.6b --store me.db --host 0.0.0.0
     """
-    serve.run_serve(_config(config, store, overrides), config, host, port, as_json)
+    from ld_agent.cli.runs import names_of
+
+    chosen = config or ["default"]
+    configs = dict(zip(names_of(chosen), (_config(one, store, overrides) for one in chosen), strict=True))
+    serve.run_serve(configs, host, port, as_json)
 
 
 @app.command("mcp")

@@ -62,7 +62,7 @@ def carry_out(
     chosen: Sequence[str | None] = configs or (None,)
     loaded = [load_config(name, overrides or []) for name in chosen]
     runs: list[tuple[Run, Path | None]] = []
-    names = _names([name or "default" for name in chosen])
+    names = names_of([name or "default" for name in chosen])
     for name, config_file, settings in zip(names, chosen, loaded, strict=True):
         folder = out / name if out is not None and len(loaded) > 1 else out
         if folder is not None:
@@ -75,7 +75,7 @@ def carry_out(
         report(runs, as_json, bert_score)
 
 
-def _names(configs: Sequence[str]) -> list[str]:
+def names_of(configs: Sequence[str]) -> list[str]:
     """Short names of configs, each once: a file's stem, with a number where it comes again."""
     names: list[str] = []
     for config in configs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,12 +21,12 @@ TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 NEEDED = ("fastapi", "uvicorn")
 
 
-def run_serve(config: Config, name: str | None, host: str, port: int, as_json: bool) -> None:
-    """Serve an agent until told to stop."""
+def run_serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) -> None:
+    """Serve agents, by name, until told to stop."""
     require_extra("server", NEEDED)
     from ld_agent.server.run import serve
 
-    serve(config, "default" if name is None else Path(name).stem, host, port, as_json)
+    serve(configs, host, port, as_json)
 
 
 def run_mcp(config: Config, person: str, port: int | None) -> None:

@@ -118,7 +118,7 @@ class _Serving:
             socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
         )  # or asyncio leaves Nagle on
         self._socket.bind(("127.0.0.1", 0))
-        self._server = uvicorn.Server(uvicorn.Config(create_app(agent), log_config=None, access_log=False))
+        self._server = uvicorn.Server(uvicorn.Config(create_app({"default": agent}), log_config=None, access_log=False))
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="ld-agent-bench")
 
     def __enter__(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -31,15 +31,15 @@ class State(BaseModel):
     status: str
 
 
-def create_app(agent: Agent, model: str = "default", failed: Callable[[BaseException], None] | None = None) -> FastAPI:
-    """Make the application that serves an agent, and that closes it in the end.
+def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], None] | None = None) -> FastAPI:
+    """Make the application that serves agents over one store, and that closes them in the end.
 
     Args:
-        agent: made with ``background=True``, so that it learns between the turns.
-        model: the name under which clients ask for it.
+        agents: by the names under which clients ask for them; see `Service`. The first one's settings are the server's.
         failed: called if the models cannot be loaded.
     """
-    service, settings = Service(agent, model), agent.config.server
+    service = Service(agents)
+    settings = service.config.server
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

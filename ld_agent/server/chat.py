@@ -120,9 +120,9 @@ router = APIRouter(tags=["chat"], responses=ERRORS)
 
 @router.get("/v1/models")
 async def models(request: Request, caller: ChatCaller) -> ModelList:
-    """The agents that can be talked with: one, under the name of its config."""
+    """The agents that can be talked with, under the names of their configs."""
     service: Service = request.app.state.service
-    return ModelList(data=[ModelCard(id=service.model, created=request.app.state.started)])
+    return ModelList(data=[ModelCard(id=name, created=request.app.state.started) for name in service.agents])
 
 
 @router.get("/v1/models/{model}")
@@ -130,7 +130,7 @@ async def model(request: Request, caller: ChatCaller, model: str) -> ModelCard:
     """One agent."""
     service: Service = request.app.state.service
     check_model(service, model)
-    return ModelCard(id=service.model, created=request.app.state.started)
+    return ModelCard(id=model, created=request.app.state.started)
 
 
 @router.post(
@@ -168,14 +168,15 @@ async def chat_completions(
         fingerprint(body.model_dump()),
         task,
         new_id("chatcmpl-"),
+        model=body.model,
     )
     with_usage = body.stream_options is not None and body.stream_options.include_usage
 
     def events(turn: RunningTurn) -> AsyncIterator[str]:
-        return stream(service, turn, asked.id, with_usage, service.config.server.ping)
+        return stream(service, turn, asked, with_usage, service.config.server.ping)
 
     return await handed_out(
-        request, service, asked, lambda answered: _completion(service, answered), events if body.stream else None
+        request, service, asked, lambda answered: _completion(service, asked, answered), events if body.stream else None
     )
 
 
@@ -185,9 +186,9 @@ def check_model(service: Service, name: str) -> None:
     Raises:
         ApiError: 404.
     """
-    if name != service.model:
-        shown = name if len(name) <= 60 else name[:60] + "…"
-        raise ApiError(404, f"no model {shown!r}; this server has {service.model!r}", "model_not_found", "model")
+    if name not in service.agents:
+        shown, there = name if len(name) <= 60 else name[:60] + "…", ", ".join(map(repr, service.agents))
+        raise ApiError(404, f"no model {shown!r}; this server has {there}", "model_not_found", "model")
 
 
 def usage(answered: Answered) -> Usage:
@@ -195,12 +196,12 @@ def usage(answered: Answered) -> Usage:
     return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
 
 
-def _completion(service: Service, answered: Answered) -> dict[str, Any]:
+def _completion(service: Service, asked: Asked, answered: Answered) -> dict[str, Any]:
     finish: Any = answered.finish
     return ChatCompletion(
         id=answered.id,
         created=int(time.time()),
-        model=service.model,
+        model=asked.model,
         choices=[Choice(message=AssistantMessage(content=answered.text), finish_reason=finish)],
         usage=usage(answered),
         ld_agent=explained(answered) if service.config.server.explain else None,
@@ -208,10 +209,10 @@ def _completion(service: Service, answered: Answered) -> dict[str, Any]:
 
 
 async def stream(
-    service: Service, turn: RunningTurn, answer_id: str, with_usage: bool, ping: float
+    service: Service, turn: RunningTurn, asked: Asked, with_usage: bool, ping: float
 ) -> AsyncIterator[str]:
     """The reply as server-sent events, with comments where nothing else comes for long."""
-    head = {"id": answer_id, "object": "chat.completion.chunk", "created": int(time.time()), "model": service.model}
+    head = {"id": asked.id, "object": "chat.completion.chunk", "created": int(time.time()), "model": asked.model}
 
     def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
         return event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]} | more)

@@ -142,7 +142,7 @@ async def _asked(
     return Asked(
         conversation, answer_id if thread is None else thread, checked_lines(lines, service.config.server.messages),
         ReplyOptions(body.max_output_tokens, body.temperature, body.seed or 0, instructions), False, whom.name,
-        idempotency_key, fingerprint(body.model_dump()), False, answer_id, conversation is not None,
+        idempotency_key, fingerprint(body.model_dump()), False, answer_id, conversation is not None, body.model,
     )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answe
         id=answered.id if answered else asked.id,
         created_at=int(time.time()),
         status="in_progress" if answered is None else "incomplete" if cut else "completed",
-        model=service.model,
+        model=body.model,
         output=[_message(answered.id, answered.text)] if answered else [],
         usage=usage,
         previous_response_id=body.previous_response_id,

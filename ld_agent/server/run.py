@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import uvicorn
 
@@ -30,37 +30,51 @@ class _Server(uvicorn.Server):
         yield
 
 
-def serve(config: Config, model: str, host: str, port: int, as_json: bool) -> None:
-    """Serve an agent until told to stop.
+def serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) -> None:
+    """Serve agents over one store until told to stop.
+
+    Args:
+        configs: by the names under which clients ask for the agents; the first one's settings are the server's.
 
     Raises:
+        ConfigError: the configs name several stores.
+        StoreError: their encoders differ.
         InputError: the address is in use, or open to others although there are no keys.
         ModelError: a model cannot be loaded.
     """
     logs.configure(as_json)
-    agent = Agent(config, background=True)
+    stores = list(dict.fromkeys(config.store.path for config in configs.values()))
+    if len(stores) > 1 or (":memory:" in stores and len(configs) > 1):
+        raise ConfigError(
+            f"agents of one server share their memory, but these have {', '.join(stores)}; give one with --store"
+        )
+    agents: dict[str, Agent] = {}
     try:
-        if not _is_loopback(host) and not Keys(agent.resources.store.db).in_use():
+        for name, config in configs.items():
+            agents[name] = Agent(config, background=True)
+        store = next(iter(agents.values())).resources.store
+        if not _is_loopback(host) and not Keys(store.db).in_use():
             raise ConfigError(
                 f"--host {host} lets other machines in, but there are no keys; make one first: "
-                f"ld-agent keys create NAME --store {agent.resources.store.path}"
+                f"ld-agent keys create NAME --store {store.path}"
             )
         listening = _bound(host, port)
     except BaseException:
-        agent.close(end_sessions=False)
+        for agent in agents.values():
+            agent.close(end_sessions=False)
         raise
     with listening:
-        asyncio.run(_serve(agent, model, listening))
+        asyncio.run(_serve(agents, listening))
 
 
-async def _serve(agent: Agent, model: str, listening: socket.socket) -> None:
+async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
     failures: list[BaseException] = []
 
     def failed(exc: BaseException) -> None:
         failures.append(exc)
         server.should_exit = True
 
-    app = create_app(agent, model, failed)
+    app = create_app(agents, failed)
     server = _Server(
         uvicorn.Config(
             app, log_config=None, access_log=False, timeout_graceful_shutdown=STOP_SECONDS, server_header=False
@@ -73,7 +87,7 @@ async def _serve(agent: Agent, model: str, listening: socket.socket) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-    logs.log.info("serving %s on http://%s:%d", model, *listening.getsockname()[:2])
+    logs.log.info("serving %s on http://%s:%d", ", ".join(agents), *listening.getsockname()[:2])
     await server.serve([listening])
     if failures:
         raise failures[0]

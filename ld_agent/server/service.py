@@ -1,4 +1,4 @@
-"""The agent as the server holds it: conversations that are open, one turn at a time in each, and work between the turns.
+"""The agents as the server holds them: conversations that are open, one turn at a time in each, and work between the turns.
 
 Knows the agent's public face and no HTTP. Whatever may wait for a turn runs in threads of its own here: the event loop's
 threads are those that bring the turns to an end.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -37,22 +37,24 @@ ROUND = 60.0
 
 
 class Service:
-    """One agent, served.
+    """Agents over one store, served. A person's memory is the same whichever of them replies.
 
     Args:
-        agent: with ``background=True``, so that it learns between the turns.
-        model: the name under which clients ask for it.
+        agents: by the names under which clients ask for them, each made with ``background=True``, so that it learns between
+            the turns. The first is the one that everything but a reply is asked of.
     """
 
-    def __init__(self, agent: Agent, model: str) -> None:
-        self.agent, self.model, self.config = agent, model, agent.config
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        self.agents = dict(agents)
+        self.model, self.agent = next(iter(self.agents.items()))
+        self.config = self.agent.config
         self.ready = False
         self.count_tokens: Callable[[int, int], None] = lambda prompt, completion: None
-        db = agent.resources.store.db
+        db = self.agent.resources.store.db
         self._key_db = db.for_reading()  # reads never wait for a writer
         self.keys, self.answers, self.directory = Keys(self._key_db), Answers(db), Directory(db)
         self.explained: OrderedDict[tuple[str, str], Reply] = OrderedDict()
-        self._open: OrderedDict[tuple[str, str], Conversation] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str, str], Conversation] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._threads = ThreadPoolExecutor(THREADS, "ld-agent-memory")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -61,7 +63,8 @@ class Service:
 
     async def warm_up(self) -> None:
         """Load the models, then finish what an earlier run left pending."""
-        await asyncio.to_thread(self.agent.warm_up)
+        for agent in self.agents.values():
+            await asyncio.to_thread(agent.warm_up)
         self.ready = True
         for conversation_id in await asyncio.to_thread(self.directory.unfinished):
             await self._tidied(conversation_id, "")
@@ -98,7 +101,8 @@ class Service:
 
     def _release(self) -> None:
         self._threads.shutdown(wait=True)
-        self.agent.close(end_sessions=False)
+        for agent in self.agents.values():
+            agent.close(end_sessions=False)
         if self._key_db is not self.agent.resources.store.db:
             self._key_db.close()
 
@@ -115,20 +119,25 @@ class Service:
             self._locks[conversation_id] = lock = asyncio.Lock()
         return lock
 
-    async def open(self, conversation_id: str, thread: str) -> Conversation:
-        """A conversation, new or stored; pending work waits for its next turn."""
-        conversation = self._open.get((conversation_id, thread))
+    async def open(self, conversation_id: str, thread: str, model: str = "") -> Conversation:
+        """A conversation, new or stored; pending work waits for its next turn.
+
+        Args:
+            model: who replies in it; "": the first agent.
+        """
+        opened_as = conversation_id, thread, model or self.model
+        conversation = self._open.get(opened_as)
         if conversation is None or not await asyncio.to_thread(self.agent.store.is_stored, conversation.key):
-            conversation = await asyncio.to_thread(self._opened, conversation_id, thread)
-            self._open[conversation_id, thread] = conversation
-        self._open.move_to_end((conversation_id, thread))
+            conversation = await asyncio.to_thread(self._opened, *opened_as)
+            self._open[opened_as] = conversation
+        self._open.move_to_end(opened_as)
         while len(self._open) > OPEN:
             self._open.popitem(last=False)
         return conversation
 
-    def _opened(self, conversation_id: str, thread: str) -> Conversation:
+    def _opened(self, conversation_id: str, thread: str, model: str) -> Conversation:
         stored = self.agent.store.find_conversation(conversation_id)
-        return self.agent.conversation(
+        return self.agents[model].conversation(
             conversation_id, thread=thread, agent_name=stored.agent if stored else None, resume=False
         )
 

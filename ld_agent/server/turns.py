@@ -39,6 +39,7 @@ class Asked:
         fingerprint: of the request's body.
         task: a job of the client's own, answered without the agent's instructions.
         kept: the answer is kept for `Answers.find`, with this id.
+        model: which of the agents answers; "": the first.
     """
 
     conversation: str | None
@@ -52,6 +53,7 @@ class Asked:
     task: bool = False
     id: str = ""
     kept: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,14 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
     if asked.conversation is None:
         said = [("assistant" if line.by_agent else "user", line.text) for line in asked.lines]
         try:
-            done = await service.agent.answer(said, asked.options, bare=asked.task, on_text=hear)
+            done = await service.agents[asked.model or service.model].answer(
+                said, asked.options, bare=asked.task, on_text=hear
+            )
         except KeyboardInterrupt:
             raise ApiError(499, "the client left", "client_left") from None
         return Answered(asked.id, done.text, done.finish, done.prompt_tokens, done.completion_tokens)
     async with service.lock(asked.conversation):
-        conversation = await service.open(asked.conversation, asked.thread or "")
+        conversation = await service.open(asked.conversation, asked.thread or "", asked.model)
         if asked.key is not None and (repeated := await _repeated(service, conversation, asked)):
             return repeated
         speaker, compared, notes = await service.waiting(lambda: _prepared(service, conversation, asked))

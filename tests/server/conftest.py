@@ -32,7 +32,7 @@ def served(config: Callable[..., Config], encoder: SentenceEncoder, topics: Topi
         agent = Agent(
             config(**settings), backbone=backbone, clock=Clock(), encoder=encoder, topics=topics, background=True
         )
-        app = create_app(agent)
+        app = create_app({"default": agent})
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with Client(transport=transport, base_url="http://localhost", timeout=60) as client:

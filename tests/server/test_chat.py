@@ -71,9 +71,10 @@ async def test_a_stream_says_something_while_nothing_comes(served: Served):
         return "At last."
 
     async with served({"generator": slow}) as client:
-        turn = RunningTurn.begin(client.service, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
+        asked = Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions(), id="chatcmpl-1", model="default")
+        turn = RunningTurn.begin(client.service, asked)
         sent = []
-        async for line in stream(client.service, turn, "chatcmpl-1", False, ping=0.001):
+        async for line in stream(client.service, turn, asked, False, ping=0.001):
             sent.append(line)
             if line.startswith(":"):
                 release.set()

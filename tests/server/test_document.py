@@ -35,7 +35,7 @@ def document(config: Callable[..., Config], encoder: SentenceEncoder, topics: To
         config(**{"server.rate": 1_000_000}), backbone=ScriptedBackbone(script), clock=Clock(), encoder=encoder,
         topics=topics, background=True,
     )  # fmt: skip
-    app = create_app(agent)
+    app = create_app({"default": agent})
     key = app.state.service.keys.create("a", ["admin"], None, START)
     yield schemathesis.openapi.from_asgi("/openapi.json", app), {"Authorization": f"Bearer {key}"}
     agent.close(end_sessions=False)

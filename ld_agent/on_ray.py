@@ -1,8 +1,9 @@
-"""Plays recorded conversations on a Ray cluster: actors that hold an agent each, and a file for each group they have played.
+"""Shares work among the workers of a Ray cluster: the one door to Ray.
 
-Knows Ray and files; what a conversation is played with stands in `ld_agent.replay`. A group of conversations is played side
-by side by one actor, exactly as one process plays them. Ray gives the group of a killed actor to another one. A killed driver
-resumes: groups whose file is there are not played again, and the files become one output in order when all are.
+`on_ray` takes any work that is done group by group. Ray gives the group of a killed worker to another one, and results come
+back as they are done, so that the caller can keep them and resume. `play_on_ray` plays recorded conversations that way;
+`ld_agent.evaluation.runner` and `training.replayed` predict and replay. A group is done by one worker, exactly as one process
+does it.
 """
 
 from __future__ import annotations
@@ -13,42 +14,137 @@ import logging
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ld_agent.config import Config, parse_config
 from ld_agent.datasets.base import Episode
-from ld_agent.errors import ConfigError, InputError
+from ld_agent.errors import ConfigError, InputError, LDAgentError
 from ld_agent.files import written_atomically
 from ld_agent.replay import PlayedTurn, replay
 
 Line = Callable[[PlayedTurn], str]
+G = TypeVar("G")
+R = TypeVar("R")
 
 
-class _Player:
-    """An actor: one agent for each group, so that nothing is remembered from one group to the next, over the same models."""
+def check_not_launched(command: str) -> None:
+    """Refuse to do the same work in each process of ``torchrun`` or ``accelerate launch``.
 
-    def __init__(self, config: dict[str, Any], teacher_forced: bool, line: Line) -> None:
-        self._config, self._teacher_forced, self._line = parse_config(config), teacher_forced, line
-        self._loaded: dict[str, Any] = {}
+    Raises:
+        InputError: this process is one of several.
+    """
+    world = os.environ.get("WORLD_SIZE") or "1"
+    if world != "1":
+        raise InputError(
+            f"WORLD_SIZE={world}, but {command} is not shared by torchrun or accelerate; start it once, with --on ray"
+        )
+
+
+def on_ray(work: Callable[[G], R], groups: Mapping[int, G]) -> Iterator[tuple[int, R]]:
+    """Do the work of each group on Ray, and yield numbers and results in the order in which they are done.
+
+    Args:
+        work: copied to each worker once; what it keeps in itself, such as models, lasts from group to group.
+        groups: what to call it with, by number.
+
+    Raises:
+        ConfigError: Ray is not installed, or the cluster cannot be reached.
+        LDAgentError: as the work.
+    """
+    if not groups:
+        return
+    ray, started = _connected()
+    try:
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        workers = max(1, min(len(groups), int(ray.cluster_resources().get("CPU", 1))))
+        given = [{"group": number, "given": pickle.dumps(group)} for number, group in groups.items()]
+        rows = ray.data.from_items(given, override_num_blocks=len(given)).map(
+            _Worker, fn_constructor_args=(ray.cloudpickle.dumps(work),), num_cpus=1,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers, max_tasks_in_flight_per_actor=1),
+        )  # fmt: skip
+        for row in rows.iter_rows():
+            result = pickle.loads(row["result"])  # a worker's own, made a moment ago
+            if isinstance(result, LDAgentError):
+                raise result
+            yield row["group"], result
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _connected() -> tuple[Any, bool]:
+    """Ray, and whether it was started here."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        import ray.data
+    except ImportError as exc:
+        raise ConfigError("--on ray needs Ray; run: pip install 'ld_agent[ray]'") from exc
+    started = not ray.is_initialized()
+    if started:
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+        except ConnectionError as exc:
+            address = os.environ.get("RAY_ADDRESS", "")
+            raise ConfigError(f"no Ray cluster answers at RAY_ADDRESS={address!r}; correct it, or unset it") from exc
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    return ray, started
+
+
+class _Worker:
+    """An actor of Ray.
+
+    It takes the work as bytes, since Ray Data calls a callable argument itself. An error of the work is a result: Ray would
+    wrap it in tracebacks and do the group again.
+    """
+
+    def __init__(self, work: bytes) -> None:
+        self._work: Callable[[Any], Any] = pickle.loads(work)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            result = self._work(pickle.loads(row["given"]))
+        except LDAgentError as exc:
+            result = _portable(exc)
+        return {"group": row["group"], "result": pickle.dumps(result)}
+
+
+def _portable(exc: LDAgentError) -> LDAgentError:
+    """The error itself, or one of its text where it cannot be sent between processes."""
+    try:
+        pickle.loads(pickle.dumps(exc))
+    except Exception:
+        return LDAgentError(str(exc))
+    return exc
+
+
+@dataclass
+class _Player:
+    """Plays a group with an agent of its own, so that nothing is remembered from one group to the next."""
+
+    config: dict[str, Any]
+    teacher_forced: bool
+    line: Line
+    loaded: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, episodes: Sequence[Episode]) -> str:
         from ld_agent.agent import Agent
 
-        episodes: Sequence[Episode] = pickle.loads(row["episodes"])  # the driver's own, made a moment ago
         lines: list[str] = []
-        with Agent(self._config, **self._loaded) as agent:
-            self._loaded = {"encoder": agent.encoder, "topics": agent.topics}
+        with Agent(parse_config(self.config), **self.loaded) as agent:
+            self.loaded = {"encoder": agent.encoder, "topics": agent.topics}
             for _ in replay(
                 agent,
                 episodes,
-                lambda turn: lines.append(self._line(turn)),
-                teacher_forced=self._teacher_forced,
+                lambda turn: lines.append(self.line(turn)),
+                teacher_forced=self.teacher_forced,
                 width=len(episodes),
             ):
                 pass
-        return {"group": row["group"], "lines": "".join(line + "\n" for line in lines)}
+        return "".join(line + "\n" for line in lines)
 
 
 def play_on_ray(
@@ -63,57 +159,33 @@ def play_on_ray(
 ) -> None:
     """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``.
 
+    Each group's lines are kept in a file of their own until all are there; an interrupted run plays only what is missing.
+
     Args:
-        line: the text of a turn; it must be importable where the actors run.
+        line: the text of a turn; it must be importable where the workers run.
         advanced: called with the number of conversations of each group that is done.
 
     Raises:
-        ConfigError: Ray is not installed.
         InputError: what an interrupted run left next to ``out`` is of another run.
+        ConfigError, LDAgentError: as in `on_ray`.
     """
-    groups = [episodes[start : start + batch] for start in range(0, len(episodes), batch)]
+    groups = [list(episodes[start : start + batch]) for start in range(0, len(episodes), batch)]
     folder = out.with_name(out.name + ".parts")
     _prepare(folder, _plan(config, episodes, teacher_forced, batch))
-    waiting = []
+    waiting = {}
     for number, group in enumerate(groups):
         if _part(folder, number).is_file():
             advanced(len(group))
         else:
-            waiting.append({"group": number, "episodes": pickle.dumps(list(group))})
-    if waiting:
-        for row in _played(config, waiting, teacher_forced, line):
-            with written_atomically(_part(folder, row["group"])) as part:
-                part.write(row["lines"])
-            advanced(len(groups[row["group"]]))
+            waiting[number] = group
+    for number, lines in on_ray(_Player(config.model_dump(mode="json"), teacher_forced, line), waiting):
+        with written_atomically(_part(folder, number)) as part:
+            part.write(lines)
+        advanced(len(groups[number]))
     with written_atomically(out) as whole:
         for number in range(len(groups)):
             whole.write(_part(folder, number).read_text(encoding="utf-8"))
     shutil.rmtree(folder)
-
-
-def _played(config: Config, waiting: list[dict[str, Any]], teacher_forced: bool, line: Line) -> Any:
-    """The rows that the actors return, as they come."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        import ray.data
-    except ImportError as exc:
-        raise ConfigError("--on ray needs Ray; run: pip install 'ld_agent[ray]'") from exc
-    started = not ray.is_initialized()
-    if started:
-        ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    try:
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        workers = max(1, min(len(waiting), int(ray.cluster_resources().get("CPU", 1))))
-        rows = ray.data.from_items(waiting, override_num_blocks=len(waiting)).map(
-            _Player, fn_constructor_args=(config.model_dump(mode="json"), teacher_forced, line), num_cpus=1,
-            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers, max_tasks_in_flight_per_actor=1),
-        )  # fmt: skip
-        yield from rows.iter_rows()
-    finally:
-        if started:
-            ray.shutdown()
 
 
 def _plan(config: Config, episodes: Sequence[Episode], teacher_forced: bool, batch: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,11 +44,11 @@ def test_a_driver_that_was_killed_plays_only_what_has_no_part_yet(
     _part(folder, 1).write_text("b\n")
     asked: list[int] = []
 
-    def played(config: Config, waiting: list[dict[str, int]], forced: bool, line: object) -> list[dict[str, object]]:
-        asked.extend(row["group"] for row in waiting)
-        return [{"group": n, "lines": f"{'abc'[n]}\n"} for n in (2, 0)]
+    def done(work: object, groups: dict[int, list[Episode]]) -> list[tuple[int, str]]:
+        asked.extend(groups)
+        return [(n, f"{'abc'[n]}\n") for n in (2, 0)]
 
-    monkeypatch.setattr(on_ray, "_played", played)
+    monkeypatch.setattr(on_ray, "on_ray", done)
     play_on_ray(config, episodes, out, str, teacher_forced=False, batch=1, advanced=lambda count: None)
     assert asked == [0, 2]
     assert out.read_text() == "a\nb\nc\n"
@@ -62,3 +63,57 @@ def test_parts_of_another_run_are_refused_and_kept(tmp_path: Path) -> None:
             Config(), [], tmp_path / "out.jsonl", str, teacher_forced=False, batch=1, advanced=lambda count: None
         )
     assert (folder / "plan").read_text() == "one"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "file", "driver_killed"), [("eval", "run/predictions.jsonl", True), ("build", "rows.jsonl", False)]
+)
+def test_whoever_is_killed_the_file_is_that_of_one_process(
+    tmp_path: Path, kind: str, file: str, driver_killed: bool
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed; pip install 'ld_agent[ray]'")
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(talk(f"talk{n}")) + "\n" for n in range(4)))
+    here, shared = tmp_path / "here", tmp_path / "shared"
+    here.mkdir()
+    shared.mkdir()
+    asked: list[str] = []
+    whole: list[str] = []
+    if driver_killed:
+        (shared / "kill").touch()
+        assert _shared(kind, shared, "ray").returncode == -signal.SIGKILL
+        asked = (shared / "asked").read_text().split()
+        keys = [line.get("episode") for line in map(json.loads, (shared / file).read_text().splitlines())]
+        whole = [name for name in ("talk0", "talk1", "talk3") if keys.count(name) == 4]
+        assert whole
+    again = _shared(kind, shared, "ray")
+    assert again.returncode == 0, again.stderr[-2000:]
+    assert (shared / "killed").exists()
+    later = [name.rpartition("/")[2] for name in (shared / "asked").read_text().split()[len(asked) :]]
+    assert later.count("talk2") == 2  # once by the worker that was killed
+    assert not set(later) & set(whole)
+    alone = _shared(kind, here)
+    assert alone.returncode == 0, alone.stderr[-2000:]
+    assert (shared / file).read_bytes() == (here / file).read_bytes()
+    assert (here / file).stat().st_size > 1000
+
+
+def talk(name: str) -> dict[str, object]:
+    """A conversation of two sessions."""
+    said = (("Maya", f"I paint {name}."), ("Sam", "How nice."), ("Maya", "It has boats."), ("Sam", "I like boats."))
+    sessions = [
+        [
+            {"speaker": speaker, "text": text, "at": f"2024-05-0{day}T10:0{n}:00Z"}
+            for n, (speaker, text) in enumerate(said)
+        ]
+        for day in (1, 4)
+    ]
+    return {"id": name, "agent": "Sam", "sessions": sessions}
+
+
+def _shared(kind: str, folder: Path, *on: str) -> subprocess.CompletedProcess[str]:
+    script = Path(__file__).with_name("ray_shared.py")
+    return subprocess.run(
+        [sys.executable, str(script), kind, str(folder), *on], capture_output=True, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=120,
+    )  # fmt: skip

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ from ld_agent.config import load_config
 from ld_agent.errors import InputError
 from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
+from ld_agent.on_ray import check_not_launched
 from training.ablations import ABLATIONS, FULL, Parts
 from training.command import run_command
 from training.row_building import BuildRequest, held_out, origin
@@ -55,6 +56,10 @@ def build(
     ablations: Annotated[
         bool, typer.Option("--ablations", help="generator: also files of context alone and with one part each.")
     ] = False,
+    on: Annotated[
+        Literal["", "ray"],
+        typer.Option("--on", help="generator: ray: replay on a Ray cluster, --batch episodes a worker."),
+    ] = "",
 ) -> None:
     """Build a module's training file from a corpus.
 
@@ -69,9 +74,11 @@ def build(
     The last one replays once and writes five files: runs/generator.jsonl with all parts, and next to it
     generator.context.jsonl, generator.memory.jsonl, generator.user.jsonl and generator.agent.jsonl.
     """
+    check_not_launched("training.build")
     parts = Parts(not no_memory, not no_user, not no_agent, annotated)
     given = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated, "--no-memory": no_memory,
-             "--no-user-personas": no_user, "--no-agent-personas": no_agent, "--ablations": ablations}  # fmt: skip
+             "--no-user-personas": no_user, "--no-agent-personas": no_agent, "--ablations": ablations,
+             "--on": bool(on)}  # fmt: skip
     _check_options(module, [name for name, there in given.items() if there])
     if ablations and not (parts.memory and parts.user_personas and parts.agent_personas):
         raise typer.BadParameter("--ablations switches the parts off one by one itself; leave out the --no- options")
@@ -96,11 +103,9 @@ def build(
         parts=parts,
         ablations=ablations,
         width=width,
+        on=on,
     )
-    made = resolve_name(TUNED[module].rows)(request)
-    if made is None:  # another process of this launch writes what all of them have built
-        return
-    rows = list(_counted(made, module))
+    rows = list(_counted(resolve_name(TUNED[module].rows)(request), module))
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: not one row for the {module} in it; give more data")
     for name, (train_target, eval_target) in targets.items():

@@ -11,7 +11,7 @@ from training.row_building import BuildRequest
 from training.train import main
 
 
-def rows(request: BuildRequest) -> list[dict[str, Any]] | None:
+def rows(request: BuildRequest) -> list[dict[str, Any]]:
     """Situation in a replayed conversation → the recorded reply; see `training.replayed`. ``limit``: episodes of each source.
 
     Raises: as `training.replayed.build_generator`.
@@ -33,6 +33,7 @@ def rows(request: BuildRequest) -> list[dict[str, Any]] | None:
         variants=ABLATIONS if request.ablations else {},
         width=request.width,
         overwrite=request.overwrite,
+        on=request.on,
     )
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +24,7 @@ from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.registry import NO_TRAIT
+from ld_agent.on_ray import on_ray
 from ld_agent.prompts import as_line
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.steps import Steps, run_many
@@ -35,6 +35,8 @@ ANSWERS = frozenset({"ubuntu_irc"})
 """Corpora of one session an episode, whose last utterance is the reply to learn."""
 FIRST_SESSION = 2
 Answer = Callable[[Request], str | None]
+Work = Mapping[str, tuple[str, Episode]]
+"""(corpus, episode) by a key that no other pair has."""
 
 
 def build_generator(
@@ -46,20 +48,19 @@ def build_generator(
     variants: Mapping[str, Parts] | None = None,
     width: int = 16,
     overwrite: bool = False,
-) -> list[dict[str, Any]] | None:
+    on: str = "",
+) -> list[dict[str, Any]]:
     """Replay (corpus, episode) pairs, ``width`` concurrently, and return the rows in corpus order.
-
-    Under ``accelerate launch`` the processes share the episodes; the first returns all rows, the others None.
 
     Args:
         variants: parts by name. Every turn yields one row per variant, named under ``parts``. None or empty: one row with
             ``parts``.
+        on: "ray": share groups of ``width`` episodes among the workers of a Ray cluster.
 
     Raises:
         InputError: required trait annotations are missing, or an interrupted build next to ``out`` has other settings.
         ModelError, BackboneError: as in `Agent`.
     """
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     config = _settings(config, parts)
     work = {f"{corpus}/{number}/{e.id}": (corpus, e) for number, (corpus, e) in enumerate(episodes)}
     if parts.annotated and (
@@ -69,27 +70,51 @@ def build_generator(
             f"{bare.source}: no annotated traits in this corpus; give msc_personasummary, or build without annotated traits"
         )
     mark = _fingerprint(list(work), config, parts, variants or {})
-    with _Kept(out.with_name(f"{out.name}.part{rank}"), mark, overwrite) as kept:
-        mine = {key: pair for n, (key, pair) in enumerate(work.items()) if n % world == rank and key not in kept.done}
-        _replay(mine, len(work) // world - len(mine), config, parts, variants or {}, kept.add, width)
-        if world > 1:
-            from accelerate import PartialState
+    path = out.with_name(f"{out.name}.part")
+    replayed = _Replayed(config, parts, variants or {})
+    with _Kept(path, mark, overwrite) as kept:
+        todo = {key: pair for key, pair in work.items() if key not in kept.done}
+        with progress(len(work), len(work) - len(todo), "episodes") as advance:
 
-            PartialState().wait_for_everyone()
-            if rank:
-                return None
-    rows: dict[str, list[dict[str, Any]]] = {}
-    files = [out.with_name(f"{out.name}.part{number}") for number in range(world)]
-    for file in files:
-        rows |= _read_parts(file, mark)
-    for file in files:
-        file.unlink()
-    return [row for key in work for row in rows[key]]
+            def keep(key: str, rows: list[dict[str, Any]]) -> None:
+                kept.add(key, rows)
+                advance(1)
+
+            if on:
+                for _, done in on_ray(replayed, _groups(todo, width)):
+                    for key, rows in done:
+                        keep(key, rows)
+            else:
+                replayed.replay(todo, keep, width)
+    rows_of = _read_parts(path, mark)
+    path.unlink()
+    return [row for key in work for row in rows_of[key]]
+
+
+def _groups(work: Work, size: int) -> dict[int, Work]:
+    pairs = list(work.items())
+    return {start: dict(pairs[start : start + size]) for start in range(0, len(pairs), size)}
+
+
+@dataclass
+class _Replayed:
+    """Replays episodes with an agent; called by a worker of Ray with a group of them, it returns their rows by key."""
+
+    config: Config
+    parts: Parts
+    variants: Mapping[str, Parts]
+
+    def __call__(self, work: Work) -> list[tuple[str, list[dict[str, Any]]]]:
+        done: list[tuple[str, list[dict[str, Any]]]] = []
+        self.replay(work, lambda key, rows: done.append((key, rows)), len(work))
+        return done
+
+    def replay(self, work: Work, keep: Callable[[str, list[dict[str, Any]]], None], width: int) -> None:
+        _replay(work, self.config, self.parts, self.variants, keep, width)
 
 
 def _replay(
-    work: Mapping[str, tuple[str, Episode]],
-    already: int,
+    work: Work,
     config: Config,
     parts: Parts,
     variants: Mapping[str, Parts],
@@ -98,7 +123,7 @@ def _replay(
 ) -> None:
     if not work:
         return
-    with Agent(config) as agent, progress(len(work) + already, already, "episodes") as advance:
+    with Agent(config) as agent:
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
         def steps() -> Iterator[tuple[str, Steps[None]]]:
@@ -129,7 +154,6 @@ def _replay(
         for key, _ in run_many(steps(), agent.models.complete, width):
             keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
             agent.conversation(key, agent_name=work[key][1].agent).delete()
-            advance(1)
 
 
 def _is_target(turn: PlayedTurn, corpus: str, episode: Episode) -> bool:

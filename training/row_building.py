@@ -17,8 +17,7 @@ WHOLE = Parts()
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """One call of ``training.build``. A row builder takes it and returns rows as dictionaries (`training.rows.row_values`),
-    or None in a process whose rows another one of the same launch returns.
+    """One call of ``training.build``. A row builder takes it and returns rows as dictionaries (`training.rows.row_values`).
 
     Attributes:
         sources: corpus files.
@@ -28,6 +27,7 @@ class BuildRequest:
         overwrite: discard such work of another build.
         longest: summarizer: also sessions of up to so many dialogues; 1: none.
         parts, ablations, width: generator: the parts of a prompt, whether each is also built alone, and episodes side by side.
+        on: generator: "ray": replay on a Ray cluster.
     """
 
     sources: Sequence[Path]
@@ -40,6 +40,7 @@ class BuildRequest:
     parts: Parts = WHOLE
     ablations: bool = False
     width: int = 16
+    on: str = ""
 
 
 def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:

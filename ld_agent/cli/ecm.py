@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ld_agent.cli.runs import Configs, Json, Limit, Out, Overrides, Overwrite, carry_out
+from ld_agent.cli.runs import Configs, Json, Limit, On, Out, Overrides, Overwrite, carry_out
 
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
@@ -82,6 +82,7 @@ def run(
         int | None, typer.Option("--merge", min=1, help="Samples in one memory. Default: 10, for knowledge 1.")
     ] = None,
     overwrite: Overwrite = False,
+    on: On = "",
     as_json: Json = False,
 ) -> None:
     """Ask agents the questions of a benchmark after they have lived through its dialogues; ROUGE of the answers.
@@ -95,5 +96,6 @@ def run(
     from ld_agent.evaluation.ecm import EcmTask
 
     carry_out(
-        lambda settings: EcmTask(data, settings, limit, merge), data, overrides, config, limit, as_json, out, overwrite
-    )
+        lambda settings: EcmTask(data, settings, limit, merge), data, overrides, config, limit, as_json, out, overwrite,
+        on=on,
+    )  # fmt: skip

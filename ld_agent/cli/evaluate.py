@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.cli import retrieval
-from ld_agent.cli.runs import BertModel, Configs, Json, Limit, Out, Overrides, Overwrite, carry_out, report
+from ld_agent.cli.runs import BertModel, Configs, Json, Limit, On, Out, Overrides, Overwrite, carry_out, report
 from ld_agent.evaluation.tasks import TASKS, Option, TaskEntry
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
             given["out"],
             given["overwrite"],
             given.get("bert_score"),
+            given["on"],
         )
 
     parameters = [
@@ -48,6 +49,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
         _parameter("as_json", Json, default=False),
         _parameter("out", Out),
         _parameter("overwrite", Overwrite, default=False),
+        _parameter("on", On, default=""),
         *([_parameter("bert_score", BertModel)] if task.has_texts else ()),
         *(_parameter(option.name, _annotation(option), option.default) for option in task.options),
     ]

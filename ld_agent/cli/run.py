@@ -20,6 +20,7 @@ from ld_agent.datasets.base import Episode
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output
+from ld_agent.on_ray import check_not_launched, play_on_ray
 from ld_agent.replay import PlayedTurn, replay
 from ld_agent.storage.address import shown
 from ld_agent.terminal import LongWork
@@ -46,6 +47,7 @@ def run_file(
         config_file: the config's file, which ``out`` must not overwrite; None, or a shipped config's name: no such file.
         on: "ray": play on a Ray cluster.
     """
+    check_not_launched("ld-agent run")
     if out is not None:
         check_output(out, (source, config_file), config.store.path)
         _check_foreign(out)
@@ -112,8 +114,6 @@ def turn_line(turn: PlayedTurn) -> str:
 def _run_on_ray(
     config: Config, episodes: Sequence[Episode], out: Path | None, teacher_forced: bool, batch: int
 ) -> None:
-    from ld_agent.on_ray import play_on_ray
-
     if out is None:
         raise InputError("--on ray writes a file; give --out FILE")
     if config.store.path != ":memory:":

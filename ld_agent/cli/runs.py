@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -31,6 +31,10 @@ BertModel = Annotated[
     str | None,
     typer.Option("--bert-score", metavar="MODEL", help="Also BERTScore by this encoder; 'default': encoder.model."),
 ]
+On = Annotated[
+    Literal["", "ray"],
+    typer.Option("--on", help="ray: share the episodes among a Ray cluster's workers. Default: this process."),
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Throw away what another configuration has left in --out.")
 ]
@@ -46,6 +50,7 @@ def carry_out(
     out: Path | None,
     overwrite: bool,
     bert_score: str | None = None,
+    on: str = "",
 ) -> None:
     """Perform a task with every config, and report.
 
@@ -53,6 +58,7 @@ def carry_out(
         make: the task for one config's settings.
         configs: config files or shipped names; none: the default.
         out: where the runs are kept, one folder a config where there are several.
+        on: "ray": predict on a Ray cluster.
     """
     from ld_agent.config import load_config
     from ld_agent.evaluation.run_files import PREDICTIONS, SCORES
@@ -66,13 +72,10 @@ def carry_out(
     for name, config_file, settings in zip(names, chosen, loaded, strict=True):
         folder = out / name if out is not None and len(loaded) > 1 else out
         if folder is not None:
-            for file in (folder, *folder.glob("predictions*.jsonl"), folder / PREDICTIONS, folder / SCORES):
+            for file in (folder, folder / PREDICTIONS, folder / SCORES):
                 check_output(file, (data, config_file))
-        run = perform(make(settings), settings, name, data, folder, limit, overwrite)
-        if run is not None:
-            runs.append((run, folder))
-    if runs:
-        report(runs, as_json, bert_score)
+        runs.append((perform(make(settings), settings, name, data, folder, limit, overwrite, on), folder))
+    report(runs, as_json, bert_score)
 
 
 def names_of(configs: Sequence[str]) -> list[str]:

@@ -6,7 +6,7 @@ Knows no configuration, task or metric.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -74,17 +74,15 @@ def read_run(out: Path) -> Run:
     """
     header: dict[str, Any] | None = None
     predictions: dict[str, Prediction] = {}
-    for path in sorted(out.glob("predictions*.jsonl")) if out.is_dir() else []:
-        for number, value in values_of(path):
-            if "run" in value:
-                header = header or value["run"]
-            elif "key" in value:
-                try:
-                    predictions[value["key"]] = prediction_of(value)
-                except (KeyError, TypeError, ValueError) as exc:
-                    raise DataFileError(
-                        path, number, f"not a prediction ({exc!r}); remove the line and run again"
-                    ) from exc
+    path = out / PREDICTIONS
+    for number, value in values_of(path) if path.is_file() else ():
+        if "run" in value:
+            header = header or value["run"]
+        elif "key" in value:
+            try:
+                predictions[value["key"]] = prediction_of(value)
+            except (KeyError, TypeError, ValueError) as exc:
+                raise DataFileError(path, number, f"not a prediction ({exc!r}); remove the line and run again") from exc
     if header is None:
         raise InputError(f"no run in {out}; give a folder written by ld-agent eval … --out")
     return Run(header, tuple(predictions.values()))
@@ -95,17 +93,32 @@ def missing(out: Path) -> tuple[int, int]:
 
     Raises: as in `read_run`.
     """
-    plan, wanted = None, 0
-    for path in sorted(out.glob("predictions*.jsonl")):
-        for _, value in values_of(path):
-            plan = value.get("started") or plan
-            wanted = max(wanted, int(plan["predictions"])) if plan else wanted
+    plans = [value["started"] for _, value in values_of(out / PREDICTIONS) if "started" in value]
+    wanted = max((int(plan["predictions"]) for plan in plans), default=0)
     return max(wanted - len(read_run(out).predictions), 0), wanted
 
 
 def runs_under(folder: Path) -> list[Path]:
     """Return the folders of all runs in a folder tree, sorted by path."""
     return sorted(path.parent for path in folder.rglob(PREDICTIONS))
+
+
+def finish(out: Path, keys: Sequence[str], plan: Mapping[str, Any]) -> None:
+    """Rewrite a run's predictions in order, so that the bytes do not depend on who made them, or how often it resumed.
+
+    Args:
+        keys: the order; predictions of other keys follow.
+        plan: what has been finished.
+    """
+    path = out / PREDICTIONS
+    values = [value for _, value in values_of(path)]
+    head = next(value for value in values if "run" in value)
+    starts = {json.dumps(value): value for value in values if "started" in value}
+    lines = {value["key"]: value for value in values if "key" in value}
+    ordered = [lines.pop(key) for key in keys] + list(lines.values())
+    with written_atomically(path) as file:
+        for value in (head, *starts.values(), *ordered, {"finished": dict(plan)}):
+            file.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def write_scores(out: Path, scores: Mapping[str, Any]) -> None:

@@ -1,28 +1,29 @@
 """Runs: the predictions of a configuration for a data file, stored line by line so that they can be scored at any time.
 
-A run is a folder. Its ``predictions.jsonl`` (with several processes also ``predictions.1.jsonl`` …) contains JSON objects:
+A run is a folder. Its ``predictions.jsonl`` contains JSON objects:
 
 - ``{"run": {"format": 1, "task", "name", "data", "data_sha256", "config", "hash"}}``, the first line: ``task`` is the
   name of the task, ``name`` that of the config, ``data`` the path as given, and ``config`` the complete config;
-- ``{"started": {"limit", "predictions"}}``, at each start: ``predictions`` is the total over all processes; ``limit``
-  counts episodes, null means all;
-- ``{"key", "episode", "session", "references": […], "prediction", …}``, one per prediction, in the order they were made; a
-  repeated key replaces the earlier line. Tasks add keys: ``speaker`` and ``text`` of the utterance, ``traits`` (extraction,
-  a list), ``fallback`` (summary), ``turn``, ``nats`` and ``tokens`` of the reference (response);
+- ``{"started": {"limit", "predictions"}}``, at each start: ``predictions`` is the total; ``limit`` counts episodes, null
+  means all;
+- ``{"key", "episode", "session", "references": […], "prediction", …}``, one per prediction, in the order they are made and,
+  once finished, in the order of the data; a repeated key replaces the earlier line. Tasks add keys: ``speaker`` and ``text``
+  of the utterance, ``traits`` (extraction, a list), ``fallback`` (summary), ``turn``, ``nats`` and ``tokens`` of the
+  reference (response);
 - ``{"finished": {"limit", "predictions"}}``, once all predictions exist.
 
 ``scores.json`` in the same folder holds the latest scores. The hash covers the task, the data and everything in the
 configuration that affects the predictions, including adapter files and prompts. Interrupted runs resume; a run with another
-hash is refused. Several processes (``accelerate launch``) share the episodes. Knows no metric and no model.
+hash is refused. On Ray, workers share the episodes, and the finished file has the same bytes. Knows no metric and no model.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +36,7 @@ from ld_agent.evaluation.run_files import (
     Lines,
     Prediction,
     Run,
+    finish,
     line_of,
     missing,
     prediction_of,
@@ -44,6 +46,7 @@ from ld_agent.evaluation.run_files import (
     write_scores,
 )
 from ld_agent.languages import language
+from ld_agent.on_ray import check_not_launched, on_ray
 
 __all__ = [
     "SCORES",
@@ -62,9 +65,9 @@ __all__ = [
 ]
 
 FORMAT = 1
+GROUP = 4
+"""Episodes that a worker of Ray takes at a time."""
 Advance = Callable[[int], None]
-
-
 Keep = Callable[[Item, str, Mapping[str, Any]], None]
 
 
@@ -129,27 +132,32 @@ def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any
 
 
 def perform(
-    task: Task, config: Config, name: str, data: Path, out: Path | None, limit: int | None, overwrite: bool = False
-) -> Run | None:
-    """Make the missing predictions of a task and return the complete run.
+    task: Task,
+    config: Config,
+    name: str,
+    data: Path,
+    out: Path | None,
+    limit: int | None,
+    overwrite: bool = False,
+    on: str = "",
+) -> Run:
+    """Make the missing predictions of a task and return the complete run, in the order of the task's items.
 
     Args:
         out: the run's folder; None: keep the predictions in memory only.
         limit: number of episodes that the task was limited to; only recorded.
         overwrite: delete a run of another configuration in the folder.
-
-    Returns:
-        the run, in the order of the task's items; None in all but the first process of a launch.
+        on: "ray": share the episodes among the workers of a Ray cluster.
 
     Raises:
-        InputError: the folder has predictions of another configuration, or cannot be written.
+        InputError: the folder has predictions of another configuration, or cannot be written; or this is one of several
+            processes of a launch.
         ModelError, BackboneError: as the task; earlier predictions stay in the folder.
     """
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    check_not_launched("an evaluation")
+    predict = _predict_on_ray if on else _predict_here
     header = describe(task, config, name, data)
     if out is None:
-        if world > 1:
-            raise InputError(f"{world} processes share this run; give --out, the folder for their predictions")
         predictions: dict[str, Prediction] = {}
         with progress(len(task.items), 0, name) as advance:
 
@@ -157,16 +165,13 @@ def perform(
                 predictions[item.key] = prediction_of(line_of(item, text, details))
                 advance(1)
 
-            task.predict(config, task.items, remember)
+            predict(task, config, task.items, remember)
         return Run(header, _in_order(task, predictions, None))
-    if rank == 0 or not overwrite:
-        _check_folder(out, header, overwrite)
-    _wait_for_everyone(world)  # until an overwritten run is deleted
-    done = {p.key for p in (read_run(out).predictions if any(out.glob("predictions*.jsonl")) else ())}
-    mine = _share(task.items, rank, world)
-    todo = [item for item in mine if item.key not in done]
+    _check_folder(out, header, overwrite)
+    done = {p.key for p in (read_run(out).predictions if (out / PREDICTIONS).exists() else ())}
+    todo = [item for item in task.items if item.key not in done]
     plan = {"limit": limit, "predictions": len(task.items)}
-    with Lines(_file(out, rank), header) as lines, progress(len(mine), len(mine) - len(todo), name) as advance:
+    with Lines(out / PREDICTIONS, header) as lines, progress(len(task.items), len(done), name) as advance:
 
         def keep(item: Item, text: str, details: Mapping[str, Any]) -> None:
             lines.write(line_of(item, text, details))
@@ -174,15 +179,43 @@ def perform(
 
         if todo:
             lines.write({"started": plan})
-            task.predict(config, todo, keep)
-        _wait_for_everyone(world)
-        if rank:
-            return None
-        predictions = {p.key: p for p in read_run(out).predictions}
-        ordered = _in_order(task, predictions, out)
-        if todo or world > 1:
-            lines.write({"finished": plan})
+            predict(task, config, todo, keep)
+    ordered = _in_order(task, {p.key: p for p in read_run(out).predictions}, out)
+    if todo:
+        finish(out, [p.key for p in ordered], plan)
     return Run(header, ordered)
+
+
+def _predict_here(task: Task, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    task.predict(config, items, keep)
+
+
+def _predict_on_ray(task: Task, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    """Predict items on Ray, a few episodes to a group."""
+    by_key = {item.key: item for item in items}
+    episodes = list(dict.fromkeys(item.episode for item in items))
+    group_of = {episode: number // GROUP for number, episode in enumerate(episodes)}
+    groups: dict[int, list[Item]] = {}
+    for item in items:
+        groups.setdefault(group_of[item.episode], []).append(item)
+    for _, predictions in on_ray(_Predictor(task, config), groups):
+        for key, text, details in predictions:
+            keep(by_key[key], text, details)
+
+
+@dataclass
+class _Predictor:
+    """What a worker of Ray does: a task's predictions for a group of items."""
+
+    task: Task
+    config: Config
+
+    def __call__(self, items: Sequence[Item]) -> list[tuple[str, str, dict[str, Any]]]:
+        predictions: list[tuple[str, str, dict[str, Any]]] = []
+        self.task.predict(
+            self.config, items, lambda item, text, details: predictions.append((item.key, text, dict(details)))
+        )
+        return predictions
 
 
 @contextmanager
@@ -206,18 +239,6 @@ def progress(total: int, done: int, what: str) -> Iterator[Advance]:
         yield lambda count: bar.advance(task, count)
 
 
-def _wait_for_everyone(world: int) -> None:
-    if world > 1:
-        from accelerate import PartialState
-
-        PartialState().wait_for_everyone()
-
-
-def _share(items: Sequence[Item], rank: int, world: int) -> list[Item]:
-    episodes = {name: n for n, name in enumerate(dict.fromkeys(item.episode for item in items))}
-    return [item for item in items if episodes[item.episode] % world == rank]
-
-
 def _in_order(task: Task, predictions: Mapping[str, Prediction], out: Path | None) -> tuple[Prediction, ...]:
     absent = [item.key for item in task.items if item.key not in predictions]
     if absent:
@@ -236,16 +257,13 @@ def _check_folder(out: Path, header: Mapping[str, Any], overwrite: bool) -> None
         raise InputError(
             f"--out {out} cannot be created ({exc.strerror}); give a folder in a writable location"
         ) from exc
-    existing = [path for path in sorted(out.glob("predictions*.jsonl")) if next(values_of(path), None)]
-    for path in existing:
-        _, first = next(values_of(path))
-        stored = first.get("run", {})
-        if stored.get("hash") == header["hash"]:
-            continue
-        if overwrite:
-            path.unlink()
-            continue
+    path = out / PREDICTIONS
+    _, first = next(values_of(path), (0, None)) if path.exists() else (0, None)
+    if first is None or (stored := first.get("run", {})).get("hash") == header["hash"]:
+        return
+    if not overwrite:
         raise InputError(f"{out} has predictions of {_difference(stored, header)}; give another --out, or --overwrite")
+    path.unlink()
 
 
 def _difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
@@ -264,10 +282,6 @@ def _flat(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
     return flat
-
-
-def _file(out: Path, rank: int) -> Path:
-    return out / (f"predictions.{rank}.jsonl" if rank else PREDICTIONS)
 
 
 def _digest(paths: Sequence[Path]) -> str:

@@ -85,6 +85,7 @@ TUNED: Mapping[str, TunedModule] = {
                     "--no-agent-personas",
                     "--no-memory",
                     "--no-user-personas",
+                    "--on",
                 }
             ),
             metrics=("bleu_2", "bleu_3", "rouge_l"),

@@ -1,4 +1,4 @@
-"""Runs on disk: saved line by line, resumed, shared by processes, and tied to their configuration."""
+"""Runs on disk: saved line by line, resumed, and tied to their configuration."""
 
 from __future__ import annotations
 
@@ -121,27 +121,22 @@ def test_a_retrained_adapter_is_another_configuration(tmp_path: Path, data: Path
         perform(Shouting(), config, "plain", data, tmp_path / "run", None)
 
 
-def test_processes_share_the_episodes(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
-    import accelerate
+def test_a_finished_run_has_the_same_bytes_however_it_came_about(tmp_path: Path, data: Path):
+    perform(Shouting(), Config(), "plain", data, tmp_path / "at once", None)
+    with pytest.raises(BackboneError):
+        perform(Shouting(most=3), Config(), "plain", data, tmp_path / "resumed", None)
+    perform(Shouting(), Config(), "plain", data, tmp_path / "resumed", None)
+    first, second = ((tmp_path / name / "predictions.jsonl").read_bytes() for name in ("at once", "resumed"))
+    assert first == second
+    keys = [value["key"] for value in map(json.loads, first.splitlines()) if "key" in value]
+    assert keys == [item.key for item in Shouting().items]
 
-    class Together:
-        def wait_for_everyone(self) -> None:
-            pass
 
-    monkeypatch.setattr(accelerate, "PartialState", Together)
+def test_several_processes_are_sent_to_ray(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    asked = {}
-    for rank in (1, 0):
-        monkeypatch.setenv("RANK", str(rank))
-        task = Shouting()
-        run = perform(task, Config(), "plain", data, tmp_path / "run", None)
-        asked[rank] = set(task.asked)
-        assert (run is None) == (rank == 1)
-    assert asked == {0: {"e0/1", "e0/2", "e2/1", "e2/2"}, 1: {"e1/1", "e1/2"}}
-    assert run is not None
-    assert len(run.predictions) == 6
-    with pytest.raises(InputError, match="--out"):
-        perform(Shouting(), Config(), "plain", data, None, None)
+    with pytest.raises(InputError, match=r"WORLD_SIZE=2.*--on ray"):
+        perform(Shouting(), Config(), "plain", data, tmp_path / "run", None)
+    assert not (tmp_path / "run").exists()
 
 
 def test_invalid_runs_are_rejected(tmp_path: Path, data: Path):

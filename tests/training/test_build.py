@@ -346,7 +346,7 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
         patch.setattr(replayed._Kept, "add", killed)
         with pytest.raises(KeyboardInterrupt):
             generator_rows(scripted, out, width=1)
-    part = tmp_path / "rows.jsonl.part0"
+    part = tmp_path / "rows.jsonl.part"
     with part.open("a") as file:
         file.write('{"key": "broken o')
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
 
 from ld_agent.errors import StoreError
 
@@ -24,14 +23,14 @@ def shown(address: str | Path) -> str:
     """A store's path as messages and logs may show it: without its password."""
     if not is_address(address):
         return str(address)
-    try:
-        parts = urlsplit(str(address))
-    except ValueError:
-        return str(address).partition("://")[0] + "://…"
-    user, at, host = parts.netloc.rpartition("@")
-    query = re.sub(r"(?i)((?:ssl)?password=)[^&]*", r"\1…", parts.query)
+    scheme, _, rest = str(address).partition("://")
+    rest = re.sub(r"(?i)((?:ssl)?password=)[^&]*", r"\1…", rest)
+    netloc, slash, path = rest.partition("/")
+    if "@" not in netloc:  # a "/", "?" or "#" of a password that is not percent-encoded ends the host's part too early
+        netloc, slash, path = (rest, "", "") if re.search(r"^[^/?@]*:[^@]*@", rest) else (netloc, slash, path)
+    user, at, host = netloc.rpartition("@")
     name, colon, _ = user.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{name}{colon and ':…'}{at}{host}", query=query))
+    return f"{scheme}://{name}{colon and ':…'}{at}{host}{slash}{path}"
 
 
 def open_store(path: str | Path) -> SQLStore:

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors as failures
+from psycopg import sql as composed
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 from psycopg.types import TypeInfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
@@ -25,7 +28,16 @@ STORE_LOCK = 0x4C44_4147
 """The advisory lock of the whole store: whoever writes shares it, who must be alone takes it."""
 WAIT_SECONDS = 30.0
 CONNECTIONS = 10
-CONNECT_SECONDS = 10
+PROBE_SECONDS = 1.0
+"""How long to wait for a connection of the pool before asking the server whether it gives any."""
+DEFAULTS = {
+    "connect_timeout": 10,
+    "application_name": "ld_agent",
+    # a server that vanished from the network is noticed within a minute, not after the system's two hours
+    "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000,
+}  # fmt: skip
+"""Of a connection, where the address says nothing else."""
+NEXT_VERSION = "UPDATE conversation SET version = version + 1 WHERE pk = ?"
 T = TypeVar("T")
 
 
@@ -50,17 +62,33 @@ class PostgresConnection:
         self.path = shown(address)
         self._wait_seconds = wait_seconds
         self._local = threading.local()
+        self._address = self._completed(address)
         with self.errors():
-            with psycopg.connect(address, autocommit=True, connect_timeout=CONNECT_SECONDS) as db:
+            with psycopg.connect(self._address, autocommit=True) as db:
+                self._set_lock_timeout(db)
                 self._prepare(db, create)
+                self._search_path = self._searched(db)
+                db.execute(self._search_path)
                 vector = TypeInfo.fetch(db, "vector")
             if vector is None:
                 raise StoreError(f"{self.path}: {NO_PGVECTOR}")
             self._adapt = value_adapters(vector)
             self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
-                address, min_size=0, max_size=connections, timeout=wait_seconds, num_workers=1, open=True,
-                configure=self._configure, kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
+                self._address, min_size=0, max_size=connections, timeout=wait_seconds, num_workers=1, open=True,
+                configure=self._configure, kwargs={"autocommit": True}, reconnect_timeout=PROBE_SECONDS,
             )  # fmt: skip
+
+    def _completed(self, address: str) -> str:
+        try:
+            given = conninfo_to_dict(address)
+            [int(port) for port in str(given.get("port") or 0).split(",")]
+            settings: dict[str, Any] = DEFAULTS | given
+            return make_conninfo(**settings)
+        except (psycopg.ProgrammingError, ValueError):  # whose message may hold a piece of the password
+            raise StoreError(
+                f"{self.path}: the address cannot be read; percent-encode special characters in its user and password "
+                "(%2F for /, %3A for :, %40 for @)"
+            ) from None
 
     # ---- opening
 
@@ -74,14 +102,13 @@ class PostgresConnection:
                 "upgrade ld_agent"
             )
         if version == len(MIGRATIONS):
-            db.execute(f"SET search_path = {SCHEMA}, public")
             return
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (STORE_LOCK,))
             reached = self._schema_version(db) or 0  # another process may have come first
             self._require_pgvector(db)
             db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-            db.execute(f"SET search_path = {SCHEMA}, public")
+            db.execute(self._searched(db))
             for step in MIGRATIONS[reached:]:
                 for sql in step:
                     db.execute(sql.encode())
@@ -98,6 +125,14 @@ class PostgresConnection:
         except psycopg.Error as exc:
             raise StoreError(f"{self.path}: {NO_PGVECTOR}") from exc
 
+    def _searched(self, db: psycopg.Connection[Any]) -> composed.Composed:
+        """The statement that sets where names are looked up: in the store's schema, and wherever pgvector lives."""
+        row = db.execute(
+            "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
+        ).fetchone()
+        schemas = [SCHEMA, row[0] if row else "public"]
+        return composed.SQL("SET search_path = {}").format(composed.SQL(", ").join(map(composed.Identifier, schemas)))
+
     def _schema_version(self, db: psycopg.Connection[Any]) -> int | None:
         [there] = db.execute(f"SELECT to_regclass('{SCHEMA}.meta')").fetchone() or (None,)
         if there is None:
@@ -107,19 +142,23 @@ class PostgresConnection:
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
         connection.cursor_factory = psycopg.RawCursor
-        connection.execute(f"SET search_path = {SCHEMA}, public")
-        connection.execute(f"SET lock_timeout = {int(self._wait_seconds * 1000)}")
+        connection.execute(self._search_path.as_string(connection).encode())
+        self._set_lock_timeout(connection)
         self._adapt(connection)
+
+    def _set_lock_timeout(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(f"SET lock_timeout = {int(self._wait_seconds * 1000)}".encode())
 
     # ---- transactions
 
     @contextmanager
     def transaction(self, key: int | None = None, *, alone: bool = False) -> Iterator[None]:
         """See `Database.transaction`. The conversation's row is locked until the end, and its version grows by one."""
-        with self._transaction(lambda db: self._lock(db, key, alone)) as outermost:
+        with self._transaction(lambda db: self._begin_writing(db, key, alone)):
+            if key is not None and key not in self._local.keys:  # inside another transaction, of no conversation so far
+                self.execute(NEXT_VERSION, (key,))
+                self._local.keys.add(key)
             yield
-        if outermost and key is not None:
-            self.written(key)
 
     def written(self, key: int) -> None:
         """Called after each transaction of this connection that wrote to a conversation."""
@@ -130,23 +169,27 @@ class PostgresConnection:
             lambda db: db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"),
         )
 
-    def _lock(self, db: psycopg.Connection[Any], key: int | None, alone: bool) -> None:
-        db.execute(f"SELECT pg_advisory_xact_lock{'' if alone else '_shared'}($1)", (STORE_LOCK,))
+    def _begin_writing(self, db: psycopg.Connection[Any], key: int | None, alone: bool) -> None:
+        lock = f"pg_advisory_xact_lock{'' if alone else '_shared'}($1)"
+        row = db.execute(f"SELECT pg_current_xact_id()::text FROM (SELECT {lock}) AS locked", (STORE_LOCK,)).fetchone()
+        self._local.transaction_id = row and row[0]
         if key is not None:
-            db.execute("UPDATE conversation SET version = version + 1 WHERE pk = $1", (key,))
+            db.execute(statement(NEXT_VERSION), (key,))
+            self._local.keys = {key}
 
     @contextmanager
-    def _transaction(self, begin: Callable[[psycopg.Connection[Any]], object]) -> Iterator[bool]:
+    def _transaction(self, begin: Callable[[psycopg.Connection[Any]], object]) -> Iterator[None]:
         if self._current is not None:
-            yield False
+            yield
             return
+        self._local.keys, self._local.transaction_id = set(), None
         with self.errors():
             connection = self._begun(begin)
         self._local.connection = connection
         try:
-            yield True
+            yield
             with self.errors():
-                connection.execute("COMMIT")
+                self._commit(connection)
         except BaseException:
             with suppress(psycopg.Error):  # a lost connection has nothing to take back
                 connection.execute("ROLLBACK")
@@ -154,6 +197,25 @@ class PostgresConnection:
         finally:
             self._local.connection = None
             self._pool.putconn(connection)
+        for key in self._local.keys:
+            self.written(key)
+
+    def _commit(self, connection: psycopg.Connection[Any]) -> None:
+        """Commit. If the connection is lost before the server's answer arrives, ask the server what became of it."""
+        try:
+            connection.execute("COMMIT")
+        except psycopg.OperationalError:
+            if not connection.broken or not self._was_committed(self._local.transaction_id):
+                raise
+
+    def _was_committed(self, transaction_id: str | None) -> bool:
+        deadline = time.monotonic() + self._wait_seconds
+        while transaction_id is not None:
+            row = self._retried(lambda db: db.execute("SELECT pg_xact_status($1::xid8)", (transaction_id,)).fetchone())
+            if row is None or row[0] != "in progress" or time.monotonic() > deadline:
+                return row is not None and row[0] == "committed"
+            time.sleep(0.02)
+        return False
 
     def _begun(self, begin: Callable[[psycopg.Connection[Any]], object]) -> psycopg.Connection[Any]:
         """A connection inside a transaction. Nothing is written yet, so one that turns out to be lost is replaced."""
@@ -170,6 +232,27 @@ class PostgresConnection:
         current: psycopg.Connection[Any] | None = getattr(self._local, "connection", None)
         return current
 
+    def _borrowed(self) -> psycopg.Connection[Any]:
+        """A connection of the pool, which the caller gives back.
+
+        Raises:
+            psycopg.OperationalError: the server gives none.
+            PoolTimeout: all are in use.
+        """
+        failed = self._failed_connects()
+        deadline = time.monotonic() + self._wait_seconds
+        while True:
+            try:
+                return self._pool.getconn(min(PROBE_SECONDS, self._wait_seconds))
+            except PoolTimeout:
+                if self._failed_connects() > failed:  # the pool keeps the reason to itself
+                    psycopg.connect(self._address).close()
+                if time.monotonic() >= deadline:
+                    raise
+
+    def _failed_connects(self) -> int:
+        return self._pool.get_stats().get("connections_errors", 0)
+
     def _retried(self, use: Callable[[psycopg.Connection[Any]], T], keep: bool = False) -> T:
         """Use a connection of the pool, and another one if the server has dropped it.
 
@@ -177,7 +260,7 @@ class PostgresConnection:
             keep: the caller gives the connection back.
         """
         for last in (False, True):
-            connection = self._pool.getconn()
+            connection = self._borrowed()
             try:
                 result = use(connection)
             except BaseException as exc:
@@ -198,12 +281,12 @@ class PostgresConnection:
     # ---- statements
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
-        """See `Database.execute`. Outside of a transaction it is sent once: whether a lost one was done is not known."""
+        """See `Database.execute`. Outside of a transaction it is one of its own."""
+        if (current := self._current) is None:
+            with self.transaction():
+                return self.execute(sql, values)
         with self.errors():
-            if (current := self._current) is not None:
-                return self._run(current, sql, values).rowcount
-            with self._pool.connection() as connection:
-                return self._run(connection, sql, values).rowcount
+            return self._run(current, sql, values).rowcount
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """See `Database.rows`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -122,10 +123,12 @@ class Answers:
 
     def keep(self, key: int, answer: Answer) -> None:
         """Keep an answer; those of more than a month ago are dropped."""
+        # Apart from the rest: those of other conversations are not locked here, and two servers drop the same ones.
+        self._db.execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
         with self._db.transaction(key):
             self._db.execute(
-                "DELETE FROM answer WHERE at < ?1 OR id = ?2 OR (conversation = ?3 AND request = ?4)",
-                (microseconds(answer.at - ANSWERS_KEPT), answer.id, key, answer.request),
+                "DELETE FROM answer WHERE id = ?1 OR (conversation = ?2 AND request = ?3)",
+                (answer.id, key, answer.request),
             )
             self._db.execute(
                 f"INSERT INTO answer (conversation, {ANSWER}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -165,7 +168,7 @@ class Directory:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
         return self._listed(
             r"""id > ?1 AND (CASE WHEN ?2 = '' THEN id NOT LIKE '%/%' ELSE id < ?2 END)
-                AND lower(substr(id, ?3)) LIKE lower(?4) ESCAPE '\'""",
+                AND lower(substr(id, ?3)) LIKE ?4 ESCAPE '\'""",
             (after, prefix and prefix + chr(0x10FFFF), len(prefix) + 1, _pattern(containing)),
             most,
         )
@@ -224,7 +227,7 @@ class Directory:
         """Utterances that contain a text, whatever its case, the latest first."""
         from ld_agent.storage.sql_rows import utterances
 
-        where = r"conversation = ? AND lower(text) LIKE lower(?) ESCAPE '\' ORDER BY pk DESC LIMIT ?"
+        where = r"conversation = ? AND lower(text) LIKE ? ESCAPE '\' ORDER BY pk DESC LIMIT ?"
         return utterances(self._db, where, (key, _pattern(words), most))
 
     def unfinished(self) -> list[str]:
@@ -249,8 +252,12 @@ KEY = "prefix, tenant, scopes, rate, created, revoked"
 ANSWER = "id, thread, request, fingerprint, reply, finish, prompt_tokens, completion_tokens, at"
 
 
+LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
 def _pattern(words: str) -> str:
-    """What LIKE matches wherever a text contains these words."""
+    """What LIKE matches wherever a text in lower case contains these words."""
+    words = words.translate(LOWER)  # only ASCII, as both engines do with a column, whatever the database's locale
     return "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 
 

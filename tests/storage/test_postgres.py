@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -14,6 +17,7 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.address import existing_store, open_store, shown
 from ld_agent.storage.copying import copy_store
 from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.served import Directory, Keys
 from ld_agent.storage.sql_store import SQLStore
 from ld_agent.storage.sqlite import Store
 
@@ -40,12 +44,40 @@ def sql(address: str, *statements: str) -> None:
 
 
 def disconnect(address: str) -> None:
-    """End every other connection to the database, as a restart of the server does."""
+    """End every other connection to the database, as a restart of the server does, and wait until they are gone."""
     sql(
         address,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid != pg_backend_pid()",
     )
+
+
+def with_user(address: str, user: str) -> str:
+    parts = urlsplit(address)
+    return urlunsplit(parts._replace(netloc=f"{user}@{parts.netloc.rpartition('@')[2]}"))
+
+
+@pytest.fixture
+def asks_password(address: str) -> Iterator[str]:
+    """A role whom the server lets in by password alone."""
+    role = "guarded_" + urlsplit(address).path[-8:]
+    with psycopg.connect(address, autocommit=True) as db:
+        [file] = db.execute("SHOW hba_file").fetchone()
+        if not os.access(file, os.W_OK):
+            pytest.skip(f"{file} cannot be written, so no role can be made to give a password")
+        rules = Path(file).read_text()
+        try:
+            db.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'correct/horse'")
+            Path(file).write_text(f"local all {role} scram-sha-256\nhost all {role} all scram-sha-256\n{rules}")
+            before = db.execute("SELECT pg_conf_load_time()").fetchone()
+            db.execute("SELECT pg_reload_conf()")
+            while db.execute("SELECT pg_conf_load_time()").fetchone() == before:
+                pass
+            yield role
+        finally:
+            Path(file).write_text(rules)
+            db.execute("SELECT pg_reload_conf()")
+            db.execute(f"DROP ROLE {role}")
 
 
 # ---- addresses
@@ -57,6 +89,7 @@ def disconnect(address: str) -> None:
         ("postgresql://ann:secret@db:5432/x?sslmode=require", "postgresql://ann:…@db:5432/x?sslmode=require"),
         ("postgresql://db/x?password=secret&user=ann", "postgresql://db/x?password=…&user=ann"),
         ("postgres://ann@db/x", "postgres://ann@db/x"),
+        ("postgres://ann:se/cr@et?@db/x", "postgres://ann:…@db/x"),
         ("me.db", "me.db"),
     ],
 )
@@ -72,12 +105,27 @@ def test_no_server_is_one_line_without_the_password() -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_wrong_password_is_named_and_not_shown(address: str) -> None:
-    """A socket that asks for a password is not to be had everywhere: the server's own refusal is replayed."""
-    from ld_agent.storage.postgres_connection import _remedy
+def test_a_wrong_or_missing_password_is_named_and_not_shown(address: str, asks_password: str) -> None:
+    """The server itself refuses, by its pg_hba.conf."""
+    right = with_user(address, f"{asks_password}:correct%2Fhorse")
+    sql(right, "SELECT 1")
+    for user, secret in ((f"{asks_password}:wrong%2Fhorse", "horse"), (asks_password, "correct")):
+        with pytest.raises(StoreError, match="the password is wrong or missing") as raised:
+            open_store(with_user(address, user))
+        assert secret not in str(raised.value)
+        assert "\n" not in str(raised.value)
 
-    refused = psycopg.OperationalError('connection failed: FATAL:  password authentication failed for user "ann"')
-    assert _remedy(refused).startswith("the password is wrong or missing")
+
+def test_a_password_that_breaks_the_address_is_not_shown() -> None:
+    for address in (
+        "postgresql://ann:se/cret@127.0.0.1/x",
+        "postgresql://ann:se cret%@db",
+    ):
+        with pytest.raises(StoreError, match="the address cannot be read; percent-encode") as raised:
+            open_store(address)
+        for cause in (raised.value, raised.value.__cause__):
+            assert "cret" not in str(cause)
+            assert "se " not in str(cause).replace("these ", "")
 
 
 def test_a_database_that_is_not_there_is_named(address: str) -> None:
@@ -104,6 +152,34 @@ def test_a_database_without_pgvector_and_without_the_right_to_add_it_says_what_t
             open_store(urlunsplit(parts._replace(netloc=f"{role}@{host}")))
     finally:
         sql(address, f"DROP ROLE {role}")
+
+
+def test_pgvector_may_live_in_a_schema_of_its_own(address: str, fill: Fill) -> None:
+    sql(address, "DROP SCHEMA ld_agent CASCADE", "DROP EXTENSION vector", 'CREATE SCHEMA "Extra ones"')
+    sql(address, 'CREATE EXTENSION vector SCHEMA "Extra ones"')
+    for _ in range(2):
+        store = open_store(address)
+        fill(store, store.path + str(len(store.conversations())))
+        store.close()
+
+
+def test_a_search_ignores_case_alike_in_every_locale(postgres_server: str) -> None:
+    name = "locale_test"
+    sql(postgres_server, f"DROP DATABASE IF EXISTS {name}")
+    sql(
+        postgres_server,
+        f"CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'",
+    )
+    try:
+        store = PostgresStore(urlunsplit(urlsplit(postgres_server)._replace(path=f"/{name}")))
+        key = store.open_conversation("Örjan", "Sam").key
+        say(store, key, "Das ÖL ist alle.")
+        directory = Directory(store.db)
+        assert [u.text for u in directory.search(key, "ÖL IST", 5)] == ["Das ÖL ist alle."]
+        assert [p.id for p in directory.people("", "", 5, "ÖRJAN")] == ["Örjan"]
+        store.close()
+    finally:
+        sql(postgres_server, f"DROP DATABASE {name}")
 
 
 def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
@@ -160,6 +236,97 @@ def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address
     assert [u.text for u in store.utterances(key)] == ["kept"]
     assert say(store, key, "again") == "u2"
     store.close()
+
+
+def test_a_connection_lost_before_a_single_statement_is_replaced(address: str) -> None:
+    store = open_store(address)
+    keys = Keys(store.db)
+    prefix = keys.create("home", ["chat"], None, AT)[:12]
+    disconnect(address)
+    assert keys.revoke(prefix, AT).revoked == AT
+    store.close()
+
+
+class CutOff:
+    """A line to the server that is cut right after the server has answered to a COMMIT, before the client hears of it."""
+
+    def __init__(self, address: str) -> None:
+        given = psycopg.conninfo.conninfo_to_dict(address)
+        host, port = given.get("host") or "127.0.0.1", int(given.get("port") or 5432)
+        self._socket = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        own = {"host": "127.0.0.1", "port": str(self._listening.getsockname()[1]), "sslmode": "disable"}
+        query = "&".join(f"{k}={v}" for k, v in own.items())
+        self.address = urlunsplit(urlsplit(address)._replace(query=query, netloc=f"{given['user']}@"))
+        self.armed = False
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client = self._listening.accept()[0]
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX if isinstance(self._socket, str) else socket.AF_INET)
+            server.connect(self._socket)
+            cut = threading.Event()
+            threading.Thread(target=self._pass, args=(client, server, cut, b"COMMIT"), daemon=True).start()
+            threading.Thread(target=self._pass, args=(server, client, cut, b""), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket, cut: threading.Event, word: bytes) -> None:
+        try:
+            while data := source.recv(65536):
+                if word and word in data and self.armed:
+                    self.armed = False
+                    cut.set()
+                elif not word and cut.is_set():
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def test_a_transaction_whose_commit_goes_unanswered_is_not_taken_for_lost(address: str) -> None:
+    line = CutOff(address)
+    store = PostgresStore(line.address)
+    key = store.open_conversation("maya", "Sam").key
+    line.armed = True
+    assert say(store, key, "once") == "u1"
+    assert not line.armed
+    assert say(store, key, "twice") == "u2"
+    assert [u.text for u in store.utterances(key)] == ["once", "twice"]
+    store.close()
+    line.close()
+
+
+def test_a_server_that_stays_away_is_told_from_a_pool_that_is_used_up(address: str, postgres_server: str) -> None:
+    store = PostgresStore(address, wait_seconds=1)
+    store.conversations()
+    name = urlsplit(address).path[1:]
+    sql(postgres_server, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+    sql(postgres_server, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+    with pytest.raises(StoreError, match="cannot be reached"):
+        store.conversations()
+    sql(postgres_server, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    assert store.conversations() == []
+    store.close()
+
+
+def test_a_write_inside_another_transaction_is_noticed_too(address: str) -> None:
+    one, other = open_store(address), open_store(address)
+    key = one.open_conversation("maya", "Sam").key
+    before = other.version(key)
+    with one.writing(None):
+        say(one, key, "inside")
+    assert other.version(key) != before
+    for store in (one, other):
+        store.close()
 
 
 def test_an_exhausted_pool_and_a_locked_conversation_are_one_line_each(address: str) -> None:

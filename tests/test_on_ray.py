@@ -115,5 +115,5 @@ def _shared(kind: str, folder: Path, *on: str) -> subprocess.CompletedProcess[st
     script = Path(__file__).with_name("ray_shared.py")
     return subprocess.run(
         [sys.executable, str(script), kind, str(folder), *on], capture_output=True, text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=120,
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300,
     )  # fmt: skip

@@ -64,9 +64,7 @@ async def test_each_model_replies_and_all_remember(two) -> None:
         assert await answer(client, "plain", "I keep bees.") == "Plain."
         assert await answer(client, "fancy", "What do I keep?") == "You keep bees."  # what the other one has learned
         assert await answer(client, "plain", "Thank you.") == "Plain."
-        assert [u.text for u in client.service.agent.conversation("ann").utterances][::2] == [
-            "I keep bees.", "What do I keep?", "Thank you.",
-        ]  # fmt: skip
+        assert (await client.said())[::2] == ["I keep bees.", "What do I keep?", "Thank you."]
         assert await answer(client, "plain", "Hello.", person=None) == "Plain."
         streamed = await client.post(
             "/v1/chat/completions",

@@ -306,7 +306,7 @@ def test_a_transaction_whose_commit_goes_unanswered_is_not_taken_for_lost(addres
 
 
 def test_a_server_that_stays_away_is_told_from_a_pool_that_is_used_up(address: str, postgres_server: str) -> None:
-    store = PostgresStore(address, wait_seconds=1)
+    store = PostgresStore(address, wait_seconds=5)
     store.conversations()
     name = urlsplit(address).path[1:]
     sql(postgres_server, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')

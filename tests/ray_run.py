@@ -36,7 +36,8 @@ EPISODES = [
 
 
 def main(folder: Path) -> None:
-    config = parse_config({"store": {"path": ":memory:"}, "modules": {"generator": {"max_new_tokens": 8}}})
+    script = {"generator": "Good.", "extractor": "I like boats.", "summarizer": "They talked of boats."}
+    config = parse_config({"backbone": {"kind": "scripted", "script": script}, "store": {"path": ":memory:"}})
     killed, out = folder / "killed", folder / "out.jsonl"
 
     def text(turn: PlayedTurn) -> str:

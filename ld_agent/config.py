@@ -330,6 +330,7 @@ class ServerSection(Section):
         ping: seconds of silence after which a stream sends a comment, so that nobody hangs up.
         patience: seconds that a client may take to send its request.
         explain: answers carry what was recalled, timings and notes under ``ld_agent``.
+        tidy: seconds between looking for sessions that have ended and for work that a server left pending.
         cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
     """
 
@@ -340,6 +341,7 @@ class ServerSection(Section):
     ping: Positive = 15.0
     patience: Positive = 30.0
     explain: bool = True
+    tidy: Positive = 60.0
     cors: tuple[str, ...] = ()
 
 

@@ -184,9 +184,13 @@ class Conversation:
         with self.relation.turnstile.entered():
             return self._run(self._ending(at))
 
-    def resume(self, at: datetime | str | None = None) -> None:
-        """Finish what is pending: close a session whose gap has passed by ``at``, summarize, extract."""
-        with self._inside():
+    def resume(self, at: datetime | str | None = None, *, waits: bool | None = None) -> None:
+        """Finish what is pending: close a session whose gap has passed by ``at``, summarize, extract.
+
+        Args:
+            waits: while another caller is inside; None: as the config says.
+        """
+        with self._inside(waits):
             if at is not None and self._cache.exceeded(utc(at)):
                 self._cache.end()
             run(self.relation.pending(), self._resources.asking.complete)
@@ -337,8 +341,8 @@ class Conversation:
         return run(steps, self._resources.asking.complete)
 
     @contextmanager
-    def _inside(self) -> Iterator[None]:
-        with self.relation.turnstile.entered(), self._mirrors():
+    def _inside(self, waits: bool | None = None) -> Iterator[None]:
+        with self.relation.turnstile.entered(waits), self._mirrors():
             yield
 
     @contextmanager

@@ -50,7 +50,8 @@ class Relation:
         )  # before anything is read, so that later writes are noticed
         self._edits = self._store.edits(self.key)
         self.revision = 0
-        self.turnstile = Turnstile(f"conversation {conversation_id!r}", waits=config.agent.busy == "wait")
+        shared = self._store.turn_lock(self.key)
+        self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
         self.models, self._settled = resources.models, config.language != AUTO
         self._told_of_script = False
         self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas, resources.progress)

@@ -1,15 +1,19 @@
-"""One caller at a time, in the order of arrival, whether they block a thread or await. Knows nothing of what they do inside."""
+"""One caller at a time, in the order of arrival, whether they block a thread or await. Knows nothing of what they do inside.
+
+Callers of one process queue here; with a lock that processes share, so do processes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 
 from ld_agent.errors import ConversationBusyError
+from ld_agent.storage.database import TurnLock
 
 
 class Turnstile:
@@ -18,10 +22,11 @@ class Turnstile:
     Args:
         name: what is behind it, for messages.
         waits: a caller queues while another is inside; otherwise it is refused.
+        shared: held while a caller is inside, so that no other process is; None: there is no other.
     """
 
-    def __init__(self, name: str, waits: bool) -> None:
-        self._name, self._waits = name, waits
+    def __init__(self, name: str, waits: bool, shared: TurnLock | None = None) -> None:
+        self._name, self._waits, self._shared = name, waits, shared
         self._lock = threading.Lock()
         self._busy = False
         self._thread: int | None = None  # that the caller inside blocks
@@ -39,9 +44,18 @@ class Turnstile:
             ConversationBusyError: another caller is inside and this one does not wait, or it is itself that caller; or the
                 call would block the event loop that the caller inside, or one that waits, needs to go on.
         """
-        self._enter(self._waits if waits is None else waits)
+        waits = self._waits if waits is None else waits
+        self._enter(waits)
         try:
-            yield
+            if self._shared is None:
+                yield
+                return
+            if not self._shared.acquire(waits):
+                raise self._busy_elsewhere()
+            try:
+                yield
+            finally:
+                self._shared.release()
         finally:
             self._leave()
 
@@ -57,9 +71,35 @@ class Turnstile:
                     self._leave()
                 raise
         try:
-            yield
+            async with self.aheld():
+                yield
         finally:
             self._leave()
+
+    @asynccontextmanager
+    async def aheld(self) -> AsyncIterator[None]:
+        """Hold the lock that processes share, for what belongs to a turn on either side of it."""
+        if self._shared is None:
+            yield
+            return
+        shared, waits = self._shared, self._waits
+        if not await _unbroken(shared, lambda: asyncio.to_thread(shared.acquire, False)):
+            if not waits:
+                raise self._busy_elsewhere()
+            own = ThreadPoolExecutor(
+                1, "ld-agent-turn"
+            )  # the event loop's threads are those that bring turns to an end
+            try:
+                await _unbroken(shared, lambda: asyncio.get_running_loop().run_in_executor(own, shared.acquire, True))
+            finally:
+                own.shutdown(wait=False)
+        try:
+            yield
+        finally:
+            await asyncio.shield(asyncio.to_thread(shared.release))
+
+    def _busy_elsewhere(self) -> ConversationBusyError:
+        return ConversationBusyError(f"{self._name} is in use by another process; try again when its turn has ended")
 
     def _enter(self, waits: bool) -> None:
         caller = threading.get_ident()
@@ -108,3 +148,13 @@ class Turnstile:
                     ticket.set_result(None)
                     return
             self._busy = False
+
+
+async def _unbroken(shared: TurnLock, acquire: Callable[[], Awaitable[bool]]) -> bool:
+    """Take a lock; if the caller is cancelled meanwhile, it is let go as soon as it is taken."""
+    taking = asyncio.ensure_future(acquire())
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        taking.add_done_callback(lambda done: shared.release() if not done.exception() and done.result() else None)
+        raise

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
-from ld_agent.errors import InputError, LDAgentError
+from ld_agent.errors import InputError, LDAgentError, StoreError
 from ld_agent.server.errors import ApiError
 from ld_agent.server.memory_shapes import ObserveRequest
 from ld_agent.storage.base import StoredConversation
@@ -32,8 +32,6 @@ OPEN = 256
 EXPLAINED = 500
 """Replies that can be explained, the latest ones. They are kept in memory only: what is forgotten must not stay in them."""
 THREADS = 8
-ROUND = 60.0
-"""Seconds between looking for sessions that have ended."""
 
 
 class Service:
@@ -70,21 +68,25 @@ class Service:
             await self._tidied(conversation_id, "")
 
     async def tidy(self) -> None:
-        """End sessions whose pause has passed β, so that they are remembered before anyone comes back; for ever."""
+        """End sessions whose pause has passed β, so that they are remembered before anyone comes back, and finish what a
+        server that has ended left pending; for ever. A conversation that is in use is left to whoever uses it.
+        """
         while True:
-            await asyncio.sleep(ROUND)
+            await asyncio.sleep(self.config.server.tidy)
             before = self.agent.clock() - timedelta(seconds=self.config.memory.beta)
-            for conversation_id, thread in await asyncio.to_thread(self.directory.overdue, before):
-                await self._tidied(conversation_id, thread)
+            with suppress(StoreError):  # the next round tries again
+                overdue = await asyncio.to_thread(self.directory.overdue, before)
+                left = await asyncio.to_thread(lambda: self.directory.unfinished(set_aside=False))
+                for conversation_id, thread in [*overdue, *((name, "") for name in left)]:
+                    await self._tidied(conversation_id, thread)
 
     async def _tidied(self, conversation_id: str, thread: str) -> None:
         with suppress(LDAgentError):  # counted where it failed, and still pending
             stored = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
             if stored is not None:
                 now = self.agent.clock()
-                await self.waiting(
-                    lambda: self.agent.conversation(conversation_id, now, thread=thread, agent_name=stored.agent)
-                )
+                conversation = await asyncio.to_thread(self._opened, conversation_id, thread, self.model)
+                await self.waiting(lambda: conversation.resume(now, waits=False))
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Do something that a leaving client does not end; `close` waits for it."""

@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from ld_agent.conversation import Conversation
@@ -152,22 +153,36 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
         return Answered(asked.id, done.text, done.finish, done.prompt_tokens, done.completion_tokens)
     async with service.lock(asked.conversation):
         conversation = await service.open(asked.conversation, asked.thread or "", asked.model)
-        if asked.key is not None and (repeated := await _repeated(service, conversation, asked)):
-            return repeated
-        speaker, compared, notes = await service.waiting(lambda: _prepared(service, conversation, asked))
-        listening: dict[str, Any] = {"on_text": hear, "interruptible": hear is not None, "options": asked.options}
-        if compared.answer_again:
-            reply = await conversation.areply(service.agent.clock(), **listening)
-        else:
-            reply = await conversation.arespond(asked.lines[-1].text, speaker, **listening)
-        finish = "stop" if INTERRUPTED in reply.notes else reply.finish
-        answered = Answered(
-            asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
-        )
-        await _keep(service, conversation, asked, answered)
-        service.explain(asked.conversation, reply)
-        service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
-        return answered
+        async with conversation.relation.turnstile.aheld():
+            return await _answered(service, conversation, asked, hear)
+
+
+async def _answered(
+    service: Service, conversation: Conversation, asked: Asked, hear: Callable[[str], None] | None
+) -> Answered:
+    if asked.key is not None and (repeated := await _repeated(service, conversation, asked)):
+        return repeated
+    speaker, compared, notes = await service.waiting(lambda: _prepared(service, conversation, asked))
+    listening: dict[str, Any] = {"on_text": hear, "interruptible": hear is not None, "options": asked.options}
+    if compared.answer_again:
+        reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
+    else:
+        reply = await conversation.arespond(asked.lines[-1].text, speaker, **listening)
+    finish = "stop" if INTERRUPTED in reply.notes else reply.finish
+    answered = Answered(
+        asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
+    )
+    await _keep(service, conversation, asked, answered)
+    service.explain(conversation.id, reply)
+    service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
+    return answered
+
+
+def _now(service: Service, conversation: Conversation) -> datetime:
+    """The time, or that of what was said last where the clock of the server that heard it is ahead of this one's."""
+    last = service.agent.store.last_utterance(conversation.key, conversation.thread)
+    now = service.agent.clock()
+    return now if last is None else max(now, last.at)
 
 
 async def _repeated(service: Service, conversation: Conversation, asked: Asked) -> Answered | None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from ld_agent.storage.columns import Vector
+from ld_agent.storage.database import TurnLock
 from ld_agent.storage.rows import (
     CATCH_UP,
     PATIENCE,
@@ -200,6 +201,10 @@ class Store(Protocol):
 
     def reading(self) -> AbstractContextManager[None]:
         """Everything read inside is of one moment, whatever other processes write; for reading only."""
+        ...
+
+    def turn_lock(self, key: int) -> TurnLock | None:
+        """What keeps other processes out of a conversation for a turn; None: one process is meant to use the store."""
         ...
 
     def conversations(self) -> list[StoredConversation]: ...

@@ -172,6 +172,14 @@ class Connection:
         """SQL: the elements of a column of JSON lists."""
         return f"json_each({column})"
 
+    def of(self, key: int) -> Connection:
+        """Itself: a file has one owner."""
+        return self
+
+    def acting_for(self, tenant: str) -> Connection:
+        """Itself: a file has one owner."""
+        return self
+
     def vector(self, packed: bytes) -> object:
         """A packed vector as it is stored: as it is."""
         return packed

@@ -9,6 +9,27 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+EVERYONE = "*/"
+"""Stands for every tenant, where a server looks through all of them. No tenant's name has a slash."""
+NO_TENANT = "/"
+"""The tenant of conversations whose ids name none."""
+
+
+def tenant_of(conversation_id: str) -> str:
+    """Whose conversation it is: of ``TENANT/PERSON`` the first part."""
+    tenant, slash, _ = conversation_id.partition("/")
+    return tenant if slash and tenant else NO_TENANT
+
+
+class TurnLock(Protocol):
+    """What lets one process at a time take turns in a conversation. A process that holds it may take it again."""
+
+    def acquire(self, waits: bool) -> bool:
+        """Take it, or say that another process has it; with ``waits``, as soon as that one has left or ended."""
+        ...
+
+    def release(self) -> None: ...
+
 
 class Database(Protocol):
     """A connection that several threads may share."""
@@ -41,6 +62,15 @@ class Database(Protocol):
 
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
         """The first row of a query, or None."""
+        ...
+
+    def of(self, key: int) -> Database:
+        """The same connection, acting for the tenant whose conversation this is; other tenants' rows are out of its reach."""
+        ...
+
+    def acting_for(self, tenant: str) -> Database:
+        """The same connection, acting for a tenant, or for `EVERYONE`. By itself it reaches no tenant's rows, but goes on as
+        a transaction began."""
         ...
 
     def within(self, column: str, placeholder: str) -> str:

@@ -198,4 +198,10 @@ MIGRATIONS: tuple[str, ...] = (
         JOIN utterance u ON u.conversation = record.conversation AND u.id = s.value
         WHERE u.speaker != (SELECT agent FROM conversation WHERE pk = record.conversation) ORDER BY u.speaker));
     """,
+    # 7: the conversation of each passage, by which PostgreSQL partitions them
+    """
+    ALTER TABLE passage ADD COLUMN conversation INTEGER NOT NULL DEFAULT 0;
+    UPDATE passage SET conversation = (SELECT conversation FROM record WHERE pk = record);
+    CREATE UNIQUE INDEX passage_key ON passage (conversation, record);
+    """,
 )

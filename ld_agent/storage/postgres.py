@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 
+from ld_agent.storage.database import EVERYONE, TurnLock
 from ld_agent.storage.postgres_connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection
+from ld_agent.storage.postgres_turns import ConversationLock
 from ld_agent.storage.sql_store import SQLStore
 
 
@@ -30,9 +32,12 @@ class PostgresStore(SQLStore):
     def _count_writing(self, key: int) -> None:
         self._written[key] += 1
 
+    def turn_lock(self, key: int) -> TurnLock:
+        return ConversationLock(self.db.turns, key, self.db.errors)
+
     def version(self, key: int) -> Hashable:
         """Changes whenever another store object has written to the conversation, or the encoder was changed."""
-        row = self.db.row(
+        row = self.db.of(key).row(
             "SELECT version, (SELECT value FROM meta WHERE key = 'encoder') FROM conversation WHERE pk = ?", (key,)
         )
         return row and (row[0] - self._written[key], row[1])
@@ -40,12 +45,12 @@ class PostgresStore(SQLStore):
     def delete_conversation(self, key: int) -> None:
         """Remove every row of a conversation. PostgreSQL gives the space back when it next vacuums the tables."""
         with self.db.transaction(key):
-            self.db.execute("DELETE FROM conversation WHERE pk = ?", (key,))
+            self.db.of(key).execute("DELETE FROM conversation WHERE pk = ?", (key,))
         self._written.pop(key, None)
 
     def record_bytes(self) -> int:
         texts = " + ".join(f"octet_length({column})" for column in ("text", "topics", "sources", "details"))
-        row = self.db.row(
+        row = self.db.acting_for(EVERYONE).row(
             f"SELECT coalesce(sum({texts} + CASE WHEN vector IS NULL THEN 0 ELSE 4 * vector_dims(vector) END), 0) FROM record"
         )
         return int(row[0])

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import errors as failures
 from psycopg import sql as composed
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
@@ -20,7 +20,11 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
+from ld_agent.storage.database import EVERYONE, NO_TENANT
+from ld_agent.storage.postgres_errors import NO_PGVECTOR, remedy
 from ld_agent.storage.postgres_migrations import MIGRATIONS
+from ld_agent.storage.postgres_tenants import SET_TENANT, SET_TENANT_LOCALLY, TenantConnection, confined_role
+from ld_agent.storage.postgres_turns import TurnLocks
 from ld_agent.storage.postgres_values import PackedVector, bound, statement, value_adapters
 
 SCHEMA = "ld_agent"
@@ -37,6 +41,10 @@ DEFAULTS = {
     "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000,
 }  # fmt: skip
 """Of a connection, where the address says nothing else."""
+NOBODY = ""
+"""Acting for nobody, a statement finds no row that belongs to a tenant."""
+KNOWN_TENANTS = 100_000
+"""Conversations whose tenant is remembered; a key is never given twice."""
 NEXT_VERSION = "UPDATE conversation SET version = version + 1 WHERE pk = ?"
 T = TypeVar("T")
 
@@ -62,11 +70,16 @@ class PostgresConnection:
         self.path = shown(address)
         self._wait_seconds = wait_seconds
         self._local = threading.local()
+        self.turns = TurnLocks(lambda: psycopg.connect(self._address, autocommit=True))
+        self._tenants: dict[int, str] = {}
+        self._acting: weakref.WeakKeyDictionary[psycopg.Connection[Any], str] = weakref.WeakKeyDictionary()
         self._address = self._completed(address)
         with self.errors():
             with psycopg.connect(self._address, autocommit=True) as db:
                 self._set_lock_timeout(db)
+                db.execute("SELECT set_config('ld_agent.tenant', %s, false)", (EVERYONE,))
                 self._prepare(db, create)
+                self._role = confined_role(db, SCHEMA, STORE_LOCK)
                 self._search_path = self._searched(db)
                 db.execute(self._search_path)
                 vector = TypeInfo.fetch(db, "vector")
@@ -145,6 +158,8 @@ class PostgresConnection:
         connection.execute(self._search_path.as_string(connection).encode())
         self._set_lock_timeout(connection)
         self._adapt(connection)
+        if self._role:
+            connection.execute(f"SET ROLE {self._role}".encode())
 
     def _set_lock_timeout(self, connection: psycopg.Connection[Any]) -> None:
         connection.execute(f"SET lock_timeout = {int(self._wait_seconds * 1000)}".encode())
@@ -152,11 +167,17 @@ class PostgresConnection:
     # ---- transactions
 
     @contextmanager
-    def transaction(self, key: int | None = None, *, alone: bool = False) -> Iterator[None]:
-        """See `Database.transaction`. The conversation's row is locked until the end, and its version grows by one."""
-        with self._transaction(lambda db: self._begin_writing(db, key, alone)):
+    def transaction(self, key: int | None = None, *, alone: bool = False, tenant: str | None = None) -> Iterator[None]:
+        """See `Database.transaction`. The conversation's row is locked until the end, and its version grows by one.
+
+        Args:
+            tenant: for whom it acts; None: the tenant whose conversation ``key`` is.
+        """
+        if tenant is None and self._current is None:
+            tenant = NOBODY if key is None else self._tenant_of(key)
+        with self._transaction(lambda db: self._begin_writing(db, key, alone, tenant or NOBODY)):
             if key is not None and key not in self._local.keys:  # inside another transaction, of no conversation so far
-                self.execute(NEXT_VERSION, (key,))
+                self.of(key).execute(NEXT_VERSION, (key,))
                 self._local.keys.add(key)
             yield
 
@@ -165,14 +186,20 @@ class PostgresConnection:
 
     def snapshot(self) -> AbstractContextManager[Any]:
         """See `Database.snapshot`."""
-        return self._transaction(
-            lambda db: db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"),
-        )
 
-    def _begin_writing(self, db: psycopg.Connection[Any], key: int | None, alone: bool) -> None:
+        def begin(db: psycopg.Connection[Any]) -> None:
+            db.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            self._local.tenant = None
+
+        return self._transaction(begin)
+
+    def _begin_writing(self, db: psycopg.Connection[Any], key: int | None, alone: bool, tenant: str) -> None:
         lock = f"pg_advisory_xact_lock{'' if alone else '_shared'}($1)"
-        row = db.execute(f"SELECT pg_current_xact_id()::text FROM (SELECT {lock}) AS locked", (STORE_LOCK,)).fetchone()
-        self._local.transaction_id = row and row[0]
+        row = db.execute(
+            f"SELECT pg_current_xact_id()::text, set_config('ld_agent.tenant', $2, true) FROM (SELECT {lock}) AS locked",
+            (STORE_LOCK, bound(tenant)),
+        ).fetchone()
+        self._local.transaction_id, self._local.tenant = row and row[0], tenant
         if key is not None:
             db.execute(statement(NEXT_VERSION), (key,))
             self._local.keys = {key}
@@ -280,26 +307,62 @@ class PostgresConnection:
 
     # ---- statements
 
-    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
+    def execute(self, sql: str, values: tuple[Any, ...] = (), tenant: str | None = None) -> int:
         """See `Database.execute`. Outside of a transaction it is one of its own."""
         if (current := self._current) is None:
-            with self.transaction():
+            with self.transaction(tenant=tenant or NOBODY):
                 return self.execute(sql, values)
         with self.errors():
+            self._act_for(current, tenant)
             return self._run(current, sql, values).rowcount
 
-    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+    def rows(self, sql: str, values: tuple[Any, ...] = (), tenant: str | None = None) -> list[Any]:
         """See `Database.rows`."""
-        return self._read(lambda db: self._run(db, sql, values).fetchall())
+        return self._read(lambda db: self._run(db, sql, values).fetchall(), tenant)
 
-    def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
+    def row(self, sql: str, values: tuple[Any, ...] = (), tenant: str | None = None) -> Any:
         """See `Database.row`."""
-        return self._read(lambda db: self._run(db, sql, values).fetchone())
+        return self._read(lambda db: self._run(db, sql, values).fetchone(), tenant)
 
-    def _read(self, query: Callable[[psycopg.Connection[Any]], T]) -> T:
+    def _read(self, query: Callable[[psycopg.Connection[Any]], T], tenant: str | None) -> T:
+        def read(db: psycopg.Connection[Any]) -> T:
+            self._act_for(db, tenant)
+            return query(db)
+
         with self.errors():
             current = self._current
-            return query(current) if current is not None else self._retried(query)
+            return read(current) if current is not None else self._retried(read)
+
+    # ---- tenants
+
+    def of(self, key: int) -> TenantConnection:
+        """See `Database.of`."""
+        return TenantConnection(self, self._tenant_of(key))
+
+    def acting_for(self, tenant: str) -> TenantConnection:
+        """See `Database.acting_for`."""
+        return TenantConnection(self, tenant)
+
+    def _tenant_of(self, key: int) -> str:
+        if (known := self._tenants.get(key)) is not None:
+            return known
+        row = self.row("SELECT tenant FROM conversation WHERE pk = ?", (key,), EVERYONE)
+        if row is None:
+            return NO_TENANT  # deleted: nothing is found, and nothing can be added
+        if len(self._tenants) >= KNOWN_TENANTS:
+            self._tenants.clear()
+        self._tenants[key] = row[0]
+        return str(row[0])
+
+    def _act_for(self, db: psycopg.Connection[Any], tenant: str | None) -> None:
+        """Set for whom the next statement acts: until the transaction's end, or outside of one until it is set again."""
+        if db is self._current:
+            if tenant is not None and tenant != self._local.tenant:
+                db.execute(SET_TENANT_LOCALLY, (bound(tenant),))
+                self._local.tenant = tenant
+        elif self._acting.get(db) != (tenant or NOBODY):
+            db.execute(SET_TENANT, (bound(tenant or NOBODY),))
+            self._acting[db] = tenant or NOBODY
 
     def _run(self, db: psycopg.Connection[Any], sql: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
         cursor = db.cursor(binary=True, row_factory=tuple_row)
@@ -324,6 +387,7 @@ class PostgresConnection:
         return self
 
     def close(self) -> None:
+        self.turns.close()
         self._pool.close()
 
     @contextmanager
@@ -332,39 +396,8 @@ class PostgresConnection:
         try:
             yield
         except (psycopg.Error, PoolTimeout, PoolClosed) as exc:
-            raise StoreError(f"{self.path}: {_remedy(exc)}") from exc
+            raise StoreError(f"{self.path}: {remedy(exc)}") from exc
         except UnicodeEncodeError as exc:
             raise StoreError(
                 f"{self.path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; remove it"
             ) from exc
-
-
-NO_PGVECTOR = (
-    "the database lacks the extension pgvector; install it on the server and run CREATE EXTENSION vector as its owner"
-)
-REMEDIES: tuple[tuple[type[Exception], str], ...] = (
-    (PoolClosed, "the store was closed; open it again"),
-    (PoolTimeout, "no connection became free in time; raise the pool's size or lower the load, then try again"),
-    (failures.InvalidPassword, "the password is wrong; correct it in the address or in PGPASSWORD"),
-    (failures.InvalidCatalogName, "there is no database of this name on the server; create it with createdb"),
-    (failures.LockNotAvailable, "another process kept the store locked; try again when it is done"),
-    (failures.DeadlockDetected, "two processes waited for each other; try again, nothing of this was stored"),
-    (failures.DiskFull, "the server's disk is full; free some space and try again, nothing that was stored is lost"),
-    (failures.ForeignKeyViolation, "the conversation was deleted while in use; reopen it"),
-    (failures.InsufficientPrivilege, "this user may not do that; grant it the rights, or use the owner's address"),
-    (failures.TooManyConnections, "the server has no connection left; lower the pools' sizes or raise max_connections"),
-)
-
-
-def _remedy(exc: Exception) -> str:
-    text = " ".join(str(exc).split())
-    if "password authentication failed" in text or "no password supplied" in text:
-        return "the password is wrong or missing; give it in the address or in PGPASSWORD"
-    if 'database "' in text and "does not exist" in text:
-        return "there is no database of this name on the server; create it with createdb"
-    for kind, remedy in REMEDIES:
-        if isinstance(exc, kind):
-            return remedy
-    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
-        return f"the server cannot be reached ({text[:200]}); check the address and that it runs, then try again"
-    return f"the store failed: {text[:300]}"

@@ -6,6 +6,8 @@ conversation. Text sorts and compares by its bytes, as in SQLite.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 PARTITIONS = 8
 TEXT = 'text COLLATE "C" NOT NULL'
 OWNER = "conversation bigint NOT NULL REFERENCES conversation ON DELETE CASCADE"
@@ -17,6 +19,30 @@ def _partitioned(name: str, columns: str) -> str:
         for n in range(PARTITIONS)
     )
     return ";\n".join([f"CREATE TABLE {name} ({columns}) PARTITION BY HASH (conversation)", *parts])
+
+
+SETTING = "(SELECT current_setting('ld_agent.tenant', true))"
+"""For whom a transaction acts; a subquery, so that it is read once for each statement, not for each row."""
+EVERY_ROW = f"{SETTING} = '*/'"
+OWN_ROWS = f"tenant = {SETTING} OR {EVERY_ROW}"
+PARTITIONED = ("utterance", "digested", "observed", "record", "trait", "passage")
+OWNED = (*PARTITIONED, "session", "speaker", "enabled", "verdict", "failure", "change", "snapshot", "answer")
+"""Tables whose rows belong to a conversation."""
+
+
+def _owned_by_tenant(table: str) -> Iterator[str]:
+    """A table's rows get the tenant of their conversation, and can have no other."""
+    yield f"ALTER TABLE {table} DROP CONSTRAINT {table}_conversation_fkey"
+    yield f"ALTER TABLE {table} ADD COLUMN tenant {TEXT} DEFAULT '/'"
+    yield f"UPDATE {table} t SET tenant = c.tenant FROM conversation c WHERE c.pk = t.conversation AND c.tenant != '/'"
+    yield f"ALTER TABLE {table} ALTER COLUMN tenant SET DEFAULT current_setting('ld_agent.tenant', true)"
+    yield f"""ALTER TABLE {table} ADD FOREIGN KEY (conversation, tenant)
+        REFERENCES conversation (pk, tenant) ON DELETE CASCADE"""
+
+
+def _confined(table: str, rows: str) -> Iterator[str]:
+    yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
+    yield f"CREATE POLICY tenant ON {table} USING ({rows})"
 
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -105,5 +131,31 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             fingerprint {TEXT}, reply {TEXT}, finish {TEXT}, prompt_tokens bigint NOT NULL,
             completion_tokens bigint NOT NULL, at bigint NOT NULL, UNIQUE (conversation, request))""",
         "CREATE INDEX answer_at ON answer (at)",
+    ),
+    # 2: whose every row is, and policies that show a tenant its own; passages partitioned as what they belong to
+    (
+        f"""ALTER TABLE conversation ADD COLUMN tenant {TEXT} GENERATED ALWAYS AS
+            (CASE WHEN strpos(id, '/') > 1 THEN split_part(id, '/', 1) ELSE '/' END) STORED""",
+        "ALTER TABLE conversation ADD UNIQUE (pk, tenant)",
+        "ALTER TABLE passage RENAME TO passage_before",
+        _partitioned(
+            "passage",
+            f"""record bigint NOT NULL, {OWNER}, words {TEXT}, vectors bytea NOT NULL,
+            PRIMARY KEY (conversation, record)""",
+        ),
+        """INSERT INTO passage SELECT p.record, r.conversation, p.words, p.vectors
+            FROM passage_before p JOIN record r ON r.pk = p.record""",
+        "DROP TABLE passage_before",
+        """CREATE OR REPLACE FUNCTION forget_passage() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN DELETE FROM passage WHERE conversation = old.conversation AND record = old.pk; RETURN NULL; END'""",
+        *(sql for table in OWNED for sql in _owned_by_tenant(table)),
+        *(sql for table in ("conversation", "api_key", *OWNED) for sql in _confined(table, OWN_ROWS)),
+        *_confined("meta", EVERY_ROW),
+        "CREATE POLICY known_to_all ON meta FOR SELECT USING (true)",
+        *(
+            f"ALTER TABLE {table}_{n} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"  # reached through the whole alone
+            for table in PARTITIONED
+            for n in range(PARTITIONS)
+        ),
     ),
 )

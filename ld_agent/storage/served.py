@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ld_agent.errors import InputError
+from ld_agent.storage.base import PATIENCE, TRAITS
 from ld_agent.storage.columns import json_text, microseconds, moment
-from ld_agent.storage.database import Database
+from ld_agent.storage.database import EVERYONE, Database, tenant_of
 from ld_agent.types import PersonSummary, Utterance
 
 SCOPES = ("chat", "memory", "admin")
@@ -67,7 +68,7 @@ class Keys:
     """The API keys of a store."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db
+        self._db = db.acting_for(EVERYONE)  # a key is looked up before its tenant is known
 
     def create(self, tenant: str, scopes: Sequence[str], rate: int | None, now: datetime) -> str:
         """Make a key and return it; it is not stored in clear and cannot be shown again.
@@ -124,13 +125,13 @@ class Answers:
     def keep(self, key: int, answer: Answer) -> None:
         """Keep an answer; those of more than a month ago are dropped."""
         # Apart from the rest: those of other conversations are not locked here, and two servers drop the same ones.
-        self._db.execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
+        self._db.of(key).execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
         with self._db.transaction(key):
-            self._db.execute(
+            self._db.of(key).execute(
                 "DELETE FROM answer WHERE id = ?1 OR (conversation = ?2 AND request = ?3)",
                 (answer.id, key, answer.request),
             )
-            self._db.execute(
+            self._db.of(key).execute(
                 f"INSERT INTO answer (conversation, {ANSWER}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     key, answer.id, answer.thread, answer.request, answer.fingerprint, answer.reply, answer.finish,
@@ -141,20 +142,21 @@ class Answers:
     def of_request(self, key: int, request: str) -> Answer | None:
         """The answer to the request with this Idempotency-Key in a conversation."""
         return _answer(
-            self._db.row(f"SELECT {ANSWER} FROM answer WHERE conversation = ? AND request = ?", (key, request))
+            self._db.of(key).row(f"SELECT {ANSWER} FROM answer WHERE conversation = ? AND request = ?", (key, request))
         )
 
     def find(self, answer_id: str) -> tuple[str, Answer] | None:
         """An answer by its id, with the id of its conversation."""
-        row = self._db.row(
+        everyone = self._db.acting_for(EVERYONE)
+        row = everyone.row(
             "SELECT c.id FROM answer a JOIN conversation c ON c.pk = a.conversation WHERE a.id = ?", (answer_id,)
         )
-        answer = _answer(self._db.row(f"SELECT {ANSWER} FROM answer WHERE id = ?", (answer_id,)))
+        answer = _answer(everyone.row(f"SELECT {ANSWER} FROM answer WHERE id = ?", (answer_id,)))
         return None if row is None or answer is None else (str(row[0]), answer)
 
     def text(self, key: int, answer: Answer) -> str:
         """The text of an answer; "" if its utterance is gone."""
-        row = self._db.row("SELECT text FROM utterance WHERE conversation = ? AND id = ?", (key, answer.reply))
+        row = self._db.of(key).row("SELECT text FROM utterance WHERE conversation = ? AND id = ?", (key, answer.reply))
         return str(row[0]) if row else ""
 
 
@@ -167,6 +169,7 @@ class Directory:
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
         return self._listed(
+            self._db.acting_for(tenant_of(prefix)),
             r"""id > ?1 AND (CASE WHEN ?2 = '' THEN id NOT LIKE '%/%' ELSE id < ?2 END)
                 AND lower(substr(id, ?3)) LIKE ?4 ESCAPE '\'""",
             (after, prefix and prefix + chr(0x10FFFF), len(prefix) + 1, _pattern(containing)),
@@ -175,10 +178,10 @@ class Directory:
 
     def person(self, key: int) -> PersonSummary | None:
         """One conversation as a list shows it."""
-        return next(iter(self._listed("c.pk = ?1", (key,), 1)), None)
+        return next(iter(self._listed(self._db.of(key), "c.pk = ?1", (key,), 1)), None)
 
-    def _listed(self, where: str, values: tuple[Any, ...], most: int) -> list[PersonSummary]:
-        rows = self._db.rows(
+    def _listed(self, db: Database, where: str, values: tuple[Any, ...], most: int) -> list[PersonSummary]:
+        rows = db.rows(
             f"""SELECT id, (SELECT count(*) FROM session WHERE conversation = c.pk),
                        (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 0),
                        (SELECT count(*) FROM record WHERE conversation = c.pk),
@@ -192,7 +195,7 @@ class Directory:
     def has_memory(self, key: int, target: str) -> bool:
         """Whether there is a record or trait with this id."""
         return bool(
-            self._db.row(
+            self._db.of(key).row(
                 """SELECT 1 FROM record WHERE conversation = ?1 AND id = ?2
                    UNION ALL SELECT 1 FROM trait WHERE conversation = ?1 AND id = ?2""",
                 (key, target),
@@ -201,7 +204,7 @@ class Directory:
 
     def threads(self, key: int) -> list[tuple[str, int, datetime]]:
         """Name, number of utterances and last time of each thread, the latest first."""
-        rows = self._db.rows(
+        rows = self._db.of(key).rows(
             """SELECT s.thread, count(*), max(u.at) FROM utterance u
                JOIN session s ON s.conversation = u.conversation AND s.number = u.session
                WHERE u.conversation = ? AND replaced = 0 GROUP BY s.thread ORDER BY max(u.pk) DESC""",
@@ -211,7 +214,7 @@ class Directory:
 
     def sessions(self, key: int, before: int | None, most: int) -> list[StoredSession]:
         """Sessions by number, the latest first; ``before``: only those with lower numbers."""
-        rows = self._db.rows(
+        rows = self._db.of(key).rows(
             """SELECT s.number, s.thread, s.closed, count(u.pk), min(u.at), max(u.at) FROM session s
                JOIN utterance u ON u.conversation = s.conversation AND u.session = s.number AND u.replaced = 0
                WHERE s.conversation = ?1 AND (s.number < ?2 OR ?2 IS NULL)
@@ -228,18 +231,25 @@ class Directory:
         from ld_agent.storage.sql_rows import utterances
 
         where = r"conversation = ? AND lower(text) LIKE ? ESCAPE '\' ORDER BY pk DESC LIMIT ?"
-        return utterances(self._db, where, (key, _pattern(words), most))
+        return utterances(self._db.of(key), where, (key, _pattern(words), most))
 
-    def unfinished(self) -> list[str]:
-        """Conversations with utterances whose traits wait to be extracted."""
-        rows = self._db.rows(
-            "SELECT DISTINCT c.id FROM utterance u JOIN conversation c ON c.pk = u.conversation WHERE extracted = 0"
+    def unfinished(self, *, set_aside: bool = True) -> list[str]:
+        """Conversations with utterances whose traits wait to be extracted.
+
+        Args:
+            set_aside: those too where that failed `PATIENCE` times.
+        """
+        failed = f"""AND NOT EXISTS (SELECT 1 FROM failure f WHERE f.conversation = u.conversation AND work = '{TRAITS}'
+                     AND item = u.id AND attempts >= {PATIENCE})"""
+        rows = self._db.acting_for(EVERYONE).rows(
+            f"""SELECT DISTINCT c.id FROM utterance u JOIN conversation c ON c.pk = u.conversation
+                WHERE extracted = 0 {"" if set_aside else failed}"""
         )
         return [row[0] for row in rows]
 
     def overdue(self, before: datetime) -> list[tuple[str, str]]:
         """(conversation, thread) of each open session in which nothing was said since a time."""
-        rows = self._db.rows(
+        rows = self._db.acting_for(EVERYONE).rows(
             """SELECT c.id, s.thread FROM session s JOIN conversation c ON c.pk = s.conversation
                WHERE s.closed = 0 AND
                  (SELECT max(at) FROM utterance u WHERE u.conversation = s.conversation AND u.session = s.number) < ?""",

@@ -6,7 +6,7 @@ import json
 
 from ld_agent.errors import EncoderMismatchError
 from ld_agent.storage.columns import Vector, json_text, vector_bytes
-from ld_agent.storage.database import Database
+from ld_agent.storage.database import EVERYONE, Database
 
 
 class NotedEncoder:
@@ -19,12 +19,14 @@ class NotedEncoder:
     def check_encoder(self, name: str, dimension: int) -> None:
         wanted = json_text({"dimension": dimension, "name": name})
         if self._noted() is None:
-            self.db.execute("INSERT INTO meta VALUES ('encoder', ?) ON CONFLICT DO NOTHING", (wanted,))
+            self.db.acting_for(EVERYONE).execute(
+                "INSERT INTO meta VALUES ('encoder', ?) ON CONFLICT DO NOTHING", (wanted,)
+            )
         self._require(wanted)
         self._encoder = wanted
 
     def change_encoder(self, name: str, dimension: int) -> None:
-        db = self.db
+        db = self.db.acting_for(EVERYONE)
         with db.transaction(alone=True):
             db.execute("DELETE FROM meta WHERE key = 'encoder'")
             for derived in ("passage", "snapshot"):
@@ -37,7 +39,9 @@ class NotedEncoder:
         return [
             (table, pk, text)
             for table in ("record", "trait")
-            for pk, text in self.db.rows(f"SELECT pk, text FROM {table} WHERE vector IS NULL ORDER BY pk")
+            for pk, text in self.db.acting_for(EVERYONE).rows(
+                f"SELECT pk, text FROM {table} WHERE vector IS NULL ORDER BY pk"
+            )
         ]
 
     def require_same_encoder(self) -> None:

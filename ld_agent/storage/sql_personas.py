@@ -23,7 +23,7 @@ class SQLPersonas:
 
     @property
     def _db(self) -> Database:
-        return self._store.db
+        return self._store.db.of(self._key)
 
     def traits(self) -> list[tuple[Trait, Vector | None]]:
         rows = self._db.rows(

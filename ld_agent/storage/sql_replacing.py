@@ -17,6 +17,7 @@ def replace_utterances(db: Database, key: int, utterance_ids: Sequence[str]) -> 
     only_from_these = f"""sources != '[]' AND NOT EXISTS
         (SELECT 1 FROM {db.elements("record.sources")} AS source WHERE NOT {db.within("source.value", "?2")})"""
     traits = f"SELECT id FROM trait WHERE conversation = ?1 AND {from_these}"
+    db = db.of(key)
     with db.transaction(key):
         db.execute(
             f"UPDATE utterance SET replaced = 1, extracted = 1 WHERE conversation = ?1 AND {db.within('id', '?2')}",

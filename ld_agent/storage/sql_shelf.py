@@ -34,7 +34,7 @@ class SQLShelf:
 
     @property
     def _db(self) -> Database:
-        return self._store.db
+        return self._store.db.of(self._key)
 
     # ---- sessions and utterances taken in
 
@@ -216,7 +216,11 @@ class SQLShelf:
 
     def set_vectors(self, vectors: Mapping[int, Vector]) -> None:
         with self._db.transaction(self._key):
-            self._store.set_any_vectors([("record", key, vector) for key, vector in vectors.items()])
+            for key, vector in vectors.items():
+                self._db.execute(
+                    "UPDATE record SET vector = ? WHERE conversation = ? AND pk = ?",
+                    (self._store.blob(vector), self._key, int(key)),
+                )
 
     def vectors(self, last_key: int) -> bytes:
         rows = self._db.rows(
@@ -243,8 +247,8 @@ class SQLShelf:
 
     def _passages(self, column: str, keys: Sequence[int]) -> list[tuple[int, Any]]:
         return self._db.rows(
-            f"SELECT record, {column} FROM passage WHERE {self._db.within('record', '?1')}",
-            ([int(key) for key in keys],),
+            f"SELECT record, {column} FROM passage WHERE +conversation = ?2 AND {self._db.within('record', '?1')}",
+            ([int(key) for key in keys], self._key),
         )
 
     def set_passages(self, passages: Mapping[int, tuple[str, bytes]]) -> None:
@@ -252,9 +256,9 @@ class SQLShelf:
             self._store.require_same_encoder()
             for key, (words, vectors) in passages.items():
                 self._db.execute(
-                    """INSERT INTO passage (record, words, vectors) SELECT pk, ?1, ?2 FROM record
+                    """INSERT INTO passage (record, conversation, words, vectors) SELECT pk, conversation, ?1, ?2 FROM record
                         WHERE conversation = ?4 AND pk = ?3
-                        ON CONFLICT (record) DO UPDATE SET words = excluded.words, vectors = excluded.vectors""",
+                        ON CONFLICT (conversation, record) DO UPDATE SET words = excluded.words, vectors = excluded.vectors""",
                     (words, vectors, int(key), self._key),
                 )
 

@@ -16,6 +16,7 @@ from ld_agent.errors import InputError, StoreError
 from ld_agent.storage import sql_exchange
 from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
 from ld_agent.storage.columns import Vector, microseconds, moment
+from ld_agent.storage.database import EVERYONE, TurnLock, tenant_of
 from ld_agent.storage.sql_encoder import NotedEncoder
 from ld_agent.storage.sql_personas import SQLPersonas
 from ld_agent.storage.sql_replacing import replace_utterances
@@ -46,6 +47,9 @@ class SQLStore(NotedEncoder):
     def delete_conversation(self, key: int) -> None:
         raise NotImplementedError
 
+    def turn_lock(self, key: int) -> TurnLock | None:
+        return None
+
     def writing(self, key: int | None) -> AbstractContextManager[None]:
         return self.db.transaction(key, alone=key is None)
 
@@ -55,15 +59,18 @@ class SQLStore(NotedEncoder):
     # ---- conversations
 
     def conversations(self) -> list[StoredConversation]:
-        return [StoredConversation(*row) for row in self.db.rows("SELECT pk, id, agent FROM conversation ORDER BY id")]
+        everyone = self.db.acting_for(EVERYONE)
+        return [StoredConversation(*row) for row in everyone.rows("SELECT pk, id, agent FROM conversation ORDER BY id")]
 
     def find_conversation(self, conversation_id: str) -> StoredConversation | None:
-        row = self.db.row("SELECT pk, id, agent FROM conversation WHERE id = ?", (conversation_id,))
+        db = self.db.acting_for(tenant_of(conversation_id))
+        row = db.row("SELECT pk, id, agent FROM conversation WHERE id = ?", (conversation_id,))
         return StoredConversation(*row) if row else None
 
     def open_conversation(self, conversation_id: str, agent: str) -> StoredConversation:
-        with self.db.transaction():
-            self.db.execute(
+        db = self.db.acting_for(tenant_of(conversation_id))
+        with db.transaction():
+            db.execute(
                 "INSERT INTO conversation (id, agent) VALUES (?, ?) ON CONFLICT DO NOTHING", (conversation_id, agent)
             )
             found = self.find_conversation(conversation_id)
@@ -91,7 +98,7 @@ class SQLStore(NotedEncoder):
         sql_exchange.add_row(self.db, key, kind, row)
 
     def is_stored(self, key: int) -> bool:
-        return bool(self.db.row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))
+        return bool(self.db.of(key).row("SELECT 1 FROM conversation WHERE pk = ?", (key,)))
 
     def require(self, key: int) -> None:
         """Check that a conversation is still there.
@@ -103,7 +110,7 @@ class SQLStore(NotedEncoder):
             raise StoreError(f"{self.path}: {DELETED}")
 
     def counts(self, key: int) -> dict[str, int]:
-        row = self.db.row(
+        row = self.db.of(key).row(
             """SELECT (SELECT count(*) FROM session WHERE conversation = ?1),
                       (SELECT count(*) FROM utterance WHERE conversation = ?1 AND replaced = 0),
                       (SELECT count(*) FROM record WHERE conversation = ?1),
@@ -113,12 +120,14 @@ class SQLStore(NotedEncoder):
         return dict(zip(("sessions", "utterances", "records", "traits"), row, strict=True))
 
     def edits(self, key: int) -> int:
-        row = self.db.row("SELECT edits FROM conversation WHERE pk = ?", (key,))
+        row = self.db.of(key).row("SELECT edits FROM conversation WHERE pk = ?", (key,))
         return int(row[0]) if row else 0
 
     def next_id(self, key: int, what: str, prefix: str) -> str:
         """Give out an id; none is ever given twice."""
-        given = self.db.rows(f"UPDATE conversation SET {what} = {what} + 1 WHERE pk = ? RETURNING {what}", (key,))
+        given = self.db.of(key).rows(
+            f"UPDATE conversation SET {what} = {what} + 1 WHERE pk = ? RETURNING {what}", (key,)
+        )
         if not given:
             raise StoreError(f"{self.path}: {DELETED}")
         return f"{prefix}{given[0][0]}"
@@ -150,28 +159,30 @@ class SQLStore(NotedEncoder):
                 self.close_session(key, thread)
             number = self._open_session(key, thread)
             utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number, channel)
-            self.db.execute(
+            self.db.of(key).execute(
                 "INSERT INTO utterance (conversation, id, session, speaker, text, at, channel) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (key, utterance.id, number, speaker, text, microseconds(at), channel),
             )
         return utterance
 
     def _open_session(self, key: int, thread: str) -> int:
-        row = self.db.row(
+        row = self.db.of(key).row(
             f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ? AND thread = ? AND closed = 0", (key, thread)
         )
         if row:
             return int(row[0])
-        row = self.db.row("SELECT max(number) FROM session WHERE conversation = ?", (key,))
+        row = self.db.of(key).row("SELECT max(number) FROM session WHERE conversation = ?", (key,))
         number = (row[0] or 0) + 1
-        self.db.execute("INSERT INTO session (conversation, number, thread) VALUES (?, ?, ?)", (key, number, thread))
+        self.db.of(key).execute(
+            "INSERT INTO session (conversation, number, thread) VALUES (?, ?, ?)", (key, number, thread)
+        )
         return int(number)
 
     def close_session(self, key: int, thread: str = "") -> int | None:
         with self.db.transaction(key):
             where = "WHERE conversation = ? AND thread = ? AND closed = 0"
-            row = self.db.row(f"SELECT number FROM {OPEN_SESSIONS} {where}", (key, thread))
-            self.db.execute(f"UPDATE {OPEN_SESSIONS} SET closed = 1 {where}", (key, thread))
+            row = self.db.of(key).row(f"SELECT number FROM {OPEN_SESSIONS} {where}", (key, thread))
+            self.db.of(key).execute(f"UPDATE {OPEN_SESSIONS} SET closed = 1 {where}", (key, thread))
         return int(row[0]) if row else None
 
     def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
@@ -182,11 +193,11 @@ class SQLStore(NotedEncoder):
         else:
             sessions = f"{number} AND thread = ?2"
         where = f"conversation = ?1 AND session IN ({sessions}) ORDER BY pk DESC LIMIT 1"
-        return next(iter(utterances(self.db, where, values)), None)
+        return next(iter(utterances(self.db.of(key), where, values)), None)
 
     def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
         return utterances(
-            self.db,
+            self.db.of(key),
             f"""conversation = ?1 AND session IN (SELECT number FROM {OPEN_SESSIONS}
                 WHERE conversation = ?1 AND closed = 0 AND (thread = ?2 OR ?2 IS NULL)) ORDER BY pk""",
             (key, thread),
@@ -194,33 +205,35 @@ class SQLStore(NotedEncoder):
 
     def open_threads(self, key: int) -> list[str]:
         where = "WHERE conversation = ? AND closed = 0 ORDER BY number"
-        return [row[0] for row in self.db.rows(f"SELECT thread FROM {OPEN_SESSIONS} {where}", (key,))]
+        return [row[0] for row in self.db.of(key).rows(f"SELECT thread FROM {OPEN_SESSIONS} {where}", (key,))]
 
     def utterances(self, key: int) -> list[Utterance]:
-        return utterances(self.db, "conversation = ? ORDER BY pk", (key,))
+        return utterances(self.db.of(key), "conversation = ? ORDER BY pk", (key,))
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
         where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"
-        return utterances(self.db, f"{where} ORDER BY pk", (key, thread))
+        return utterances(self.db.of(key), f"{where} ORDER BY pk", (key, thread))
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
         where = f"conversation = ?1 AND {self.db.within('id', '?2')}"
-        return {u.id: u for u in utterances(self.db, where, (key, list(ids)))}
+        return {u.id: u for u in utterances(self.db.of(key), where, (key, list(ids)))}
 
     def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:
-        rows = self.db.rows(
-            f"""SELECT id, words, vectors FROM record JOIN passage ON passage.record = record.pk
+        rows = self.db.of(key).rows(
+            f"""SELECT id, words, vectors FROM record
+                JOIN passage ON passage.conversation = record.conversation AND passage.record = record.pk
                 WHERE record.conversation = ?1 AND {self.db.within("id", "?2")}""",
             (key, list(ids)),
         )
         return {record: (words, vectors) for record, words, vectors in rows}
 
     def session_utterances(self, key: int, session: int) -> list[Utterance]:
-        return utterances(self.db, "conversation = ? AND session = ? ORDER BY pk", (key, session))
+        return utterances(self.db.of(key), "conversation = ? AND session = ? ORDER BY pk", (key, session))
 
     def speakers(self, key: int) -> list[str]:
         return [
-            row[0] for row in self.db.rows("SELECT name FROM speaker WHERE conversation = ? ORDER BY first", (key,))
+            row[0]
+            for row in self.db.of(key).rows("SELECT name FROM speaker WHERE conversation = ? ORDER BY first", (key,))
         ]
 
     def unextracted(self, key: int, *, set_aside: bool = False) -> list[Utterance]:
@@ -228,11 +241,11 @@ class SQLStore(NotedEncoder):
             f"AND NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' "
             f"AND item = utterance.id AND attempts >= {PATIENCE})"
         )  # fmt: skip
-        return utterances(self.db, f"conversation = ?1 AND extracted = 0 {waiting} ORDER BY pk", (key,))
+        return utterances(self.db.of(key), f"conversation = ?1 AND extracted = 0 {waiting} ORDER BY pk", (key,))
 
     def answered(self, key: int, utterance: Utterance) -> str:
         last = utterances(
-            self.db,
+            self.db.of(key),
             "conversation = ?1 AND session = ?2 AND pk < (SELECT pk FROM utterance WHERE conversation = ?1 AND id = ?3) "
             "ORDER BY pk DESC LIMIT 1",
             (key, utterance.session, utterance.id),
@@ -252,23 +265,27 @@ class SQLStore(NotedEncoder):
         if session is not None:
             where, values = f"{where} AND session = ?2", [key, session]
         if after is not None:  # the plus keeps SQLite on the rows' own order: what is new lies at the end
-            pk = self.db.row("SELECT pk FROM record WHERE conversation = ? AND id = ?", (key, after))
+            pk = self.db.of(key).row("SELECT pk FROM record WHERE conversation = ? AND id = ?", (key, after))
             where, values = f"+{where} AND pk > ?{len(values) + 1}", [*values, pk[0] if pk else 0]
-        rows = self.db.rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", tuple(values))
+        rows = self.db.of(key).rows(f"SELECT {RECORD} FROM record WHERE {where} ORDER BY pk", tuple(values))
         return [record(row) for row in rows]
 
     def pinned(self, key: int) -> list[Record]:
-        rows = self.db.rows(f"SELECT {RECORD} FROM record WHERE conversation = ? AND pinned = 1 ORDER BY pk", (key,))
+        rows = self.db.of(key).rows(
+            f"SELECT {RECORD} FROM record WHERE conversation = ? AND pinned = 1 ORDER BY pk", (key,)
+        )
         return [record(row) for row in rows]
 
     def record_bytes(self) -> int:
         columns = ("text", "topics", "sources", "details", "vector")
         lengths = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
-        return int(self.db.row(f"SELECT coalesce(sum({lengths}), 0) FROM record")[0])
+        return int(self.db.acting_for(EVERYONE).row(f"SELECT coalesce(sum({lengths}), 0) FROM record")[0])
 
     def record_counts(self, key: int) -> dict[str, int]:
         return dict(
-            self.db.rows("SELECT view, count(*) FROM record WHERE conversation = ? GROUP BY view ORDER BY view", (key,))
+            self.db.of(key).rows(
+                "SELECT view, count(*) FROM record WHERE conversation = ? GROUP BY view ORDER BY view", (key,)
+            )
         )
 
     # ---- work that failed
@@ -278,7 +295,7 @@ class SQLStore(NotedEncoder):
         with self.db.transaction(key):
             self.require(key)
             for item in items:
-                self.db.execute(
+                self.db.of(key).execute(
                     """INSERT INTO failure (conversation, work, item, attempts, error) VALUES (?1, ?2, ?3, 1, ?4)
                        ON CONFLICT (conversation, work, item)
                        DO UPDATE SET attempts = failure.attempts + 1, error = excluded.error""",
@@ -288,7 +305,7 @@ class SQLStore(NotedEncoder):
             return [f for f in self.failures(key) if f.work == work and f.item in wanted and f.attempts == PATIENCE]
 
     def failures(self, key: int) -> list[Failure]:
-        rows = self.db.rows(
+        rows = self.db.of(key).rows(
             "SELECT work, item, attempts, error FROM failure WHERE conversation = ? ORDER BY work, item", (key,)
         )
         return [Failure(*row) for row in rows]
@@ -298,29 +315,36 @@ class SQLStore(NotedEncoder):
             return
         with self.db.transaction(key):
             if once:
-                self.db.execute(
+                self.db.of(key).execute(
                     "UPDATE failure SET attempts = ?2 WHERE conversation = ?1 AND attempts > ?2", (key, PATIENCE - 1)
                 )
             else:
-                self.db.execute("DELETE FROM failure WHERE conversation = ?", (key,))
+                self.db.of(key).execute("DELETE FROM failure WHERE conversation = ?", (key,))
 
     # ---- changes by hand
 
     def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
         with self.db.transaction(key):
             table, pk, before = self._target(key, target)
-            self.db.execute(f"UPDATE {table} SET text = ?, vector = ? WHERE pk = ?", (text, self.blob(vector), pk))
-            self.db.execute("DELETE FROM passage WHERE record = ? AND ? = 'record'", (pk, table))
+            self.db.of(key).execute(
+                f"UPDATE {table} SET text = ?, vector = ? WHERE conversation = ? AND pk = ?",
+                (text, self.blob(vector), key, pk),
+            )
+            self.db.of(key).execute(
+                "DELETE FROM passage WHERE conversation = ? AND record = ? AND ? = 'record'", (key, pk, table)
+            )
             self._changed(key, target, "edit", at, before)
 
     def forget(self, key: int, target: str, at: datetime) -> None:
         with self.db.transaction(key):
             table, pk, _ = self._target(key, target)
-            self.db.execute(f"DELETE FROM {table} WHERE pk = ?", (pk,))
-            self.db.execute(
+            self.db.of(key).execute(f"DELETE FROM {table} WHERE conversation = ? AND pk = ?", (key, pk))
+            self.db.of(key).execute(
                 "UPDATE trait SET superseded_by = NULL WHERE conversation = ? AND superseded_by = ?", (key, target)
             )
-            self.db.execute("UPDATE change SET before = '' WHERE conversation = ? AND target = ?", (key, target))
+            self.db.of(key).execute(
+                "UPDATE change SET before = '' WHERE conversation = ? AND target = ?", (key, target)
+            )
             self._changed(key, target, "forget", at, "")
 
     def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
@@ -329,30 +353,37 @@ class SQLStore(NotedEncoder):
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
         with self.db.transaction(key):
             table, pk, before = self._target(key, target)
-            self.db.execute(f"UPDATE {table} SET pinned = ? WHERE pk = ?", (pinned, pk))
+            self.db.of(key).execute(
+                f"UPDATE {table} SET pinned = ? WHERE conversation = ? AND pk = ?", (pinned, key, pk)
+            )
             self._changed(key, target, "pin" if pinned else "unpin", at, before)
 
     def changes(self, key: int) -> list[Change]:
-        rows = self.db.rows("SELECT target, action, at, before FROM change WHERE conversation = ? ORDER BY pk", (key,))
+        rows = self.db.of(key).rows(
+            "SELECT target, action, at, before FROM change WHERE conversation = ? ORDER BY pk", (key,)
+        )
         return [Change(target, action, moment(at), before) for target, action, at, before in rows]
 
     def _target(self, key: int, target: str) -> tuple[str, int, str]:
         """Table, primary key and text of a record or trait."""
         table = TABLES.get(target[:1])
-        row = table and self.db.row(f"SELECT pk, text FROM {table} WHERE conversation = ? AND id = ?", (key, target))
+        row = table and self.db.of(key).row(
+            f"SELECT pk, text FROM {table} WHERE conversation = ? AND id = ?", (key, target)
+        )
         if not table or not row:
             raise InputError(f"{target!r} is not a record or trait of this conversation; `memory list` shows their ids")
         return table, row[0], row[1]
 
     def _changed(self, key: int, target: str, action: str, at: datetime, before: str) -> None:
-        self.db.execute(
+        self.db.of(key).execute(
             "INSERT INTO change (conversation, target, action, at, before) VALUES (?, ?, ?, ?, ?)",
             (key, target, action, microseconds(at), before),
         )
-        self.db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
-        self.db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))
+        self.db.of(key).execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
+        self.db.of(key).execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))
 
     def set_any_vectors(self, vectors: Sequence[tuple[str, int, Vector]]) -> None:
-        with self.db.transaction():
+        db = self.db.acting_for(EVERYONE)
+        with db.transaction():
             for table, key, vector in vectors:
-                self.db.execute(f"UPDATE {table} SET vector = ? WHERE pk = ?", (self.blob(vector), key))
+                db.execute(f"UPDATE {table} SET vector = ? WHERE pk = ? AND vector IS NULL", (self.blob(vector), key))

@@ -398,3 +398,91 @@ def test_a_copy_between_engines_resumes_and_exports_the_same(address: str, tmp_p
         copy_store(database, back)
     for store in (file, database, back):
         store.close()
+
+
+# ---- tenants
+
+
+OWNED = ("utterance", "digested", "observed", "record", "trait", "passage", "session", "speaker", "enabled", "verdict",
+         "failure", "change", "snapshot", "answer")  # fmt: skip
+
+
+def test_a_tenant_sees_and_adds_only_its_own_rows(address: str, fill: Fill) -> None:
+    store = open_store(address)
+    keys = {tenant: fill(store, f"{tenant}/ann", tenant) for tenant in ("home", "shop")}
+    for key in keys.values():
+        shelf = store.shelf(key, "events")
+        [row] = shelf.rows_after(0)
+        shelf.set_passages({row.key: ("[]", b"x")})
+    store.close()
+    with psycopg.connect(address, autocommit=True) as db:
+        every = {name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'ld_agent'")}
+        forced = "SELECT relname FROM pg_class WHERE relnamespace = 'ld_agent'::regnamespace AND relforcerowsecurity"
+        assert {name for (name,) in db.execute(forced)} == every
+        db.execute("SET ROLE ld_agent_rows")
+        db.execute("SET search_path = ld_agent, public")
+        for table in ("conversation", *OWNED):
+            assert db.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,), table  # nobody is named
+        db.execute("SELECT set_config('ld_agent.tenant', 'home', false)")
+        for table in ("conversation", "utterance", "record", "trait", "session", "passage"):
+            assert db.execute(f"SELECT DISTINCT tenant FROM {table}").fetchall() == [("home",)], table
+        assert db.execute("SELECT count(*) FROM record_0").fetchone() == (0,)  # nor past the policy of the whole
+        assert db.execute("UPDATE conversation SET agent = 'x' WHERE id = 'shop/ann'").rowcount == 0
+        assert db.execute("DELETE FROM utterance WHERE conversation = %s", (keys["shop"],)).rowcount == 0
+        speaker = "INSERT INTO speaker (conversation, name, first, tenant) VALUES (%s, 'Eve', 1, %s)"
+        db.execute(speaker, (keys["home"], "home"))
+        for tenant, problem in (("shop", "row-level security"), ("home", "foreign key")):
+            with pytest.raises(psycopg.Error, match=problem):
+                db.execute(speaker, (keys["shop"], tenant))
+        with pytest.raises(psycopg.Error, match="row-level security"):
+            db.execute("INSERT INTO conversation (id, agent) VALUES ('shop/eve', 'Sam')")
+
+
+def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, tmp_path: Path) -> None:
+    from ld_agent.storage.postgres_migrations import MIGRATIONS
+
+    name = "schema_1_test"
+    sql(postgres_server, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
+    old = urlunsplit(urlsplit(postgres_server)._replace(path=f"/{name}"))
+    try:
+        sql(old, "CREATE EXTENSION vector", "CREATE SCHEMA ld_agent", "SET search_path = ld_agent, public", *MIGRATIONS[0],
+            "INSERT INTO meta VALUES ('schema', '1')",
+            "INSERT INTO conversation (id, agent, utterances, records) VALUES ('home/ann', 'Sam', 1, 1), ('ben', 'Sam', 0, 0)",
+            "INSERT INTO session (conversation, number) VALUES (1, 1)",
+            "INSERT INTO utterance (conversation, id, session, speaker, text, at) VALUES (1, 'u1', 1, 'Ann', 'Hi.', 5)",
+            "INSERT INTO record (conversation, id, view, session, text, at, topics, sources, vector) "
+            "VALUES (1, 'm1', 'events', 1, 'They met.', 5, '[]', '[\"u1\"]', '[1,0]')",
+            "INSERT INTO passage VALUES (1, 'w', 'v')")  # fmt: skip
+        store = open_store(old)
+        assert [c.id for c in store.conversations()] == ["ben", "home/ann"]
+        assert [u.text for u in store.utterances(1)] == ["Hi."]
+        shelf = store.shelf(1, "events")
+        assert [(r.id, r.text) for r in store.records(1)] == [("m1", "They met.")]
+        assert (shelf.passage_words([1]), shelf.passage_vectors([1])) == ({1: "w"}, {1: b"v"})
+        assert say(store, 1, "Again.") == "u2"
+        store.close()
+        with psycopg.connect(old) as db:
+            assert db.execute("SELECT DISTINCT tenant FROM ld_agent.utterance").fetchall() == [("home",)]
+            assert db.execute("SELECT id, tenant FROM ld_agent.conversation ORDER BY id").fetchall() == [
+                ("ben", "/"), ("home/ann", "home"),
+            ]  # fmt: skip
+    finally:
+        sql(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_an_owner_who_is_no_superuser_is_bound_as_well(address: str, fill: Fill) -> None:
+    role = "owner_" + urlsplit(address).path[-8:]
+    sql(address, "DROP SCHEMA ld_agent CASCADE", f"CREATE ROLE {role} LOGIN",
+        f'GRANT CREATE ON DATABASE "{urlsplit(address).path[1:]}" TO {role}')  # fmt: skip
+    try:
+        store = open_store(with_user(address, role))
+        key = fill(store, "home/ann")
+        assert len(store.utterances(key)) == 4
+        store.delete_conversation(key)
+        fill(store, "home/ann")
+        store.close()
+        with psycopg.connect(with_user(address, role), autocommit=True) as db:
+            db.execute("SELECT set_config('ld_agent.tenant', 'shop', false)")
+            assert db.execute("SELECT count(*) FROM ld_agent.utterance").fetchone() == (0,)
+    finally:
+        sql(address, f"DROP OWNED BY {role} CASCADE", f"DROP ROLE {role}")

@@ -1,0 +1,114 @@
+"""Lets one process at a time take turns in a conversation: advisory locks, which the server drops when their process ends.
+
+One connection holds the locks of a whole process. Where another process has one, a connection of its own queues for it, so
+that processes take turns in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+PREFIX = 0x4C44_4147 << 32
+"""Of the locks of conversations, which are numbered by their keys."""
+PATIENCE_SECONDS = 300
+"""How long to wait for another process's turn."""
+Connect = Callable[[], "psycopg.Connection[Any]"]
+
+
+class TurnLocks:
+    """The locks that one process holds, each as often as it was taken.
+
+    Args:
+        connect: opens a connection of its own.
+    """
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._changed = threading.Condition()
+        self._held: dict[int, tuple[int, psycopg.Connection[Any] | None]] = {}
+        self._asking: set[int] = set()
+        self._shared: psycopg.Connection[Any] | None = None
+        self._shared_lock = threading.Lock()
+
+    def acquire(self, key: int, waits: bool) -> bool:
+        """See `TurnLock.acquire`; raises psycopg.Error."""
+        with self._changed:
+            self._changed.wait_for(lambda: key not in self._asking)
+            if key in self._held:
+                count, holder = self._held[key]
+                self._held[key] = count + 1, holder
+                return True
+            self._asking.add(key)
+        holder, got = None, False
+        try:
+            got = self._on_shared("SELECT pg_try_advisory_lock(%s)", key)
+            if not got and waits:
+                holder, got = self._queued(key), True
+            return got
+        finally:
+            with self._changed:
+                self._asking.discard(key)
+                if got:
+                    self._held[key] = 1, holder
+                self._changed.notify_all()
+
+    def release(self, key: int) -> None:
+        """Let go of it once; a lock whose connection was lost is gone already."""
+        with self._changed:
+            count, holder = self._held.pop(key)
+            if count > 1:
+                self._held[key] = count - 1, holder
+                return
+        with suppress(psycopg.Error):
+            if holder is not None:
+                holder.close()
+            else:
+                self._on_shared("SELECT pg_advisory_unlock(%s)", key, again=False)
+
+    def close(self) -> None:
+        with self._shared_lock:
+            if self._shared is not None:
+                self._shared.close()
+
+    def _queued(self, key: int) -> psycopg.Connection[Any]:
+        own = self._connect()
+        try:
+            own.execute(f"SET lock_timeout = {PATIENCE_SECONDS * 1000}".encode())
+            own.execute("SELECT pg_advisory_lock(%s)", (PREFIX + key,))
+            return own
+        except BaseException:
+            own.close()
+            raise
+
+    def _on_shared(self, sql: str, key: int, again: bool = True) -> bool:
+        with self._shared_lock:
+            if self._shared is None or self._shared.closed:
+                self._shared = self._connect()
+            try:
+                return bool((self._shared.execute(sql.encode(), (PREFIX + key,)).fetchone() or [False])[0])
+            except psycopg.OperationalError:
+                if not self._shared.broken or not again:
+                    raise
+        return self._on_shared(sql, key, again=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationLock:
+    """The lock of one conversation; see `ld_agent.storage.database.TurnLock`."""
+
+    locks: TurnLocks
+    key: int
+    errors: Callable[[], Any]
+
+    def acquire(self, waits: bool) -> bool:
+        with self.errors():
+            return self.locks.acquire(self.key, waits)
+
+    def release(self) -> None:
+        self.locks.release(self.key)

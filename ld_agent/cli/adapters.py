@@ -18,26 +18,36 @@ def group() -> None:
 
 @app.command()
 def export(
-    server: Annotated[Literal["vllm"], typer.Option("--for", help="The server that is to load them.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write; a folder in it for each module.")],
+    server: Annotated[Literal["vllm", "llama.cpp"], typer.Option("--for", help="The server that is to load them.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write; a folder or file in it for each module.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")] = None,
     config: Annotated[
         str | None, typer.Option("--config", "-c", help="The config whose adapters are meant. Default: default.")
     ] = None,
-    base: Annotated[str | None, typer.Option("--base", help="The base model as the server names it.")] = None,
-    most_rank: Annotated[int, typer.Option("--max-rank", min=1, help="The server's --max-lora-rank.")] = 16,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", help="The base: as vLLM names it, or for llama.cpp a model's reference."),
+    ] = None,
+    most_rank: Annotated[int, typer.Option("--max-rank", min=1, help="The --max-lora-rank of a vLLM server.")] = 16,
 ) -> None:
-    """Write a config's LoRA adapters in the layout that vLLM loads, and print the command that serves them.
+    """Write a config's LoRA adapters as vLLM or llama.cpp loads them, and print the command that serves them.
 
-    Example:
+    Examples:
 
       ld-agent adapters export --for vllm --out adapters --base HuggingFaceTB/SmolLM2-135M-Instruct
+
+      ld-agent adapters export --for llama.cpp --out adapters
     """
     from ld_agent.backbones.adapter_export import export_for_vllm
+    from ld_agent.backbones.gguf_lora import export_for_llama_cpp
     from ld_agent.config import load_config
 
-    settings = load_config(config, overrides or []).modules
-    modules = {name: getattr(settings, name).adapter for name in type(settings).model_fields}
+    settings = load_config(config, overrides or [])
+    modules = {name: getattr(settings.modules, name).adapter for name in type(settings.modules).model_fields}
     adapters = {name: reference for name, reference in modules.items() if reference is not None}
-    for line in export_for_vllm(adapters, base, out, most_rank):
+    if server == "vllm":
+        lines = export_for_vllm(adapters, base, out, most_rank)
+    else:
+        lines = export_for_llama_cpp(adapters, base or settings.backbone.model, out)
+    for line in lines:
         sys.stdout.write(line + "\n")

@@ -132,6 +132,30 @@ def views(
     _show(bench_views(load_config(config, given), source, limit, chosen or (), width), as_json)
 
 
+@app.command()
+def population(
+    overrides: Overrides = None,
+    config: ConfigOption = None,
+    store: Annotated[str | None, typer.Option("--store", help="A postgresql:// address; its superuser's.")] = None,
+    people: Annotated[
+        list[int] | None, typer.Option("--people", min=1, help="Load up to this many and measure; may be repeated.")
+    ] = None,
+    asked: Annotated[int, typer.Option("--asked", min=1, help="People of each measurement.")] = 200,
+    as_json: JsonOption = False,
+) -> None:
+    """Load a made-up population into PostgreSQL and time recall, a turn and the end of a session in it.
+
+    Example:
+
+      ld-agent bench population --store postgresql://localhost/bench --people 1000 --people 20000
+    """
+    from ld_agent.config import load_config
+    from ld_agent.evaluation.bench_population import bench_population
+
+    given = [*(overrides or []), *([f"store.path={store}"] if store else [])]
+    _show(bench_population(load_config(config, given), sorted(people or [1000]), asked), as_json)
+
+
 def _show(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")

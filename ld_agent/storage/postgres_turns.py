@@ -47,7 +47,7 @@ class TurnLocks:
             self._asking.add(key)
         holder, got = None, False
         try:
-            got = self._on_shared("SELECT pg_try_advisory_lock(%s)", key)
+            got = self._tried(key)
             if not got and waits:
                 holder, got = self._queued(key), True
             return got
@@ -65,11 +65,11 @@ class TurnLocks:
             if count > 1:
                 self._held[key] = count - 1, holder
                 return
-        with suppress(psycopg.Error):
+        with suppress(psycopg.Error), self._shared_lock:
             if holder is not None:
                 holder.close()
-            else:
-                self._on_shared("SELECT pg_advisory_unlock(%s)", key, again=False)
+            elif self._shared is not None and not self._shared.closed:
+                self._shared.execute("SELECT pg_advisory_unlock(%s)", (PREFIX + key,))
 
     def close(self) -> None:
         with self._shared_lock:
@@ -86,16 +86,18 @@ class TurnLocks:
             own.close()
             raise
 
-    def _on_shared(self, sql: str, key: int, again: bool = True) -> bool:
+    def _tried(self, key: int, again: bool = True) -> bool:
+        """Whether the lock is free and now this process's; a connection that was lost is replaced once."""
         with self._shared_lock:
             if self._shared is None or self._shared.closed:
                 self._shared = self._connect()
             try:
-                return bool((self._shared.execute(sql.encode(), (PREFIX + key,)).fetchone() or [False])[0])
+                row = self._shared.execute("SELECT pg_try_advisory_lock(%s)", (PREFIX + key,)).fetchone()
+                return row is not None and bool(row[0])
             except psycopg.OperationalError:
                 if not self._shared.broken or not again:
                     raise
-        return self._on_shared(sql, key, again=False)
+        return self._tried(key, again=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,130 @@
+"""Two real servers on one database: requests of a person land on either; one is killed mid-turn, the other takes over."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+from cli_commands import scripted_config
+from server_process import ServerProcess
+
+pytest.importorskip("psycopg")
+TRAITS = {"generator": "How nice.", "extractor": "NO_TRAIT", "summarizer": "Ann talked about her bees."}
+KEPT = "Nobody may lose this."
+
+
+class Model(ThreadingHTTPServer):
+    """A model that answers until it reads `KEPT`; then ``asked`` is set, and it never answers."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.asked = threading.Event()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """The killed server hangs up."""
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Model
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if body["model"] == "generator" and KEPT in str(body["messages"]):
+            self.server.asked.set()
+            self.connection.recv(1)  # until the killed server's connection ends
+            return
+        text = json.dumps(
+            {"choices": [{"index": 0, "message": {"content": TRAITS[body["model"]]}, "finish_reason": "stop"}]}
+        )
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_one_is_killed_in_a_turn_and_the_other_goes_on(tmp_path: Path, new_database: Callable[[], str]) -> None:
+    model, address = Model(), new_database()
+    threading.Thread(target=model.serve_forever, daemon=True).start()
+    asking = tmp_path / "asking.yaml"
+    backbone = {"kind": "openai", "model": "base", "base_url": f"http://127.0.0.1:{model.server_port}/v1"}
+    modules = {name: {"model": name} for name in TRAITS}
+    asking.write_text(yaml.safe_dump({"base": "openai", "backbone": backbone, "modules": modules}))
+    scripted = scripted_config(tmp_path, **TRAITS)
+    folders = [tmp_path / name for name in ("first", "second")]
+
+    def start(config: Path, folder: Path) -> ServerProcess:
+        folder.mkdir()
+        return ServerProcess("-c", config, "--store", address, "server.tidy=0.2", folder=folder)
+
+    with ThreadPoolExecutor(4) as pool:
+        first, second = pool.map(start, (asking, scripted), folders)
+        with second:
+            texts = [f"Number {number} of mine." for number in range(6)]
+            for number, text in enumerate(texts):
+                (first, second)[number % 2].chat(text, "ann", **{"X-LD-Thread": "t"})
+            broken = pool.submit(first.chat, KEPT, "ann", **{"X-LD-Thread": "t", "Idempotency-Key": "k"})
+            assert model.asked.wait(30)
+            waiting = pool.submit(second.chat, "Meanwhile, on the phone.", "ann", **{"X-LD-Thread": "phone"})
+            first.process.send_signal(signal.SIGKILL)
+            first.process.wait(30)
+            assert isinstance(broken.exception(30), Exception)
+            assert waiting.result(30) == "How nice."
+            for _ in range(2):  # a client that heard nothing asks again, and again
+                again = second.chat(KEPT, "ann", **{"X-LD-Thread": "t", "Idempotency-Key": "k"})
+                assert again == "How nice."
+            exported = second.http.get("/v1/memory/people/ann/export").text
+        first.http.close()
+    model.shutdown()
+    said = [json.loads(line) for line in exported.splitlines()]
+    utterances = [row for row in said if row.get("kind") == "utterance"]
+    heard = [row["text"] for row in utterances if row["text"] != "How nice."]
+    assert sorted(heard) == sorted([*texts, KEPT, "Meanwhile, on the phone."])
+    assert len(utterances) == 2 * len(heard)  # each answered once
+    assert [row["id"] for row in utterances] == [f"u{n}" for n in range(1, len(utterances) + 1)]
+
+
+def test_what_a_server_left_pending_is_done_by_one_that_is_free(new_database: Callable[[], str]) -> None:
+    from datetime import UTC, datetime
+
+    from ld_agent.errors import ConversationBusyError
+    from ld_agent.storage.postgres import PostgresStore
+    from ld_agent.storage.served import Directory
+    from ld_agent.turnstile import Turnstile
+
+    address, at = new_database(), datetime(2024, 5, 1, tzinfo=UTC)
+    one, other = PostgresStore(address), PostgresStore(address)
+    key = one.open_conversation("ann", "Sam").key
+    one.append(key, "Ann", "Hello.", at, 3600, lambda: at)
+    doors = [Turnstile("conversation 'ann'", True, store.turn_lock(key)) for store in (one, other)]
+    came: list[str] = []
+
+    def queue() -> None:
+        with doors[1].entered():
+            came.append("second")
+
+    with doors[0].entered():
+        with pytest.raises(ConversationBusyError, match="in use by another process"), doors[1].entered(waits=False):
+            pass
+        waiting = threading.Thread(target=queue)
+        waiting.start()
+        assert Directory(other.db).unfinished(set_aside=False) == ["ann"]
+        came.append("first")
+    waiting.join()
+    assert came == ["first", "second"]
+    with doors[0].entered():
+        one.close()  # as a process that ends: its locks are free
+        with doors[1].entered():
+            pass
+    other.close()

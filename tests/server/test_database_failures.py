@@ -64,7 +64,7 @@ def test_a_full_disk_on_the_server_is_named_and_loses_nothing(
         talk = agent.conversation("ann")
         talk.respond("Before.")
         with psycopg.connect(small_disk, autocommit=True) as db:
-            db.execute("CREATE TABLE filler (data bytea)")
+            db.execute("CREATE TABLE filler (data bytea STORAGE EXTERNAL)")
             for size in (2**20, 2**13):
                 with suppress(psycopg.errors.DiskFull):
                     for _ in range(200):

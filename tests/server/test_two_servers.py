@@ -42,12 +42,13 @@ class Answer(BaseHTTPRequestHandler):
             self.server.asked.set()
             self.connection.recv(1)  # until the killed server's connection ends
             return
-        text = json.dumps(
-            {"choices": [{"index": 0, "message": {"content": TRAITS[body["model"]]}, "finish_reason": "stop"}]}
-        )
+        said, streamed = TRAITS[body["model"]], body.get("stream")
+        part = {"index": 0, "delta" if streamed else "message": {"content": said}, "finish_reason": "stop"}
+        text = json.dumps({"choices": [part]})
         self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write((f"data: {text}\n\ndata: [DONE]\n\n" if streamed else text).encode())
 
     def log_message(self, *_: object) -> None:
         pass

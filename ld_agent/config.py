@@ -278,8 +278,8 @@ class PersonasSection(Section):
     Attributes:
         cap: most traits of one speaker in a prompt; 0 is none.
         user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
-        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent.
-            False is the paper: every trait belongs to whoever said it.
+        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent,
+            and traits keep the people and names that they are about. False is the paper: every trait belongs to whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
         topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
             the other; two that give one thing its value (where one lives, one's age) need no such likeness.

@@ -146,8 +146,9 @@ class GeneratorSection(ModuleSection):
             that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
             (LD-Agent, appendix D.3); ``rsum`` has the prompts of LLM-Rsum's arms (appendix B), by what is recalled.
         grounded: a reply to a question for what the asker once told says no name, number or thing that its prompt does not
-            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. Such a
-            reply is shown when it is finished, not as it is generated.
+            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. If it
+            denies something that the asker seems to have told, it is asked once more with those words before the
+            question. Such a reply is shown when it is finished, not as it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"

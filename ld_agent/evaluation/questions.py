@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ld_agent.agent import Agent
+from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.config import Config
 from ld_agent.evaluation.ecm import live
@@ -28,10 +29,9 @@ from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.replies import reply_text
-from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.modules.wording import EAST_ASIAN, words_of
 from ld_agent.replay import play
-from ld_agent.steps import Steps, run_many
+from ld_agent.steps import Steps, run_many, side_by_side
 from ld_agent.storage.exchange import copy_conversation
 from ld_agent.types import Reply, Utterance
 
@@ -146,18 +146,10 @@ class QuestionsTask:
         conversation = agent.conversation(key, agent_name=mine)
         turn = conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
         reply = yield from unlearning(turn, asked)
-        generator = Generator(agent.models, agent.config.modules.generator.prompting)
         situations = self._situations(agent, reply, mine, question, said) if self._arms else {}
-        requests = [generator.request(generator.prompt_for(one).messages) for one in situations.values()]
-        requests = [replace(request, cacheable_prefix=1) for request in requests]
-        completions = (yield requests) if requests else []
-        texts = [c.text if c.finish == "stop" else whole_sentences(c.text) for c in completions]
-        replies = [reply_text(text, mine, [question.speaker]) for text in texts]
-        return (
-            reply,
-            asked[-1] if asked else Request((), "generator", max_new_tokens=1),
-            dict(zip(situations, replies, strict=True)),
-        )
+        replies = yield from side_by_side([_arm(agent, situation) for situation in situations.values()])
+        first = asked[0] if asked else Request((), "generator", max_new_tokens=1)
+        return reply, first, dict(zip(situations, replies, strict=True))
 
     def _situations(
         self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]
@@ -165,13 +157,23 @@ class QuestionsTask:
         seed = tuple(agent.config.agent.persona)
         bare = Situation(mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,))
         found = {"nothing": bare, "history": replace(bare, quotes=tuple(said))}
-        if question.answers and (sentence := answering(agent, question, said, mine)):
+        if question.answers and (sentence := handed_over(agent, question, said, mine)):
             found["handed"] = replace(bare, quotes=sentence)
         return found
 
 
-def answering(agent: Agent, question: Question, said: Sequence[Utterance], mine: str) -> tuple[Utterance, ...]:
-    """What a corpus names as evidence, else the utterance with the answer in it that is most like the question."""
+def _arm(agent: Agent, situation: Situation) -> Steps[str]:
+    """The reply to a situation, checked as the agent's own replies are."""
+    settings, resources = agent.config.modules.generator, agent.resources
+    generator = Generator(agent.models, settings.prompting)
+    answering = Answering(generator, resources.encoder.encode, resources.topics.extract, settings.grounded)
+    answer = yield from answering.steps(situation, generator.prompt_for(situation))
+    return reply_text(answer.text, situation.agent, situation.people)
+
+
+def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], mine: str) -> tuple[Utterance, ...]:
+    """What a corpus names as evidence, else the utterance with the answer in it that is most like the question, behind the
+    one that it answers."""
     named = tuple(u for n, u in enumerate(said) if n in question.evidence)
     if named:
         return named
@@ -179,7 +181,9 @@ def answering(agent: Agent, question: Question, said: Sequence[Utterance], mine:
     if not holding:
         return ()
     heard = Utterance("", question.speaker, question.text, question.at, 0)
-    return (holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))],)
+    best = said.index(holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))])
+    answers = best > 0 and said[best - 1].session == said[best].session
+    return tuple(said[best - answers : best + 1])
 
 
 def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:

@@ -45,6 +45,7 @@ class Words(BaseModel):
         said: an utterance that stands for itself, with ``{speaker}`` and ``{text}``.
         opening: stands for the user's turn where the agent speaks first.
         speechless, not_told: replies where a model gives none, and where it made one up.
+        reminder: a question with what was ``{told}`` before it, in the asker's words.
         kinds: what memories of each mechanism are called in a prompt.
         channels: what a prompt says of a text that nobody said in the chat.
         no_trait: answers of an extractor that found nothing.
@@ -67,6 +68,7 @@ class Words(BaseModel):
     opening: str
     speechless: str
     not_told: str
+    reminder: str
     kinds: Mapping[str, str]
     channels: Mapping[str, str]
     no_trait: tuple[str, ...]

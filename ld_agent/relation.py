@@ -112,7 +112,7 @@ class Relation:
             raise
 
     def refresh(self) -> None:
-        """Drop what another process has made out of date."""
+        """Drop what another process has made out of date; not to be called in a transaction."""
         version = self._store.version(self.key)
         if version == self._version:
             return
@@ -188,7 +188,10 @@ class Relation:
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
             with self._store.writing(self.key):
-                self.refresh()  # what another process has learned is counted, not overwritten
+                if (
+                    self._store.version(self.key) != self._version
+                ):  # `refresh` would wait for locks that precede the store's
+                    self.bank.drop_mirror()  # what another process has learned is counted, not overwritten
                 self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))

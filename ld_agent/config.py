@@ -148,7 +148,8 @@ class GeneratorSection(ModuleSection):
         grounded: a reply to a question for what the asker once told says no name, number or thing that its prompt does not
             contain: such sentences are left out, and where nothing else is said, it says that it has not been told. If it
             denies something that the asker seems to have told, it is asked once more with those words before the
-            question, and if it denies it again, they are quoted. Such a reply is shown when it is finished, not as it is generated.
+            question, and if it denies it again, they are quoted. Such a reply is shown when it is
+            finished, not as it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"

@@ -15,7 +15,6 @@ from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -37,7 +36,6 @@ class Words(BaseModel):
         name: of the language, in itself.
         scripts: first words of the Unicode names of its letters, such as LATIN, CJK, HANGUL.
         encoder: what takes the place of the English default encoder; null: nothing needs to.
-        gamma: ``memory.gamma`` with that encoder.
         listed: how names are joined: between two of several, before the last.
         nobody: stands for no name.
         ago: by unit, the texts for one and for more, with ``{n}``; and ``now``.
@@ -58,7 +56,6 @@ class Words(BaseModel):
     name: str
     scripts: tuple[str, ...]
     encoder: str | None
-    gamma: float | None
     listed: tuple[str, str]
     nobody: str
     ago: Mapping[str, tuple[str, str]]
@@ -234,16 +231,10 @@ def detected(texts: Iterable[str]) -> str | None:
     return max(scores, key=lambda code: (scores[code], code == "en"))
 
 
-def resolved(values: Any, encoder: str, gamma: float) -> tuple[str, float]:
-    """The encoder and γ of a configuration whose language the English default does not know.
-
-    Args:
-        values: the language's code.
-        encoder, gamma: those of the English default.
-    """
-    words = [language(code).words for code in (shipped() if values == AUTO else [values])]
-    own = next((w for w in words if w.encoder is not None), None)
-    return (encoder, gamma) if own is None else (own.encoder or encoder, gamma if own.gamma is None else own.gamma)
+def encoder_for(code: str) -> str | None:
+    """The encoder that takes the place of the English default one in a language, or for ``auto`` in any; None: none has to."""
+    encoders = (language(one).words.encoder for one in (shipped() if code == AUTO else [code]))
+    return next(filter(None, encoders), None)
 
 
 ENGLISH = language("en")

@@ -149,8 +149,10 @@ class GeneratorSection(ModuleSection):
             that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
             (LD-Agent, appendix D.3); ``rsum`` has the prompts of LLM-Rsum's arms (appendix B), by what is recalled.
         grounded: a reply to a question for what the asker once told says no name, number or thing that its prompt does not
-            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. Such a
-            reply is shown when it is finished, not as it is generated.
+            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. If it
+            denies something that the asker seems to have told, it is asked once more with those words before the
+            question, and if it denies it again, they are quoted. Such a reply is shown when it is
+            finished, not as it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"
@@ -280,8 +282,8 @@ class PersonasSection(Section):
     Attributes:
         cap: most traits of one speaker in a prompt; 0 is none.
         user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
-        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent.
-            False is the paper: every trait belongs to whoever said it.
+        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent,
+            and traits keep the people and names that they are about. False is the paper: every trait belongs to whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
         topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
             the other; two that give one thing its value (where one lives, one's age) need no such likeness.

@@ -43,6 +43,8 @@ class Words(BaseModel):
         said: an utterance that stands for itself, with ``{speaker}`` and ``{text}``.
         opening: stands for the user's turn where the agent speaks first.
         speechless, not_told: replies where a model gives none, and where it made one up.
+        reminder: a question with what was ``{told}`` before it, in the asker's words.
+        quoting: a reply that is not sure, and quotes what was ``{told}``.
         kinds: what memories of each mechanism are called in a prompt.
         channels: what a prompt says of a text that nobody said in the chat.
         no_trait: answers of an extractor that found nothing.
@@ -64,6 +66,8 @@ class Words(BaseModel):
     opening: str
     speechless: str
     not_told: str
+    reminder: str
+    quoting: str
     kinds: Mapping[str, str]
     channels: Mapping[str, str]
     no_trait: tuple[str, ...]

@@ -29,12 +29,6 @@ _SAYING = re.compile(
     re.IGNORECASE,
 )
 """First persons that say nothing of the speaker: "I hope your son is well", "you told me that …"."""
-AGREEING = re.compile(
-    r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b"
-    r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])|我也|我同样|(?:저|나)도",
-    re.IGNORECASE,
-)
-"""Words of somebody who shares what the other has said: "I live in Oslo too"."""
 NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b|[不没沒]|않|없|아니", re.IGNORECASE)
 REPEATED = 0.6
 """Share of a trait's words, said before by the other person, from which on it is a repetition."""
@@ -45,8 +39,8 @@ LIKING = stems_of("like likes liked love loves enjoy enjoys prefer prefers favor
 def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "") -> bool:
     """Whether a trait that was found in an utterance is its speaker's own.
 
-    What repeats the other is the speaker's own only where it is said of "I" and agrees, and what takes its words from the
-    utterance before only where that asked for it.
+    What repeats the other is not the speaker's own, even if it agrees ("I live in Oslo too"): a small model agrees with
+    whatever it hears. What takes its words from the utterance before is the speaker's own only where that asked for it.
 
     Args:
         trait: as extracted, in the first person.
@@ -59,8 +53,6 @@ def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "")
     sentence = _source(trait, said)
     if not speaks_of_self(sentence):
         return not (SECOND_PERSON.search(sentence) or _repeated(trait, known))
-    if AGREEING.search(said):
-        return True
     parroted = _repeated(trait, known) and _repeated(sentence, known)  # a sentence with news in it is its speaker's
     return not (parroted or _taken(trait, said, before, statements))
 

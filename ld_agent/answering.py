@@ -24,10 +24,9 @@ from ld_agent.types import ReplyOptions, Utterance
 Hear = Callable[[str], None]
 
 BEARING = 0.65
-"""Least worth (`memory.quotes.worths`) of what the asker said for a denial beside it to be doubted."""
-QUOTABLE = 0.5
-"""Least worth of what the asker said for it to be quoted in place of a denial. Of 190 questions about something told, it
-contains the answer for 118, and for 38 it does not; of 74 about something never told, something is quoted for 28."""
+"""Least worth (`memory.quotes.worths`) of what the asker said for a denial beside it to be doubted. Of the best such
+lines of 190 questions about something told, 108 bear as much, and 87 of these hold the answer; of 74 about something never
+told, 9 bear as much (`data/samples/questions.jsonl`)."""
 QUOTED = "the model denied what may have been told; what was said is quoted instead"
 LONGEST_QUOTE = 300  # characters
 
@@ -95,17 +94,15 @@ class Answering:
         answer = self._supported(situation, completion, shown)
         if not completion.text or (answer.text and not says_unknown(answer.text)):
             return answer
-        told, quote = self._told(situation)
-        if told:
-            again = yield from self._completion(
-                self.generator.prompt_for(_reminded(situation, told)), situation, options
-            )
-            second = self._supported(situation, again, f"{told}\n{situation.heard.text}")
+        words, told = situation.language.words, self._told(situation)
+        if told is not None:
+            reminded = self.generator.prompt_for(_reminded(situation, told.text))
+            again = yield from self._completion(reminded, situation, options)
+            second = self._supported(situation, again, f"{told.text}\n{situation.heard.text}")
             if second.text and not says_unknown(second.text):
-                return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {told}"))
-        words = situation.language.words
-        if quote:
-            return replace(answer, text=words.quoting.format(told=quote), notes=(*answer.notes, QUOTED))
+                return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {told.text}"))
+            if told.id and len(told.text) <= LONGEST_QUOTE:
+                return replace(answer, text=words.quoting.format(told=told.text), notes=(*answer.notes, QUOTED))
         return answer if answer.text else replace(answer, text=words.not_told)
 
     def _supported(self, situation: Situation, completion: Completion, shown: str) -> Answer:
@@ -116,20 +113,17 @@ class Answering:
         note = f"what the model made up was left out of the reply: {', '.join(words)}"
         return Answer(text, completion, (note,) if words else ())
 
-    def _told(self, situation: Situation) -> tuple[str, str]:
-        """What to remind the model of, and what to quote: what the asker said that bears most on the question, or ""."""
+    def _told(self, situation: Situation) -> Utterance | None:
+        """What the asker said that bears on the question most, a quote or a trait (which has no id), if it bears on it."""
         heard = situation.heard
         known = situation.traits.get(heard.speaker, ())
         traits = [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]  # each by itself
-        quotes = [u for u in situation.quotes if u.speaker == heard.speaker]
-        lines: list[Utterance] = [*quotes, *traits]
+        lines = [*traits, *(u for u in situation.quotes if u.speaker == heard.speaker)]
         if not lines:
-            return "", ""
+            return None
         worth = worths(heard, situation.agent, lines, self.encode)
         best = int(worth.argmax())
-        quoted = int(worth[: len(quotes)].argmax()) if quotes else best
-        quotable = bool(quotes) and worth[quoted] >= QUOTABLE and len(quotes[quoted].text) <= LONGEST_QUOTE
-        return lines[best].text if worth[best] >= BEARING else "", quotes[quoted].text if quotable else ""
+        return lines[best] if worth[best] >= BEARING else None
 
 
 def _reminded(situation: Situation, told: str) -> Situation:

@@ -104,3 +104,17 @@ def test_a_denial_beside_what_was_told_is_looked_at_again_or_that_is_quoted(
     assert found.text == "".join(pieces) == reply
     assert any("asked again" in note for note in found.notes) == (reply == answer)
     agent.close()
+
+
+@pytest.mark.parametrize(
+    ("attribution", "kept"),
+    [(True, ["My sister Kate is a nurse."]), (False, ["My sister is a nurse.", "I am a model."])],
+)
+def test_traits_keep_whom_they_are_about_unless_as_published(scene: Scene, attribution: bool, kept: list[str]):
+    extracted = "My sister is a nurse. I am a model."
+    agent = scene.agent({"extractor": extracted}, personas={"attribution": attribution})
+    talk = agent.conversation("maya", at=START)
+    talk.respond("My sister Kate is a nurse. My wife is a model.", "Maya", START)
+    talk.resume()
+    assert [trait.text for trait in talk.persona("Maya")] == kept
+    agent.close()

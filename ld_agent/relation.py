@@ -16,6 +16,7 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.attribution import own_traits
 from ld_agent.modules.extractor import Extractor
+from ld_agent.modules.referents import referring
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import TRAITS
@@ -157,7 +158,11 @@ class Relation:
     def _attributed(
         self, said: Sequence[Utterance], found: Sequence[tuple[str, ...]], before: Sequence[str]
     ) -> list[tuple[str, ...]]:
-        """Of the traits found in utterances, in time order, those that are their speaker's; people's are not doubted."""
+        """The traits found in utterances, in time order, with whom they are about; the agent's only where they are its own."""
+        found = [
+            tuple(trait for raw in traits if (trait := referring(raw, u.text)) is not None)
+            for u, traits in zip(said, found, strict=True)
+        ]
         of_agent = [t for u, traits in zip(said, found, strict=True) if u.speaker == self.agent_name for t in traits]
         known = self.bank.nearest(of_agent, but=self.agent_name)
         kept = []

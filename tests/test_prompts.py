@@ -64,6 +64,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
         "speaker": "Maya",
         "text": "I have a dog.",
     },
+    "judge_error": {"lines": [("Maya", "Hello!")], "reference": "Maya sails.", "reply": "Maya swims."},
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
     "generator_direct": {"people": "Maya"},
     "generator_rsum": {

@@ -150,3 +150,13 @@ def test_real_files(corpus: Callable[[str], Path], path: str, episodes: int, utt
 def test_real_summaries(corpus: Callable[[str], Path]) -> None:
     assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.dev.jsonl"))} == {1}
     assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.test250.jsonl"))} == {3}
+
+
+def test_chats_with_an_assistant_in_three_shapes(samples: Path, tmp_path: Path) -> None:
+    code, tea, heat = load_episodes(samples / "chats.jsonl")
+    assert [turn.speaker for turn in code.turns] == ["User", "Assistant"] * 2  # the system's message is left out
+    assert tea.turns[0].text == "Which tea keeps me awake for a night shift at the lighthouse?"
+    assert [turn.text for turn in heat.turns[2:]] == ["And the colours?", "Pass a colour map, such as viridis."]
+    (tmp_path / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "Hello?"}]}\n')
+    with pytest.raises(DataFileError, match="both the user and the assistant"):
+        load_episodes(tmp_path / "bad.jsonl")

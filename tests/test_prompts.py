@@ -65,6 +65,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
         "text": "I have a dog.",
     },
     "judge_error": {"lines": [("Maya", "Hello!")], "reference": "Maya sails.", "reply": "Maya swims."},
+    "replay_answers": {"speaker": "Maya", "text": "I have a dog."},
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
     "generator_direct": {"people": "Maya"},
     "generator_rsum": {

@@ -122,10 +122,16 @@ def test_ubuntu_irc_ends_with_the_answer(samples: Path, tmp_path: Path) -> None:
     assert episode.id == "ubuntu_irc-1"
     assert [t.speaker for t in episode.turns] == [f"Speaker {n}" for n in (0, 1, 2, 0, 1)]
     assert episode.turns[-1].text.startswith("then boot the older kernel")
+    assert episode.turns[1].text == "@Speaker 0 which card is it?"
+    assert ([t.answers for t in episode.turns], episode.answer_only) == ([None, 0, 0, 1, 3], True)
     record = json.loads((samples / "ubuntu_irc.jsonl").read_text(encoding="utf-8"))
     (tmp_path / "u.jsonl").write_text(json.dumps({**record, "ctx_spk": [0, 1]}), encoding="utf-8")
     with pytest.raises(DataFileError, match="context has 4 utterances and ctx_spk 2 speakers"):
         load_episodes(tmp_path / "u.jsonl")
+    for wrong in ({"ans_idx": 4}, {"relation_at": [[0, 1]]}, {"relation_at": [1]}, {"ctx_adr": [0]}):
+        (tmp_path / "u.jsonl").write_text(json.dumps({**record, **wrong}), encoding="utf-8")
+        with pytest.raises(DataFileError, match=r"cannot answer|pair of places|ctx_adr is"):
+            load_episodes(tmp_path / "u.jsonl")
 
 
 @pytest.mark.parametrize(

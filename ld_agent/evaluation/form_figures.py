@@ -13,6 +13,9 @@ from ld_agent.evaluation.table_figures import RATINGS
 from ld_agent.evaluation.verdicts import FORMAT, PEOPLE, write_lines
 from ld_agent.files import written_atomically
 
+FOR_TABLES = ("recursive", "memory")
+"""Questions whose answers stand in a table; those of chats are drawn in the paper (LD-Agent, Figure 3b), not printed."""
+
 
 def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[Path]:
     """Write the ratings for `tables` and return the files.
@@ -27,6 +30,9 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
         return [_of_benchmark(ratings, key, path.with_suffix("").with_suffix(RATINGS))]
     if "runs" not in key:
         raise InputError(f"{path} is the key of dialogues that are of no run; their ratings stand in no table")
+    if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
+        raise InputError(f"{path} has no item {min(strange)!r}, which is rated; export the ratings from the page again")
+    kind = PEOPLE if key["questions"] in FOR_TABLES else f"{PEOPLE}-{key['questions']}"
     people = len({who for items in ratings.values() for given in items.values() for who in given})
     written = []
     for system, about in key["runs"].items():
@@ -43,8 +49,8 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
             for who, value in given.items()
         ]
         runs = [{"name": system, "hash": about["hash"]}]
-        head = {"format": FORMAT, "kind": PEOPLE, "judge": f"{people} people", "seed": 0, "empty": 0, "runs": runs}
-        written.append(write_lines(folder / f"judge-{PEOPLE}.jsonl", head, lines))
+        head = {"format": FORMAT, "kind": kind, "judge": f"{people} people", "seed": 0, "empty": 0, "runs": runs}
+        written.append(write_lines(folder / f"judge-{kind}.jsonl", head, lines))
     return written
 
 

@@ -171,7 +171,7 @@ class Conversation:
         """
         with self._inside():
             turn = Turn(self.relation, self._cache, self._hear(text, self._other(speaker), at))
-            prompted = run(turn.prompted(), self._resources.asking.complete)
+            prompted = turn.prompted(run(turn.situation(), self._resources.asking.complete))
             messages = [{"role": m.role, "content": m.content} for m in prompted.messages]
             return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
 

@@ -1,4 +1,13 @@
-"""What is heavy and shared by all conversations of one agent: models, encoder, topics and store, loaded when first needed."""
+"""What is heavy and shared by all conversations of one agent: models, encoder, topics and store, loaded when first needed.
+
+Threads wait for each other in one order only. Whoever holds a lock takes none that stands before it here:
+
+1. `Relation.turnstile`: one caller in a conversation.
+2. `Resources.loading`: the encoder and topics are loaded, and checked against the store; conversations are opened.
+3. `IndexCache.get`, which waits while another thread makes the index, then the lock of a `RecordIndex`.
+4. The store: a transaction (`Store.writing`), or one statement. Inside, nothing is loaded and no index is looked up.
+5. Those held while nothing else is waited for: of the encoder, topics, `Models`, `Collector`, `IndexCache`.
+"""
 
 from __future__ import annotations
 

@@ -154,6 +154,20 @@ def test_what_a_folder_lacks_is_named(folder: Path):
         language(str(folder))
 
 
+@pytest.mark.parametrize(
+    ("was", "becomes", "said"),
+    [
+        ("negated:", "denied:", r"rules\.yaml: negated: field required"),
+        ('"[我咱]"', '"[我咱"', r"rules\.yaml: first_person: .*is not a regular expression"),
+    ],
+)
+def test_a_rule_that_is_missing_or_broken_is_named(folder: Path, was: str, becomes: str, said: str):
+    rules = folder / "rules.yaml"
+    rules.write_text(rules.read_text(encoding="utf-8").replace(was, becomes), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        language(str(folder))
+
+
 def test_a_missing_prompt_is_named(folder: Path):
     (folder / "prompts" / "summarizer.yaml").unlink()
     with pytest.raises(ConfigError, match=r"prompts lacks summarizer\.yaml"):

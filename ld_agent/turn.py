@@ -256,4 +256,6 @@ class Turn:
             last = store.last_utterance(key, self.cache.thread)
             if at is not None and last is not None:
                 at = max(at, last.at)
-            return self.cache.append(self.relation.agent_name, checked_text(text), at)
+            kept = self.cache.append(self.relation.agent_name, checked_text(text), at)
+            store.note_recalled(key, kept.id, [recalled.record.id for recalled in self.remembered.recalled])
+            return kept

@@ -204,6 +204,10 @@ class Store(Protocol):
 
     def conversations(self) -> list[StoredConversation]: ...
 
+    def conversation_id(self, key: int) -> str:
+        """The id of a conversation; "": there is none of this key."""
+        ...
+
     def find_conversation(self, conversation_id: str) -> StoredConversation | None: ...
 
     def open_conversation(self, conversation_id: str, agent: str) -> StoredConversation:
@@ -329,6 +333,14 @@ class Store(Protocol):
         ...
 
     def pinned(self, key: int) -> list[Record]: ...
+
+    def note_recalled(self, key: int, reply: str, records: Iterable[str]) -> None:
+        """Note, by their ids, which records a reply's prompt had."""
+        ...
+
+    def recalled_by(self, key: int, reply: str) -> list[Record]:
+        """The records of `note_recalled` as they are now, in the order of storing."""
+        ...
 
     def record_bytes(self) -> int:
         """Bytes of all records: texts, what views keep with them, and vectors."""

@@ -106,4 +106,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             completion_tokens bigint NOT NULL, at bigint NOT NULL, UNIQUE (conversation, request))""",
         "CREATE INDEX answer_at ON answer (at)",
     ),
+    # 2: which replies recalled a record
+    (
+        _partitioned(
+            "recall",
+            f"{OWNER}, record {TEXT}, utterance {TEXT}, PRIMARY KEY (conversation, record, utterance)",
+        ),
+        "CREATE INDEX recall_utterance ON recall (conversation, utterance)",
+    ),
 )

@@ -223,6 +223,28 @@ class Directory:
             for number, thread, closed, count, start, end in rows
         ]
 
+    def recalls(self, key: int, sessions: Sequence[int], most: int) -> dict[int, tuple[int, list[Utterance]]]:
+        """By session, how many replies recalled what became of it, and the latest of them."""
+        from ld_agent.storage.sql_rows import utterances
+
+        rows = self._db.rows(
+            f"""SELECT session, reply, replies FROM (
+                  SELECT session, reply, count(*) OVER (PARTITION BY session) AS replies,
+                         row_number() OVER (PARTITION BY session ORDER BY pk DESC) AS place
+                  FROM (SELECT DISTINCT r.session, u.id AS reply, u.pk FROM record r
+                        JOIN recall c ON c.conversation = r.conversation AND c.record = r.id
+                        JOIN utterance u ON u.conversation = c.conversation AND u.id = c.utterance AND u.replaced = 0
+                        WHERE r.conversation = ?1 AND {self._db.within("r.session", "?2")}) AS recalled) AS placed
+                WHERE place <= ?3 ORDER BY session, place""",
+            (key, list(sessions), most),
+        )
+        where = f"conversation = ?1 AND {self._db.within('id', '?2')}"
+        said = {u.id: u for u in utterances(self._db, where, (key, [reply for _, reply, _ in rows]))}
+        found: dict[int, tuple[int, list[Utterance]]] = {}
+        for session, reply, replies in rows:
+            found.setdefault(session, (replies, []))[1].append(said[reply])
+        return found
+
     def search(self, key: int, words: str, most: int) -> list[Utterance]:
         """Utterances that contain a text, whatever its case, the latest first."""
         from ld_agent.storage.sql_rows import utterances

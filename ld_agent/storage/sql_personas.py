@@ -14,6 +14,9 @@ from ld_agent.types import Trait
 if TYPE_CHECKING:
     from ld_agent.storage.sql_store import SQLStore
 
+PERSONAS = "personas"
+"""What the traits' store is called by those who watch."""
+
 
 class SQLPersonas:
     """See `ld_agent.storage.base.PersonaShelf`."""
@@ -40,11 +43,12 @@ class SQLPersonas:
         ]
 
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait:
-        with self._db.transaction(self._key):
+        with self._store.watched("create_memory", self._key, PERSONAS) as watched, self._db.transaction(self._key):
             row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
             channel = row[0] if row else "chat"
             number = self._store.next_id(self._key, "traits", "t")
             trait = Trait(number, speaker, text, at, source, at, channel=channel)
+            watched.records = ((trait.id, text),)
             self._db.execute(
                 """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, channel, vector)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
@@ -54,7 +58,8 @@ class SQLPersonas:
         return trait
 
     def update(self, trait: Trait) -> None:
-        with self._db.transaction(self._key):
+        with self._store.watched("update_memory", self._key, PERSONAS) as watched, self._db.transaction(self._key):
+            watched.records = ((trait.id, trait.text),)
             self._db.execute(
                 "UPDATE trait SET last_at = ?, mentions = ?, superseded_by = ? WHERE conversation = ? AND id = ?",
                 (microseconds(trait.last_at), trait.mentions, trait.superseded_by, self._key, trait.id),

@@ -22,6 +22,7 @@ from ld_agent.storage.sql_replacing import replace_utterances
 from ld_agent.storage.sql_rows import RECORD, record, utterances
 from ld_agent.storage.sql_shelf import SQLShelf
 from ld_agent.types import Record, Utterance, iso, utc
+from ld_agent.watch import Operation, operation
 
 DELETED = "the conversation was deleted while in use; reopen it"
 TABLES = {"m": "record", "t": "trait"}
@@ -56,6 +57,14 @@ class SQLStore(NotedEncoder):
 
     def conversations(self) -> list[StoredConversation]:
         return [StoredConversation(*row) for row in self.db.rows("SELECT pk, id, agent FROM conversation ORDER BY id")]
+
+    def conversation_id(self, key: int) -> str:
+        row = self.db.row("SELECT id FROM conversation WHERE pk = ?", (key,))
+        return str(row[0]) if row else ""
+
+    def watched(self, name: str, key: int, store: str = "") -> AbstractContextManager[Operation]:
+        """What is done inside is an operation on the memory of a conversation."""
+        return operation(name, lambda: self.conversation_id(key), store)
 
     def find_conversation(self, conversation_id: str) -> StoredConversation | None:
         row = self.db.row("SELECT pk, id, agent FROM conversation WHERE id = ?", (conversation_id,))
@@ -261,6 +270,22 @@ class SQLStore(NotedEncoder):
         rows = self.db.rows(f"SELECT {RECORD} FROM record WHERE conversation = ? AND pinned = 1 ORDER BY pk", (key,))
         return [record(row) for row in rows]
 
+    def note_recalled(self, key: int, reply: str, records: Iterable[str]) -> None:
+        with self.db.transaction(key):
+            for record_id in records:
+                self.db.execute(
+                    "INSERT INTO recall (conversation, record, utterance) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                    (key, record_id, reply),
+                )
+
+    def recalled_by(self, key: int, reply: str) -> list[Record]:
+        rows = self.db.rows(
+            f"""SELECT {RECORD} FROM record WHERE conversation = ?1 AND id IN
+                (SELECT record FROM recall WHERE conversation = ?1 AND utterance = ?2) ORDER BY pk""",
+            (key, reply),
+        )
+        return [record(row) for row in rows]
+
     def record_bytes(self) -> int:
         columns = ("text", "topics", "sources", "details", "vector")
         lengths = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
@@ -307,16 +332,19 @@ class SQLStore(NotedEncoder):
     # ---- changes by hand
 
     def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
-        with self.db.transaction(key):
+        with self.watched("update_memory", key) as watched, self.db.transaction(key):
+            watched.records = ((target, text),)
             table, pk, before = self._target(key, target)
             self.db.execute(f"UPDATE {table} SET text = ?, vector = ? WHERE pk = ?", (text, self.blob(vector), pk))
             self.db.execute("DELETE FROM passage WHERE record = ? AND ? = 'record'", (pk, table))
             self._changed(key, target, "edit", at, before)
 
     def forget(self, key: int, target: str, at: datetime) -> None:
-        with self.db.transaction(key):
+        with self.watched("delete_memory", key) as watched, self.db.transaction(key):
+            watched.records = ((target, ""),)
             table, pk, _ = self._target(key, target)
             self.db.execute(f"DELETE FROM {table} WHERE pk = ?", (pk,))
+            self.db.execute("DELETE FROM recall WHERE conversation = ? AND record = ?", (key, target))
             self.db.execute(
                 "UPDATE trait SET superseded_by = NULL WHERE conversation = ? AND superseded_by = ?", (key, target)
             )
@@ -327,7 +355,8 @@ class SQLStore(NotedEncoder):
         replace_utterances(self.db, key, utterance_ids)
 
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
-        with self.db.transaction(key):
+        with self.watched("update_memory", key) as watched, self.db.transaction(key):
+            watched.records = ((target, ""),)
             table, pk, before = self._target(key, target)
             self.db.execute(f"UPDATE {table} SET pinned = ? WHERE pk = ?", (pinned, pk))
             self._changed(key, target, "pin" if pinned else "unpin", at, before)

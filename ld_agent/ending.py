@@ -24,8 +24,8 @@ def session_ended(relation: Relation, cache: ShortTermCache, at: datetime | str 
     if at is not None and utc(at) < last.at:
         raise InputError(f"at={at} is before the session's last utterance ({last.at.isoformat()}); give a later time")
     yield from relation.pending(answered=True)
+    relation.refresh()
     with store.writing(relation.key):
-        relation.refresh()
         cache.reload()
         if cache.utterances and cache.utterances[-1].session == last.session:
             cache.end()

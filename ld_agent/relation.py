@@ -16,6 +16,7 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.attribution import own_traits
 from ld_agent.modules.extractor import Extractor
+from ld_agent.modules.referents import referring
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import TRAITS
@@ -112,7 +113,7 @@ class Relation:
             raise
 
     def refresh(self) -> None:
-        """Drop what another process has made out of date."""
+        """Drop what another process has made out of date; not to be called in a transaction."""
         version = self._store.version(self.key)
         if version == self._version:
             return
@@ -158,7 +159,11 @@ class Relation:
     def _attributed(
         self, said: Sequence[Utterance], found: Sequence[tuple[str, ...]], before: Sequence[str]
     ) -> list[tuple[str, ...]]:
-        """Of the traits found in utterances, in time order, those that are their speaker's; people's are not doubted."""
+        """The traits found in utterances, in time order, with whom they are about; the agent's only where they are its own."""
+        found = [
+            tuple(trait for raw in traits if (trait := referring(raw, u.text)) is not None)
+            for u, traits in zip(said, found, strict=True)
+        ]
         of_agent = [t for u, traits in zip(said, found, strict=True) if u.speaker == self.agent_name for t in traits]
         known = self.bank.nearest(of_agent, but=self.agent_name)
         kept = []
@@ -184,7 +189,10 @@ class Relation:
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
             with self._store.writing(self.key):
-                self.refresh()  # what another process has learned is counted, not overwritten
+                if (
+                    self._store.version(self.key) != self._version
+                ):  # `refresh` would wait for locks that precede the store's
+                    self.bank.drop_mirror()  # what another process has learned is counted, not overwritten
                 self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))

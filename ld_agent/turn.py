@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.errors import InputError
 from ld_agent.languages import Words
@@ -19,9 +20,7 @@ from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, Situation
-from ld_agent.modules.invention import asks_what_was_told, supported
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text
-from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
@@ -87,8 +86,9 @@ class Turn:
         interrupted = False
         prompted = Prompted(())
         try:
-            prompted = yield from self.prompted()
-            answer = yield from self._generated(prompted)
+            situation = yield from self.situation()
+            prompted = self.prompted(situation)
+            answer = yield from self._generated(situation, prompted)
         except KeyboardInterrupt:
             if not self.interruptible:
                 raise
@@ -104,8 +104,8 @@ class Turn:
             tuple({"role": m.role, "content": m.content} for m in prompted.messages),
         )  # fmt: skip
 
-    def prompted(self) -> Steps[Prompted]:
-        """The prompt of the reply, after everything pending is done."""
+    def situation(self) -> Steps[Situation]:
+        """Everything the reply is made from, after everything pending is done."""
         yield from self.relation.pending()
         self.notes += self.relation.take_notes()
         self.watch.lap("pending")
@@ -120,7 +120,11 @@ class Turn:
             self.relation.bank.select(self._everyone(), query.vector, self.heard.at, self.relation.agent_name)
         )
         self.quotes = self._quotes()
-        prompted = self._generator().prompt_for(self._situation())
+        return self._situation()
+
+    def prompted(self, situation: Situation) -> Prompted:
+        """The prompt of the reply."""
+        prompted = self._generator().prompt_for(situation)
         self.notes += prompted.notes
         self.watch.lap("prompt")
         return prompted
@@ -188,37 +192,23 @@ class Turn:
             self.relation.views.said_vectors(self.remembered.recalled),
         )  # fmt: skip
 
-    def _generated(self, prompted: Prompted) -> Steps[str]:
+    def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
-        views, generator, resources = self.relation.views, self._generator(), self.relation.resources
-        known = prompted.messages[0].content
-        checked = resources.config.modules.generator.grounded and asks_what_was_told(self.heard.text, known)
-        listener = None if checked else self._listener()
-        request = generator.request(prompted.messages, listener, decides=views.decides, options=self.options)
-        [completion] = yield [request]
-        self._seen.append(completion)
-        self._finish = completion.finish
+        views = self.relation.views
+        answer = yield from self._answering().steps(situation, prompted, self.options, self._listener())
+        self.notes += answer.notes
+        self._finish = answer.completion.finish
         if views.decides:
-            verdict = decision(completion.text)
+            verdict = decision(answer.completion.text)
             self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"
             if verdict is not None:
                 views.note_verdict(self.heard, verdict)
-        answer = completion.text if completion.finish == "stop" else whole_sentences(completion.text)
-        return self._supported(answer, prompted) if checked else answer
+        return answer.text
 
-    def _supported(self, answer: str, prompted: Prompted) -> str:
-        """An answer without the sentences that name what its prompt does not show, heard by the listener only now."""
-        relation, people = self.relation, self._everyone()[1:]
-        said = reply_text(answer, relation.agent_name, people, decides=relation.views.decides)
-        shown = "\n".join(message.content for message in prompted.messages)
-        everyone = (*people, relation.agent_name)
-        answer, words = supported(said, shown, relation.resources.topics.extract, self.heard.text, everyone)
-        if words:
-            self.notes.append(f"what the model made up was left out of the reply: {', '.join(words)}")
-        answer = answer or (self._words.not_told if said else "")
-        if answer and (hear := self._listener()) is not None:
-            hear(answer)
-        return answer
+    def _answering(self) -> Answering:
+        resources = self.relation.resources
+        grounded = resources.config.modules.generator.grounded
+        return Answering(self._generator(), resources.encoder.encode, resources.topics.extract, grounded, self._seen)
 
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """By view, how its recall came about, and what the answer decided for it."""
@@ -266,4 +256,6 @@ class Turn:
             last = store.last_utterance(key, self.cache.thread)
             if at is not None and last is not None:
                 at = max(at, last.at)
-            return self.cache.append(self.relation.agent_name, checked_text(text), at)
+            kept = self.cache.append(self.relation.agent_name, checked_text(text), at)
+            store.note_recalled(key, kept.id, [recalled.record.id for recalled in self.remembered.recalled])
+            return kept

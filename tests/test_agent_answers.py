@@ -1,4 +1,5 @@
-"""Answers that no store or terminal should see, from every module: a turn, its memory and the next opening stand them."""
+"""Answers that no store or terminal should see, from every module: a turn, its memory and the next opening stand them;
+and answers that deny what was told."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from agent_parts import DAY, START, Scene
 
+from ld_agent.backbones.base import Request
 from ld_agent.config import Config
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
@@ -60,4 +62,70 @@ def test_what_the_agent_makes_up_about_a_person_is_left_out_before_anyone_sees_i
     assert any("Rex" in note for note in reply.notes)
     told = talk.respond("He is Rex. What's my dog called?", "Maya", START)
     assert told.text == "Your dog is called Rex."
+    agent.close()
+
+
+TOLD = "I moved to the city of Oslo last year."
+
+
+def forgetful(answer: str) -> Callable[[Request], str]:
+    """A model that knows only what stands in the question itself."""
+
+    def reply(request: Request) -> str:
+        told = "Oslo" in request.messages[-1].content
+        return answer if told else "I don't think you've told me that."
+
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "reply"),
+    [
+        ("Which city did I move to last year?", "You moved to Oslo.", "You moved to Oslo."),
+        (
+            "Which city did I move to last year?",
+            "You moved to Bergen.",
+            f'I\'m not sure, but you once told me: "{TOLD}"',
+        ),
+        ("What is my dog called?", "You moved to Oslo.", ENGLISH.words.not_told),  # nothing told bears on it
+        ("Do you like cities?", "You moved to Oslo.", ENGLISH.words.not_told),  # does not ask for what was told
+    ],
+)
+def test_a_denial_beside_what_was_told_is_looked_at_again_or_that_is_quoted(
+    scene: Scene, question: str, answer: str, reply: str
+):
+    script = {"generator": forgetful(answer), "extractor": "NO_TRAIT"}
+    agent = scene.agent(script, modules={"generator": {"grounded": True}}, memory={"quotes": 80})
+    talk = agent.conversation("maya", at=START)
+    talk.observe(TOLD, "Maya", START)
+    talk.observe("How lovely!", "Sam", START)
+    pieces: list[str] = []
+    found = talk.respond(question, "Maya", START + 7 * DAY, on_text=pieces.append)
+    assert found.text == "".join(pieces) == reply
+    assert any("asked again" in note for note in found.notes) == (reply == answer)
+    agent.close()
+
+
+def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene):
+    script = {"generator": forgetful("You moved to Oslo."), "extractor": "NO_TRAIT"}
+    agent = scene.agent(script, modules={"generator": {"grounded": True}}, memory={"quotes": 80})
+    talk = agent.conversation("maya", at=START)
+    talk.observe(TOLD, "Maya", START, channel="document")
+    found = talk.respond("Which city did I move to last year?", "Maya", START + 7 * DAY)
+    assert found.quotes
+    assert found.text == ENGLISH.words.not_told
+    agent.close()
+
+
+@pytest.mark.parametrize(
+    ("attribution", "kept"),
+    [(True, ["My sister Kate is a nurse."]), (False, ["My sister is a nurse.", "I am a model."])],
+)
+def test_traits_keep_whom_they_are_about_unless_as_published(scene: Scene, attribution: bool, kept: list[str]):
+    extracted = "My sister is a nurse. I am a model."
+    agent = scene.agent({"extractor": extracted}, personas={"attribution": attribution})
+    talk = agent.conversation("maya", at=START)
+    talk.respond("My sister Kate is a nurse. My wife is a model.", "Maya", START)
+    talk.resume()
+    assert [trait.text for trait in talk.persona("Maya")] == kept
     agent.close()

@@ -10,6 +10,10 @@ import pytest
 from ld_agent import Agent, load_config
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.languages import language
+from ld_agent.memory.contradiction import contradicts, slot
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.modules.invention import asks_what_was_told, supported
+from ld_agent.modules.not_knowing import says_unknown
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 DECIDES = "memory.conditional.decision=with_reply"
@@ -37,6 +41,23 @@ def test_french_names_times_and_lists_are_french():
 )
 def test_french_answers_are_read_as_english_ones(answer: str, read: str):
     assert language(FRENCH).canonical(answer) == read
+
+
+def test_french_facts_replace_each_other_and_french_questions_are_checked(topics: TopicExtractor):
+    language(FRENCH)
+    assert slot("J'habite à Lyon.") == ("home", "lyon")
+    assert contradicts("J’habite à Nantes.", "J'habite à Lyon.")
+    assert contradicts("Je ne fume plus.", "Je fume.")
+    assert not contradicts("J'ai un chien.", "J'ai deux chiens.")
+    question = "Comment s'appelle mon chien ?"
+    assert asks_what_was_told(question)
+    assert not asks_what_was_told("Qu'est-ce que tu me conseilles pour mon chien ?")
+    shown = f"J'ai un chien qui s'appelle Biscuit. {question}"
+    assert [supported(said, shown, topics.extract, question)[0] for said in ("C'est Biscuit.", "C'est bien Rex.")] == [
+        "C'est Biscuit.",
+        "",
+    ]
+    assert says_unknown("Je crois que vous ne me l'avez pas dit.")
 
 
 def test_a_french_conversation_is_prompted_in_french_and_its_answers_are_understood():

@@ -103,6 +103,14 @@ def test_answers_are_read_in_the_words_of_the_language(code: str, answer: str, r
     assert language(code).canonical(answer) == read
 
 
+def test_traits_end_as_sentences_of_their_script_do():
+    assert parse_traits("저는 개를 키워요. 산책을 좋아해요", "저는 개를 키워요") == (
+        "저는 개를 키워요.",
+        "산책을 좋아해요.",
+    )
+    assert parse_traits("我的狗叫Biscuit", "我的狗叫Biscuit") == ("我的狗叫Biscuit。",)
+
+
 def test_chinese_traits_are_read():
     assert parse_traits("我有一只小狗。我每天早上散步。", "我领养了一只小狗") == ("我有一只小狗。", "我每天早上散步。")
 
@@ -151,6 +159,20 @@ def test_what_a_folder_lacks_is_named(folder: Path):
     words = folder / "words.yaml"
     words.write_text(words.read_text(encoding="utf-8").replace("speechless:", "speachless:"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"words\.yaml: speechless: field required"):
+        language(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "said"),
+    [
+        ("negated:", "denied:", r"rules\.yaml: negated: field required"),
+        ('"[我咱]"', '"[我咱"', r"rules\.yaml: first_person: .*is not a regular expression"),
+    ],
+)
+def test_a_rule_that_is_missing_or_broken_is_named(folder: Path, was: str, becomes: str, said: str):
+    rules = folder / "rules.yaml"
+    rules.write_text(rules.read_text(encoding="utf-8").replace(was, becomes), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
         language(str(folder))
 
 

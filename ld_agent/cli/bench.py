@@ -65,6 +65,16 @@ def serve(
     config: ConfigOption = None,
     real: Annotated[bool, typer.Option("--real", help="The configured model answers, not a scripted one.")] = False,
     requests: Annotated[int, typer.Option("--requests", min=1, help="Messages of each client.")] = 20,
+    soak: Annotated[
+        float | None,
+        typer.Option("--soak", min=1, metavar="SECONDS", help="Instead, how memory and open files grow under load."),
+    ] = None,
+    people: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--people", min=1, metavar="N", help="Instead, requests with N people in the store; may be repeated."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time chat completions over HTTP with 1, 8 and 32 clients, one of them with 10,000 events in memory.
@@ -74,11 +84,27 @@ def serve(
       ld-agent bench serve
 
       ld-agent bench serve --real --requests 5 --json
+
+      ld-agent bench serve --soak 900 --json
+
+      ld-agent bench serve --people 100 --people 10000
     """
     from ld_agent.config import load_config
+
+    settings = load_config(config, overrides or [])
+    if soak is not None:
+        from ld_agent.evaluation.soak import bench_soak
+
+        _show(bench_soak(settings, soak), as_json)
+        return
+    if people:
+        from ld_agent.evaluation.bench_people import bench_people
+
+        _show(bench_people(settings, people), as_json)
+        return
     from ld_agent.evaluation.bench_serve import bench_serve
 
-    _show(bench_serve(load_config(config, overrides or []), real=real, requests=requests), as_json)
+    _show(bench_serve(settings, real=real, requests=requests), as_json)
 
 
 @app.command()

@@ -33,7 +33,12 @@ def register(app: typer.Typer) -> None:
 
 
 def retrieval(
-    data: Annotated[Path, typer.Argument(metavar="DATA", help="A LoCoMo file, or a corpus of several sessions.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="A LoCoMo file, conversations with questions, or a corpus of several sessions."
+        ),
+    ],
     overrides: Overrides = None,
     config: ConfigOption = None,
     scorer: ScorerOption = None,
@@ -50,6 +55,9 @@ def retrieval(
 ) -> None:
     """Ask every question of a corpus and count how often the session that answers it is recalled.
 
+    The project's own questions (`ld-agent eval questions`) are asked of ONE memory of all conversations: found is the session
+    in which an answer is said.
+
     A corpus without questions, such as MSC, is asked otherwise: all sessions but each episode's last go into ONE memory,
     and what the user says in a last session, with the utterance before it, looks for its own episode's sessions.
 
@@ -60,6 +68,8 @@ def retrieval(
       ld-agent eval retrieval locomo10.json
 
       ld-agent eval retrieval locomo10.json --scorer paper memory.tau=null --json
+
+      ld-agent eval retrieval data/samples/questions.zh.jsonl -c zh memory.tau=null
 
       ld-agent eval retrieval msc_dialogue/session_3/valid.txt --limit 100
     """

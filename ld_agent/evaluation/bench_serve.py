@@ -53,14 +53,9 @@ def bench_serve(
         ``overhead_p50_ms``, the same without what the turn itself took (encoding, recall, reply).
     """
     with tempfile.TemporaryDirectory() as folder:
-        opened = config.model_copy(
-            update={
-                "store": config.store.model_copy(update={"path": str(Path(folder) / "serve.db")}),
-                "server": config.server.model_copy(update={"rate": 10**6}),  # all clients are one address
-            }
-        )
+        opened = bench_config(config, folder)
         agent = Agent(opened, backbone=None if real else ScriptedBackbone(SCRIPT), background=True)
-        with _Serving(agent) as address:
+        with Serving(agent) as address:
             asyncio.run(_rounds(address, 1, 1))  # makes the first person's conversation
             if not real:
                 filled(agent, agent.store.conversations()[0].id, events)
@@ -72,6 +67,16 @@ def bench_serve(
                     seconds = time.perf_counter() - began
                 rows.append(_figures(count, sent, seconds))
     return {"serve": rows, "model": config.backbone.model if real else "scripted", "machine": machine()}
+
+
+def bench_config(config: Config, folder: str) -> Config:
+    """A config for a store of its own, and for clients that all come from one address."""
+    return config.model_copy(
+        update={
+            "store": config.store.model_copy(update={"path": str(Path(folder) / "serve.db")}),
+            "server": config.server.model_copy(update={"rate": 10**6}),
+        }
+    )
 
 
 def _figures(clients: int, sent: Sequence[Sent], seconds: float) -> dict[str, Any]:
@@ -106,19 +111,17 @@ async def _rounds(address: str, clients: int, requests: int, step: Any = lambda 
         return [one for sent in await asyncio.gather(*(talk(n, client) for n in range(clients))) for one in sent]
 
 
-class _Serving:
+class Serving:
     """The application behind a socket of its own, in a thread."""
 
     def __init__(self, agent: Agent) -> None:
-        import uvicorn
-
-        from ld_agent.server.app import create_app
+        from ld_agent.server.run import http_server
 
         self._socket = socket.socket(
             socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
         )  # or asyncio leaves Nagle on
         self._socket.bind(("127.0.0.1", 0))
-        self._server = uvicorn.Server(uvicorn.Config(create_app({"default": agent}), log_config=None, access_log=False))
+        self._server = http_server({"default": agent})
         self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="ld-agent-bench")
 
     def __enter__(self) -> str:

@@ -7,6 +7,7 @@ that the corpus annotates for the agent as well are shared, and not counted. Kno
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ld_agent.evaluation.ecm import WIDTH, live
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.modules.attribution import AGREEING, NEGATED
+from ld_agent.modules.attribution import NEGATED
 from ld_agent.modules.wording import stems_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
@@ -28,6 +29,12 @@ from ld_agent.types import Trait
 
 NEAR, NEAREST = 0.62, 0.9
 """Cosines: from the first on two traits may say the same if their words agree, from the second on they do."""
+AGREEING = re.compile(
+    r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b"
+    r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])|我也|我同样|(?:저|나)도",
+    re.IGNORECASE,
+)
+"""Words of somebody who shares what the other has said: "I live in Oslo too"."""
 SHARED = 0.6
 """Share of the shorter trait's stems that the longer one has, where they say the same."""
 

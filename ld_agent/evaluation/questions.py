@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ld_agent.agent import Agent
+from ld_agent.answering import QUOTED, Answer, Answering
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.config import Config
 from ld_agent.evaluation.ecm import live
@@ -24,21 +25,22 @@ from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.replies import reply_text
-from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.modules.wording import EAST_ASIAN, words_of
+from ld_agent.modules.wording import words_of
 from ld_agent.replay import play
-from ld_agent.steps import Steps, run_many
+from ld_agent.steps import Steps, run_many, side_by_side
 from ld_agent.storage.exchange import copy_conversation
 from ld_agent.types import Reply, Utterance
 
 WIDTH = 16
 ARMS = ("nothing", "history", "handed")
 LOST = ("not_stored", "not_recalled", "not_in_prompt", "ignored")
-Asked = tuple[Reply, Request, dict[str, str]]
+AGENT = "agent"
+Asked = tuple[Reply, Request, dict[str, Answer]]
 
 _CLAUSE = re.compile(
     r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE
@@ -120,15 +122,22 @@ class QuestionsTask:
         work = (
             (key, self._answered(agent, key, mine, self._questions[item.key], said)) for key, item in copies.items()
         )
-        for key, (reply, request, arms) in run_many(work, agent.models.complete, WIDTH):
+        for key, (reply, request, answers) in run_many(work, agent.models.complete, WIDTH):
             item, question = copies[key], self._questions[copies[key].key]
+            arms = {arm: answer.text for arm, answer in answers.items()}
+            quoted = [arm for arm, answer in answers.items() if QUOTED in answer.notes]
+            quoted += [AGENT for note in reply.notes if note == QUOTED]
             recalled = [r.record.text for r in reply.recalled]
             behind = {source for r in reply.recalled for source in r.record.sources}
             quotable = [u.text for u in said if u.id in behind] if agent.config.memory.quotes else []
             traits = [t for known in reply.traits.values() for t in known]
             shown = request.messages[0].content if request.messages else ""
             details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes)}
-            details |= {REPLY: of_reply(reply), MEMORY: memory}
+            details |= {
+                REPLY: of_reply(reply),
+                MEMORY: memory,
+                "quoted": [*quoted, *(AGENT for note in reply.notes if note == QUOTED)],
+            }
             if question.answers and not contains(reply.text, question.answers):
                 places = ("\n".join([remembered]), "\n".join([*recalled, *quotable, *traits]), shown)
                 details["lost"] = next(
@@ -146,18 +155,10 @@ class QuestionsTask:
         conversation = agent.conversation(key, agent_name=mine)
         turn = conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
         reply = yield from unlearning(turn, asked)
-        generator = Generator(agent.models, agent.config.modules.generator.prompting)
         situations = self._situations(agent, reply, mine, question, said) if self._arms else {}
-        requests = [generator.request(generator.prompt_for(one).messages) for one in situations.values()]
-        requests = [replace(request, cacheable_prefix=1) for request in requests]
-        completions = (yield requests) if requests else []
-        texts = [c.text if c.finish == "stop" else whole_sentences(c.text) for c in completions]
-        replies = [reply_text(text, mine, [question.speaker]) for text in texts]
-        return (
-            reply,
-            asked[-1] if asked else Request((), "generator", max_new_tokens=1),
-            dict(zip(situations, replies, strict=True)),
-        )
+        replies = yield from side_by_side([_arm(agent, situation) for situation in situations.values()])
+        first = asked[0] if asked else Request((), "generator", max_new_tokens=1)
+        return reply, first, dict(zip(situations, replies, strict=True))
 
     def _situations(
         self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]
@@ -165,13 +166,23 @@ class QuestionsTask:
         seed = tuple(agent.config.agent.persona)
         bare = Situation(mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,))
         found = {"nothing": bare, "history": replace(bare, quotes=tuple(said))}
-        if question.answers and (sentence := answering(agent, question, said, mine)):
+        if question.answers and (sentence := handed_over(agent, question, said, mine)):
             found["handed"] = replace(bare, quotes=sentence)
         return found
 
 
-def answering(agent: Agent, question: Question, said: Sequence[Utterance], mine: str) -> tuple[Utterance, ...]:
-    """What a corpus names as evidence, else the utterance with the answer in it that is most like the question."""
+def _arm(agent: Agent, situation: Situation) -> Steps[Answer]:
+    """The reply to a situation, checked as the agent's own replies are."""
+    settings, resources = agent.config.modules.generator, agent.resources
+    generator = Generator(agent.models, settings.prompting)
+    answering = Answering(generator, resources.encoder.encode, resources.topics.extract, settings.grounded)
+    answer = yield from answering.steps(situation, generator.prompt_for(situation))
+    return replace(answer, text=reply_text(answer.text, situation.agent, situation.people))
+
+
+def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], mine: str) -> tuple[Utterance, ...]:
+    """What a corpus names as evidence, else the utterance with the answer in it that is most like the question, behind the
+    one that it answers."""
     named = tuple(u for n, u in enumerate(said) if n in question.evidence)
     if named:
         return named
@@ -179,7 +190,9 @@ def answering(agent: Agent, question: Question, said: Sequence[Utterance], mine:
     if not holding:
         return ()
     heard = Utterance("", question.speaker, question.text, question.at, 0)
-    return (holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))],)
+    best = said.index(holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))])
+    answers = best > 0 and said[best - 1].session == said[best].session
+    return tuple(said[best - answers : best + 1])
 
 
 def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
@@ -205,25 +218,6 @@ def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
         return reply
 
 
-def contains(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text says one of the accepted answers; words may go on after it, as in a plural.
-
-    An answer begins where a word does; a Chinese, Japanese or Korean one, anywhere: spaces do not set their words apart.
-    """
-    plain = _plain(text)
-    return any(re.search(f"{_begins(a)}{re.escape(_plain(a))}", plain) for a in answers if a.strip())
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().replace("’", "'").split())
-
-
-def _begins(answer: str) -> str:
-    if EAST_ASIAN.match(answer.lstrip()):
-        return ""
-    return r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"  # Latin letters within Chinese begin a word
-
-
 def invents_nothing(reply: str) -> bool:
     """Whether a reply says that something is not known and claims nothing else: it asks, or is polite."""
     clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
@@ -237,39 +231,52 @@ def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Figures of the agent as configured and, under ``…_ARM``, of the arms; and where answers were lost.
 
     ``answered``, ``f1``: over the questions with an answer. ``unknown_right``: over those without. ``denied``: the share
-    of questions with an answer to which the reply says that it does not know. ``lost_…``: shares of the questions with an
-    answer; with ``answered`` they add up to 1.
+    of questions with an answer to which the reply says that it does not know. ``answered_quoting``, ``unknown_quoting``:
+    the parts of ``answered`` and ``unknown_right`` in which the reply is not sure and quotes what was said.
+    ``lost_…``: shares of the questions with an answer; with ``answered`` they add up to 1.
     """
     told = [bool(p.details["told"]) for p in predictions]
-    found = {**_figures(predictions, [p.text for p in predictions], told)}
+    found = _figures(predictions, [p.text for p in predictions], told)
     for place in LOST:
         found[f"lost_{place}"] = mean(float(p.details.get("lost") == place) for p in predictions).where(told)
     for arm in ARMS:
         texts = [p.details["arms"].get(arm) for p in predictions]
         there = [text is not None for text in texts]
         if any(there):
-            figures = _figures(predictions, [text or "" for text in texts], told, there)
+            counted = [known and asked for known, asked in zip(told, there, strict=True)]
+            unknown = [not known and asked for known, asked in zip(told, there, strict=True)]
+            figures = _figures(predictions, [text or "" for text in texts], counted, unknown, arm)
             found |= {
-                f"{name}_{arm}": m for name, m in figures.items() if not (arm == "handed" and name == "unknown_right")
+                f"{name}_{arm}": m
+                for name, m in figures.items()
+                if not (arm == "handed" and name.startswith("unknown"))
             }
     return found
 
 
 def _figures(
-    predictions: Sequence[Prediction], texts: Sequence[str], told: Sequence[bool], there: Sequence[bool] | None = None
+    predictions: Sequence[Prediction],
+    texts: Sequence[str],
+    told: Sequence[bool],
+    unknown: Sequence[bool] | None = None,
+    arm: str = AGENT,
 ) -> dict[str, Measure]:
-    counted = there or [True] * len(told)
-    with_answer = [a and b for a, b in zip(told, counted, strict=True)]
-    without = [not a and b for a, b in zip(told, counted, strict=True)]
+    """The figures of one arm over the questions ``told``, and those ``unknown``, by default the others."""
+    unknown = [not known for known in told] if unknown is None else unknown
     references = [p.references for p in predictions]
+    quoted = [arm in p.details.get("quoted", ()) for p in predictions]
     hits = [contains(text, own) for text, own in zip(texts, references, strict=True)]
     return {
-        "answered": mean(map(float, hits)).where(with_answer),
-        "f1": token_f1(texts, references).where(with_answer),
+        "answered": mean(map(float, hits)).where(told),
+        "answered_quoting": mean(float(h and q) for h, q in zip(hits, quoted, strict=True)).where(told),
+        "f1": token_f1(texts, references).where(told),
         "denied": mean(float(says_unknown(text) and not hit) for text, hit in zip(texts, hits, strict=True)).where(
-            with_answer
+            told
         ),
-        "unknown_right": mean(float(invents_nothing(text)) for text in texts).where(without),
+        "unknown_right": mean(float(q or invents_nothing(t)) for t, q in zip(texts, quoted, strict=True)).where(
+            unknown
+        ),
+        "unknown_quoting": mean(map(float, quoted)).where(unknown),
     }
 
 

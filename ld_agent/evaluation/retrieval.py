@@ -2,8 +2,8 @@
 
 Each conversation of a LoCoMo file passes through the agent's own store, event view, index and scorer. A hit is a session
 that contains the evidence. A language model is called only to summarise sessions (records ``pipeline``). Questions without
-evidence and adversarial questions, which have no answer, are skipped. For a corpus without questions, see
-`last_sessions`.
+evidence and adversarial questions, which have no answer, are skipped. For conversations with questions in the project's own
+format see `stated_questions`, for a corpus without questions `last_sessions`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.datasets import format_of, load_episodes
 from ld_agent.datasets.records import Record as JsonRecord
-from ld_agent.datasets.records import json_document
+from ld_agent.datasets.records import json_document, json_lines, raise_bad
 from ld_agent.errors import InputError
-from ld_agent.evaluation.retrieval_cases import ONE_MEMORY, Asked, Case, last_sessions, own_questions
+from ld_agent.evaluation.question_data import load_questions
+from ld_agent.evaluation.retrieval_cases import (
+    ONE_MEMORY,
+    Asked,
+    Case,
+    last_sessions,
+    own_questions,
+    stated_questions,
+)
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import run
@@ -47,7 +55,7 @@ class Outcome:
 
 
 def load_cases(path: Path, limit: int | None = None) -> list[Case]:
-    """Read a LoCoMo file, or any corpus with several sessions per episode.
+    """Read a LoCoMo file, conversations with questions, or any corpus with several sessions per episode.
 
     Args:
         limit: maximum number of conversations; None: all.
@@ -57,7 +65,10 @@ def load_cases(path: Path, limit: int | None = None) -> list[Case]:
         InputError: the file is missing, a LoCoMo file has no question with evidence, or no episode of another corpus has
             two sessions.
     """
-    if format_of(path) != "locomo":
+    kind = format_of(path)
+    if kind == "jsonl" and any("questions" in record for record in json_lines(path, raise_bad)):
+        return [stated_questions(load_questions(path, limit))]
+    if kind != "locomo":
         return [last_sessions(load_episodes(path, limit=limit))]
     cases = locomo_cases(path, limit)
     if not any(case.questions for case in cases):
@@ -107,6 +118,7 @@ def measure(
     categories = sorted({outcome.asked.category for outcome in outcomes})
     return {
         "scorer": config.memory.scorer,
+        "encoder": config.encoder.model,
         "records": records,
         "memory": ONE_MEMORY if any(case.id == ONE_MEMORY for case in cases) else "each conversation",
         "tau": config.memory.tau,

@@ -1,7 +1,8 @@
 """The questions of ``ld-agent eval retrieval`` and the memories they are asked of.
 
-A corpus with questions is asked about each conversation separately. Otherwise, utterances of every episode's last session
-are the queries to a single memory of all episodes. Reads no file and recalls nothing.
+LoCoMo is asked about each conversation separately. The project's own questions, and utterances of every episode's last
+session where a corpus has no questions, are the queries to a single memory of all episodes. Reads no file and recalls
+nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from itertools import pairwise
 from ld_agent.datasets import Episode, Turn
 from ld_agent.datasets.records import Record as JsonRecord
 from ld_agent.errors import InputError
+from ld_agent.evaluation.question_data import Questioned
+from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.types import Session, Utterance, checked_text
 
 ADVERSARIAL = 5
@@ -99,24 +102,64 @@ def last_sessions(episodes: Sequence[Episode]) -> Case:
         raise InputError(
             "no episode has at least two numbered sessions; give a corpus with several, such as Multi-Session Chat"
         )
-    said = sorted(((turns, place) for place, _, earlier, _ in spoken for turns in earlier), key=lambda s: s[0][-1].at)
+    sessions, of_episode = _in_one_memory([(turns, place) for place, _, earlier, _ in spoken for turns in earlier])
+    questions = tuple(
+        Asked(f"{before.text}\n{turn.text}", frozenset(s.number for s in of_episode[place]), f"{len(earlier)} sessions")
+        for place, episode, earlier, last in spoken
+        for before, turn in pairwise(last)
+        if turn.speaker != episode.agent
+    )
+    return Case(ONE_MEMORY, episodes[0].agent, sessions, {}, questions, LOOKED_THROUGH)
+
+
+def stated_questions(conversations: Sequence[Questioned]) -> Case:
+    """Build one memory of the sessions of all conversations; their questions with an answer are the queries.
+
+    A question must find a session of its conversation in which one of its answers is said, or any of its sessions if
+    none says one word for word.
+
+    Raises:
+        InputError: no question has an answer.
+    """
+    said = []
+    for place, one in enumerate(conversations):
+        parts: dict[int, list[Turn]] = {}
+        for turn in one.episode.turns:
+            parts.setdefault(turn.session or 1, []).append(turn)
+        said += [(parts[number], place) for number in sorted(parts)]
+    sessions, of_conversation = _in_one_memory(said)
+    questions = []
+    for place, one in enumerate(conversations):
+        for question in one.questions:
+            own = of_conversation[place]
+            saying = [s for s in own if any(contains(said.text, question.answers) for said in s.utterances)]
+            if question.answers:
+                questions.append(Asked(question.text, frozenset(s.number for s in saying or own), question.category))
+    if not questions:
+        raise InputError("no question has an answer; list some under `answers` (data/README.md shows how)")
+    return Case(ONE_MEMORY, conversations[0].episode.agent, sessions, {}, tuple(questions), LOOKED_THROUGH)
+
+
+def _in_one_memory(
+    said: Sequence[tuple[Sequence[Turn], int]],
+) -> tuple[tuple[Session, ...], dict[int, list[Session]]]:
+    """The sessions of several episodes in the order of their ends, renumbered; and those of each episode.
+
+    Args:
+        said: the turns of each session, with the place of its episode.
+    """
+    ordered = sorted(said, key=lambda s: s[0][-1].at)
     sessions: list[Session] = []
-    of_episode: dict[int, set[int]] = {}
-    now = said[0][0][0].at - _STEP
-    for number, (turns, place) in enumerate(said, 1):
+    of_episode: dict[int, list[Session]] = {}
+    now = ordered[0][0][0].at - _STEP
+    for number, (turns, place) in enumerate(ordered, 1):
         utterances: list[Utterance] = []
         for turn in turns:
             now = max(now + _STEP, turn.at)
             utterances.append(replace(_said(turn, len(utterances) + 1, number), at=now))
         sessions.append(Session(number, tuple(utterances)))
-        of_episode.setdefault(place, set()).add(number)
-    questions = tuple(
-        Asked(f"{before.text}\n{turn.text}", frozenset(of_episode[place]), f"{len(earlier)} sessions")
-        for place, episode, earlier, last in spoken
-        for before, turn in pairwise(last)
-        if turn.speaker != episode.agent
-    )
-    return Case(ONE_MEMORY, episodes[0].agent, tuple(sessions), {}, questions, LOOKED_THROUGH)
+        of_episode.setdefault(place, []).append(sessions[-1])
+    return tuple(sessions), of_episode
 
 
 def _said(turn: Turn, number: int, session: int) -> Utterance:

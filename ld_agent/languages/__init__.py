@@ -1,6 +1,7 @@
 """Languages: one folder each, with the prompts of every module and the words that the code itself says or reads.
 
-A folder holds ``words.yaml`` (`Words`) and ``prompts/*.yaml``, the same files as ``en``. A model may be asked to begin a line
+A folder holds ``words.yaml`` (`Words`), ``rules.yaml`` (`ld_agent.languages.rules.Rules`) and ``prompts/*.yaml``, the same
+files as ``en``. A model may be asked to begin a line
 ("Note:", "Enough:") in the language's own words: `Language.canonical` puts those back that are read. Knows no model and no
 store.
 """
@@ -15,19 +16,23 @@ from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ld_agent.errors import ConfigError
+from ld_agent.languages.rules import KNOWN, Rules
 from ld_agent.prompts import Prompt, as_name
 
 AUTO = "auto"
-EVALUATION = ("ecm_", "judge_")
+EVALUATION = ("ecm_", "judge_", "replay_")
 """Prompts that only evaluation uses; a language other than English does without."""
 UNITS = {"year": 31_557_600, "month": 2_629_800, "week": 604_800, "day": 86_400, "hour": 3600, "minute": 60}
 SEEN = 400
 """Characters from which `detected` tells a language."""
+
+
+File = TypeVar("File", bound=BaseModel)
 
 
 class Words(BaseModel):
@@ -37,7 +42,6 @@ class Words(BaseModel):
         name: of the language, in itself.
         scripts: first words of the Unicode names of its letters, such as LATIN, CJK, HANGUL.
         encoder: what takes the place of the English default encoder; null: nothing needs to.
-        gamma: ``memory.gamma`` with that encoder.
         listed: how names are joined: between two of several, before the last.
         nobody: stands for no name.
         ago: by unit, the texts for one and for more, with ``{n}``; and ``now``.
@@ -45,10 +49,11 @@ class Words(BaseModel):
         said: an utterance that stands for itself, with ``{speaker}`` and ``{text}``.
         opening: stands for the user's turn where the agent speaks first.
         speechless, not_told: replies where a model gives none, and where it made one up.
+        reminder: a question with what was ``{told}`` before it, in the asker's words.
+        quoting: a reply that is not sure, and quotes what was ``{told}``.
         kinds: what memories of each mechanism are called in a prompt.
         channels: what a prompt says of a text that nobody said in the chat.
         no_trait: answers of an extractor that found nothing.
-        not_knowing: parts of replies that say that something is not known.
         markers: by what answers are read for, what may stand for it before a colon.
         answers: the same for yes, no and none.
     """
@@ -58,7 +63,6 @@ class Words(BaseModel):
     name: str
     scripts: tuple[str, ...]
     encoder: str | None
-    gamma: float | None
     listed: tuple[str, str]
     nobody: str
     ago: Mapping[str, tuple[str, str]]
@@ -67,10 +71,11 @@ class Words(BaseModel):
     opening: str
     speechless: str
     not_told: str
+    reminder: str
+    quoting: str
     kinds: Mapping[str, str]
     channels: Mapping[str, str]
     no_trait: tuple[str, ...]
-    not_knowing: tuple[str, ...]
     markers: Mapping[str, tuple[str, ...]]
     answers: Mapping[str, tuple[str, ...]]
 
@@ -88,7 +93,8 @@ class Language:
 
     def __init__(self, code: str, folder: Traversable) -> None:
         self.code, self._folder = code, folder
-        self.words = self._read_words()
+        self.words = self._read(Words, "words.yaml")
+        KNOWN[str(folder)] = self.rules = self._read(Rules, "rules.yaml")
         self._prompts: dict[str, Prompt] = {}
         if missing := sorted(english_prompts() - {file.name for file in self._file("prompts").iterdir()}):
             raise ConfigError(f"language {code!r}: {folder}/prompts lacks {missing[0]}; see docs/languages.md")
@@ -99,15 +105,15 @@ class Language:
             raise ConfigError(f"language {self.code!r}: {self._folder} lacks {'/'.join(parts)}; see docs/languages.md")
         return found
 
-    def _read_words(self) -> Words:
+    def _read(self, kind: type[File], name: str) -> File:
         import yaml
 
-        file = self._file("words.yaml")
+        file = self._file(name)
         try:
-            return Words.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+            return kind.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
         except ValidationError as exc:
             first = exc.errors()[0]
-            key = ".".join(map(str, first["loc"])) or "words"
+            key = ".".join(map(str, first["loc"])) or name.removesuffix(".yaml")
             raise ConfigError(f"language {self.code!r}: {file}: {key}: {first['msg'].lower()}") from exc
         except (yaml.YAMLError, UnicodeDecodeError) as exc:
             raise ConfigError(f"language {self.code!r}: {file} is not YAML: {str(exc).splitlines()[0]}") from exc
@@ -120,8 +126,8 @@ class Language:
         return self._prompts[name]
 
     def files(self) -> list[Traversable]:
-        """Its words and its prompts."""
-        return [self._file("words.yaml"), *self._file("prompts").iterdir()]
+        """Its words, its rules and its prompts."""
+        return [self._file("words.yaml"), self._file("rules.yaml"), *self._file("prompts").iterdir()]
 
     def named(self, names: Sequence[str]) -> str:
         """Join names as a sentence lists them: "Maya, Ben and Sam"."""
@@ -234,16 +240,10 @@ def detected(texts: Iterable[str]) -> str | None:
     return max(scores, key=lambda code: (scores[code], code == "en"))
 
 
-def resolved(values: Any, encoder: str, gamma: float) -> tuple[str, float]:
-    """The encoder and γ of a configuration whose language the English default does not know.
-
-    Args:
-        values: the language's code.
-        encoder, gamma: those of the English default.
-    """
-    words = [language(code).words for code in (shipped() if values == AUTO else [values])]
-    own = next((w for w in words if w.encoder is not None), None)
-    return (encoder, gamma) if own is None else (own.encoder or encoder, gamma if own.gamma is None else own.gamma)
+def encoder_for(code: str) -> str | None:
+    """The encoder that takes the place of the English default one in a language, or for ``auto`` in any; None: none has to."""
+    encoders = (language(one).words.encoder for one in (shipped() if code == AUTO else [code]))
+    return next(filter(None, encoders), None)
 
 
-ENGLISH = language("en")
+ENGLISH = {code: language(code) for code in shipped()}["en"]

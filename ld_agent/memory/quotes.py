@@ -6,7 +6,6 @@ prompt and no tokens.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
+from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
 from ld_agent.types import Recalled, Utterance
 
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
@@ -23,13 +23,6 @@ CANDIDATES = 48
 """Utterances that are encoded where their vectors are not stored, those of most worth without: each takes milliseconds."""
 LEAST, SHARE = 0.35, 0.6
 """Least worth of an utterance that is quoted, and its least share of the best one's."""
-FIRST_PERSON = re.compile(
-    r"\b(?:i|i['’]\w+|my|me|mine|we|our|us)\b|[我咱]|(?<![가-힣])(?:저|제|나|내|우리|저희)(?=[가는를도의 ])",
-    re.IGNORECASE,
-)
-SECOND_PERSON = re.compile(
-    r"\b(?:you|you['’]\w+|your|yours)\b|[你您妳]|(?<![가-힣])(?:너|네|당신)(?=[가는를도의 ])", re.IGNORECASE
-)
 
 
 def quotes(

@@ -9,44 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ld_agent.modules.wording import stems_of
+from ld_agent.languages.rules import Reading
+from ld_agent.modules.wording import stems_listed, stems_of
 
-FIRST_PERSON = re.compile(
-    r"\b(?:i|i['’](?:m|ve|d|ll)|my|mine|me|myself|we|we['’]\w+|our|ours|us)\b"
-    r"|[我咱]|(?<![가-힣])(?:저|제|나|내|우리|저희)(?=[가는를도의 ])",
-    re.IGNORECASE,
-)
-SECOND_PERSON = re.compile(
-    r"\b(?:you|you['’]\w+|your|yours|yourself)\b|[你您妳]|(?<![가-힣])(?:너|네|당신|어르신)(?=[가는를도의 ])",
-    re.IGNORECASE,
-)
+FIRST_PERSON, SECOND_PERSON = Reading("first_person"), Reading("second_person")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*|\n+")
 _ASKS = ("?", "？")
-_SAYING = re.compile(
-    r"\b(?:i|i['’]\w+)\s+(?:\w+\s+){0,2}(?:sure|glad|happy|sorry|see|hear|heard|know|remember|think|hope|guess|believe|bet|understand|say|said|wonder)\b"
-    r"|\b(?:tell|told|let|remind|excuse|trust)\s+me\b|\blet\s+us\b"
-    r"|我(?:很|也|真|还|就)?(?:想|觉得|覺得|希望|记得|記得|知道|听|聽|猜|相信|明白|理解)|(?:告诉|告訴|跟|对|對|让|讓|提醒)我",
-    re.IGNORECASE,
-)
-"""First persons that say nothing of the speaker: "I hope your son is well", "you told me that …"."""
-AGREEING = re.compile(
-    r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b"
-    r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])|我也|我同样|(?:저|나)도",
-    re.IGNORECASE,
-)
-"""Words of somebody who shares what the other has said: "I live in Oslo too"."""
-NEGATED = re.compile(r"\b(?:not|no|never|none|nor)\b|n['’]t\b|[不没沒]|않|없|아니", re.IGNORECASE)
+SAYING = Reading("saying")
+NEGATED = Reading("negated")
 REPEATED = 0.6
 """Share of a trait's words, said before by the other person, from which on it is a repetition."""
-LIKING = stems_of("like likes liked love loves enjoy enjoys prefer prefers favorite favourite")
-"""Words that make no difference between two traits: "I prefer coffee" repeats "I like coffee"."""
 
 
 def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "") -> bool:
     """Whether a trait that was found in an utterance is its speaker's own.
 
-    What repeats the other is the speaker's own only where it is said of "I" and agrees, and what takes its words from the
-    utterance before only where that asked for it.
+    What repeats the other is not the speaker's own, even if it agrees ("I live in Oslo too"): a small model agrees with
+    whatever it hears. What takes its words from the utterance before is the speaker's own only where that asked for it.
 
     Args:
         trait: as extracted, in the first person.
@@ -59,8 +38,6 @@ def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "")
     sentence = _source(trait, said)
     if not speaks_of_self(sentence):
         return not (SECOND_PERSON.search(sentence) or _repeated(trait, known))
-    if AGREEING.search(said):
-        return True
     parroted = _repeated(trait, known) and _repeated(sentence, known)  # a sentence with news in it is its speaker's
     return not (parroted or _taken(trait, said, before, statements))
 
@@ -79,14 +56,14 @@ def _source(trait: str, said: str) -> str:
 
 def speaks_of_self(sentence: str) -> bool:
     """Whether a sentence says something of its speaker; a question about the other says nothing."""
-    rest = _SAYING.sub(" ", sentence)
+    rest = SAYING.sub(" ", sentence)
     if sentence.rstrip().endswith(_ASKS) and SECOND_PERSON.search(rest) and not re.match(r"\W*(?:(?:I|My)\b|我)", rest):
         return False
     return FIRST_PERSON.search(rest) is not None
 
 
 def _repeated(trait: str, others: Sequence[str]) -> bool:
-    words = stems_of(trait) - LIKING
+    words = stems_of(trait) - stems_listed("liking")
     denied = NEGATED.search(trait) is not None
     return bool(words) and any(
         len(words & stems_of(other)) >= REPEATED * len(words) and (NEGATED.search(other) is not None) == denied

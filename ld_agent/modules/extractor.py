@@ -14,7 +14,7 @@ from functools import cached_property
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.modules.base import Models
 from ld_agent.modules.listed_traits import listed_traits
-from ld_agent.modules.wording import EAST_ASIAN, first_paragraph, halves, stems_of, words_of
+from ld_agent.modules.wording import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 from ld_agent.steps import Steps, run
 
 NO_TRAIT = re.compile(
@@ -213,7 +213,8 @@ def _tidied(sentence: str) -> str | None:
     if len(set(words)) < 2 or len(words) > LONGEST_TRAIT:
         return None
     text = text.rstrip(".!")
-    return text[0].upper() + text[1:] + ("." if text.isascii() or not EAST_ASIAN.match(text[-1]) else "。")
+    wide = EAST_ASIAN.search(text[0] + text[-1]) and not HANGUL.search(text)  # Korean has Latin full stops
+    return text[0].upper() + text[1:] + ("。" if wide else ".")
 
 
 def grounded(trait: str, utterance: str) -> bool:

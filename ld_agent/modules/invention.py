@@ -8,47 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 
-from ld_agent.modules.attribution import NEGATED
+from ld_agent.languages.rules import KNOWN, Reading, turned
+from ld_agent.modules.attribution import FIRST_PERSON, NEGATED, SECOND_PERSON
 from ld_agent.modules.not_knowing import says_unknown
-from ld_agent.modules.numbers import numbers
-from ld_agent.modules.wording import SENTENCE_END, stems_of
+from ld_agent.modules.numbers import counted, numbers
+from ld_agent.modules.wording import EAST_ASIAN, SENTENCE_END, WORD_RUN, simplified, stems_listed, stems_of
 
 Topics = Callable[[Sequence[str]], list[tuple[str, ...]]]
 """The nouns of each text, as lemmas (`TopicExtractor.extract`)."""
 
-SAYING_NOTHING = stems_of(
-    "degree celsius fahrenheit year month week day time thing name lot bit information answer sorry memory conversation i"
-)
-"""Nouns that a truthful answer may add: "it was a year ago"."""
-_WORD = re.compile(r"[^\W_]+")
 _BLANK = re.compile(r"<[^\W\d][\w ]*>|\[[^\W\d][\w ]*\]")
 """A form that a model did not fill in: "You live in <city>."."""
-_QUESTION = re.compile(r"[^.!?]*\?")
-_OWN = re.compile(r"\b(?:i|i['’](?:m|ve)|my|mine|myself|me|we|we['’](?:re|ve)|our|ours|us)\b", re.IGNORECASE)
-_ASIDE = re.compile(
-    r"\b(?:tell|told|let|remind|excuse|show|give)\s+(?:me|us)\b|\bi(?:['’]m|\s+was|\s+am)?\s+(?:\w+n['’]t\s+|just\s+|do not\s+)?"
-    r"(?:mean|wonder|wondering|guess|think|hear|heard|see|understand|know|remember|recall|believe|hope)\b",
-    re.IGNORECASE,
-)
-_WH = re.compile(r"\b(?:what|which|who|whom|whose|where|when|why|how)(?:['’]s)?\b", re.IGNORECASE)
-_REMEMBERS = re.compile(r"\b(?:do|did) you (?:still )?(?:remember|recall)\b", re.IGNORECASE)
-_YOU = re.compile(r"\b(?:you|you['’]\w+|yours?|yourself)\b", re.IGNORECASE)
-_ASKS_NAME = re.compile(r"\b(?:names?|called|named|who|whom|whose)\b", re.IGNORECASE)
-_AS_ASKER = re.compile(r"\W*(?:I|I['’](?:m|ve|d|ll)|My|We|We['’](?:re|ve|d|ll)|Our)\b")
-_TURNED = {
-    "i am": "you are", "i was": "you were", "am i": "are you", "i'm": "you're", "i've": "you've", "i'd": "you'd",
-    "i'll": "you'll", "i": "you", "me": "you", "my": "your", "mine": "yours", "myself": "yourself",
-    "we're": "you're", "we've": "you've", "we'd": "you'd", "we'll": "you'll", "we": "you", "us": "you", "our": "your",
-    "ours": "yours", "ourselves": "yourselves",
-}  # fmt: skip
-_FIRST = re.compile(rf"\b(?:{'|'.join(sorted(_TURNED, key=len, reverse=True))})\b".replace("'", "['’]"), re.IGNORECASE)
-_SOMEONE = re.compile(r"\b(?:is|was|does|did|has|are)\s+([^\W\d_a-z][^\W_]+)|([^\W\d_a-z][^\W_]+)['’]s\b")
-_ADVICE = re.compile(
-    r"\b(?:should|shall|could|would|might|may|can|can['’]t|cannot|will|if|you|you['’]\w+|yours?|recommend|suggest\w*|advice|"
-    r"advise|tips?|ideas?|help|best|good|better|guess)\b|\bhow (?:do|to)\b|\bto (?:do|make|get|cook|say|wear)\b",
-    re.IGNORECASE,
-)
+_QUESTION = re.compile(r"[^.!?。！？]*[?？]")
+_ASIDE, _WH, _REMEMBERS, _ADVICE = (Reading(key) for key in ("aside", "question_word", "remembers", "advice"))
+_ASKS_NAME, _ASKS_NUMBER, _SOMEONE = Reading("asks_name"), Reading("asks_number"), Reading("someone")
+_AS_ASKER, _FILLING = Reading("as_asker"), Reading("filling")
 
 
 def asks_what_was_told(text: str, known: str = "") -> bool:
@@ -63,14 +39,17 @@ def asks_what_was_told(text: str, known: str = "") -> bool:
     """
     for question in _QUESTION.findall(text):
         fact = _ASIDE.sub(" ", _REMEMBERS.sub(" ", question)).strip()
-        if _WH.search(fact) and not _ADVICE.search(fact) and (_OWN.search(fact) or _names_someone(fact, known)):
+        if _WH.search(fact) and not _ADVICE.search(fact) and (FIRST_PERSON.search(fact) or _names_someone(fact, known)):
             return True
     return False
 
 
 def _names_someone(question: str, known: str) -> bool:
-    names = {_plain(name) for pair in _SOMEONE.findall(question) for name in pair if name}
-    return not names.isdisjoint(map(_plain, _WORD.findall(known)))
+    names = {_plain(name) for found in _SOMEONE.finditer(question) for name in found.groups() if name}
+    unspaced = {name for name in names if EAST_ASIAN.match(name)}
+    return not names.isdisjoint(map(_plain, WORD_RUN.findall(known))) or any(
+        simplified(name) in simplified(known) for name in unspaced
+    )
 
 
 def made_up(text: str, shown: str, topics: Topics) -> list[str]:
@@ -79,18 +58,25 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
     Args:
         shown: all that the text's writer could know, the question included.
     """
-    known, stems = {_plain(word) for word in _WORD.findall(shown)}, stems_of(shown) | SAYING_NOTHING
+    saying_nothing = stems_listed("saying_nothing")
+    known, stems = {_plain(word) for word in WORD_RUN.findall(shown)}, stems_of(shown) | saying_nothing
+    plain = simplified(shown.casefold())
     values = {value for _, value in numbers(shown)}
     found: list[str] = []
     stated = [sentence for sentence in SENTENCE_END.split(text) if not sentence.rstrip().endswith("?")]
     for sentence, nouns in zip(stated, topics(stated), strict=True):
-        names = [w for n, w in enumerate(_WORD.findall(sentence)) if _names(w, first=n == 0) and _plain(w) not in known]
-        names = [name for name in names if not stems_of(name) & SAYING_NOTHING]
-        counts = [count for count, value in numbers(sentence) if value not in values]
+        names = [
+            w for n, w in enumerate(WORD_RUN.findall(sentence)) if _names(w, first=n == 0) and _plain(w) not in known
+        ]
+        names = [name for name in names if not stems_of(name) & saying_nothing]
+        counts = [count for count, value in counted(sentence) if value not in values]
         found += sorted(dict.fromkeys([*names, *counts]), key=sentence.index)
         found += _BLANK.findall(sentence)
-        written = [_plain(word) for word in _WORD.findall(sentence)]
+        written = [_plain(word) for word in WORD_RUN.findall(sentence)]
         for noun in nouns:
+            if EAST_ASIAN.match(noun):  # a word may begin anywhere
+                found += [] if noun in plain or stems_of(noun) <= saying_nothing else [noun]
+                continue
             forms = (
                 [noun] if _plain(noun) in written else [word for word in written if word[:1] == noun[:1]]
             )  # "feet" of "foot"
@@ -116,7 +102,10 @@ def supported(
     kept, invented = [], list[str]()
     for sentence in SENTENCE_END.split(reply):
         words = (
-            made_up(sentence, shown, topics) or _denied(sentence, shown, people) or _named(sentence, question, people)
+            made_up(sentence, shown, topics)
+            or _denied(sentence, shown, people)
+            or _named(sentence, question, people)
+            or _unanswered(sentence, question, people)
         )
         invented += words
         kept += [] if words else [addressed(sentence, question)]
@@ -126,11 +115,12 @@ def supported(
 
 def _denied(sentence: str, shown: str, people: Sequence[str]) -> list[str]:
     """A sentence that denies what nothing shown denies: "You don't have any cats." where no cat was spoken of."""
-    if not NEGATED.search(sentence) or says_unknown(sentence) or sentence.rstrip().endswith("?"):
+    if not NEGATED.search(sentence) or says_unknown(sentence) or sentence.rstrip().endswith(("?", "？")):
         return []
     own = stems_of(sentence) - stems_of(" ".join(people)) - {"not"}
-    denials = (stems_of(line) for line in re.split(r"[.!?\n]", shown) if NEGATED.search(line))
-    return [] if not own or any(own & stems for stems in denials) else [sentence.strip(" .!")]
+    own = {stem for stem in own if not (EAST_ASIAN.match(stem) and NEGATED.search(stem))}
+    denials = (stems_of(line) for line in re.split(r"[.!?。！？\n]", shown) if NEGATED.search(line))
+    return [] if not own or any(own & stems for stems in denials) else [sentence.strip(" .!。！")]
 
 
 def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
@@ -138,23 +128,57 @@ def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
     question = " ".join(_QUESTION.findall(question))
     if not _ASKS_NAME.search(question) or says_unknown(sentence):
         return []
-    asked = {_plain(word) for word in _WORD.findall(question)}
-    spent = asked | {_plain(word) for name in people for word in _WORD.findall(name)}
-    words = [word for word in _WORD.findall(sentence) if word.casefold() not in _TURNED]
+    asked = {_plain(word) for word in WORD_RUN.findall(question)}
+    spent = asked | {_plain(word) for name in people for word in WORD_RUN.findall(name)}
+    words = [word for word in WORD_RUN.findall(sentence) if word.casefold() not in turned()]
     names = [w for n, w in enumerate(words) if _names(w, first=False) and (n or _plain(w) in spent)]
-    further = stems_of(sentence) - stems_of(f"{question} {' '.join(people)}") - SAYING_NOTHING
+    further = stems_of(sentence) - stems_of(f"{question} {' '.join(people)}") - stems_listed("saying_nothing")
     return names if names and all(_plain(name) in spent for name in names) and not further else []
+
+
+def _unanswered(sentence: str, question: str, people: Sequence[str]) -> list[str]:
+    """A sentence without spaces that repeats a question, or names no number where one is asked for."""
+    question = " ".join(_QUESTION.findall(question))
+    if not EAST_ASIAN.search(question) or says_unknown(sentence):
+        return []
+    rest = sentence
+    for name in people:
+        rest = rest.replace(name, "")
+    rest = simplified(_FILLING.sub("", rest))
+    news = {character for character in rest if character.isalnum()} - set(simplified(question))
+    numberless = _ASKS_NUMBER.search(question) and not numbers(rest) and not re.search(r"[一半\d]", sentence)
+    return [sentence.strip(" .!。！")] if not news or numberless else []
 
 
 def addressed(sentence: str, question: str) -> str:
     """A sentence that answers in the asker's person, turned to them: "I keep 3 goats." becomes "You keep 3 goats."."""
     begins = _AS_ASKER.match(sentence)
-    if not begins or not _OWN.search(question) or _YOU.search(f"{sentence} {_REMEMBERS.sub(' ', question)}"):
+    if (
+        not begins
+        or not FIRST_PERSON.search(question)
+        or SECOND_PERSON.search(f"{sentence} {_REMEMBERS.sub(' ', question)}")
+    ):
         return sentence
-    if _ASIDE.search(sentence) or says_unknown(sentence) or not stems_of(sentence) & stems_of(question):
+    if _ASIDE.search(sentence) or says_unknown(sentence) or not _shared(sentence, question):
         return sentence
-    turned = _FIRST.sub(lambda word: _TURNED[word.group().casefold().replace("’", "'")], sentence)
-    return turned[0].upper() + turned[1:]
+    to = turned()
+    exchanged = _first_persons(tuple(KNOWN)).sub(lambda word: to[word.group().casefold().replace("’", "'")], sentence)
+    return exchanged[0].upper() + exchanged[1:]
+
+
+def _shared(sentence: str, question: str) -> bool:
+    """Whether two sentences share something besides pronouns."""
+    if EAST_ASIAN.search(sentence):
+        return bool(set(_FILLING.sub("", sentence)) & set(_FILLING.sub("", question)) - set("，。！？,.!? "))
+    return bool(stems_of(sentence) & stems_of(question))
+
+
+@cache
+def _first_persons(known: tuple[str, ...]) -> re.Pattern[str]:
+    words = sorted(turned(), key=len, reverse=True)
+    spaced = "|".join(word for word in words if not EAST_ASIAN.match(word)).replace("'", "['’]")
+    unspaced = "|".join(word for word in words if EAST_ASIAN.match(word)) or "(?!)"
+    return re.compile(rf"\b(?:{spaced})\b|{unspaced}", re.IGNORECASE)
 
 
 def _names(word: str, *, first: bool) -> bool:

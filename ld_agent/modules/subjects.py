@@ -18,6 +18,7 @@ from ld_agent.modules.wording import SENTENCE_END, stems_of
 
 WORDS, MARGIN = 0.5, 0.03
 """nearness = cos + WORDS · (share of the clause's stems said); how much nearer another person must be than the one named."""
+MOST_STATEMENTS = 600
 BEFORE_SUBJECT = r"(?:^|[,;:]\s+|\b(?:and|but|while|whereas|because|although|then|so|that|as)\s+)"
 PRONOUN = re.compile(r"^\W*(?P<pronoun>he|she|his|her)\b", re.IGNORECASE)
 ANOTHER = re.compile(r"\b(?:him|them|they|their|each other|both)\b", re.IGNORECASE)
@@ -60,6 +61,7 @@ def corrected(summary: str, lines: Sequence[tuple[str, str]], encode: Encode) ->
     found = clauses(summary, list(dict.fromkeys(speaker for speaker, _ in lines)))
     if not found or len({speaker for speaker, _ in told}) < 2:
         return summary
+    told = list(_likeliest(told, found))
     near = _nearness(found, told, encode)
     for clause, nearness in reversed(list(zip(found, near, strict=True))):
         by_person: dict[str, float] = {}
@@ -86,6 +88,15 @@ def statements(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         elif speaks_of_self(sentence) or not SECOND_PERSON.search(sentence):
             told.append((speaker, sentence))
     return told
+
+
+def _likeliest(told: Sequence[tuple[str, str]], found: Sequence[Clause]) -> Sequence[tuple[str, str]]:
+    """The `MOST_STATEMENTS` that share most words with a clause, in order: a day of talk is too much to encode."""
+    if len(told) <= MOST_STATEMENTS:
+        return told
+    words = [stems_of(clause.text) for clause in found]
+    shared = [max(len(own & stems_of(sentence)) for own in words) for _, sentence in told]
+    return [told[n] for n in sorted(sorted(range(len(told)), key=lambda n: -shared[n])[:MOST_STATEMENTS])]
 
 
 def _nearness(found: Sequence[Clause], told: Sequence[tuple[str, str]], encode: Encode) -> NDArray[np.float64]:

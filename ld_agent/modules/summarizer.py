@@ -39,6 +39,10 @@ SHORTEST_PIECE = 64  # characters
 EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # of one utterance in an extracted summary
 
 
+MOST_CANDIDATES = 600
+"""Utterances that are encoded for an extracted summary."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A session's summary; ``fallback``: extracted from the session, since the model's answer was not one."""
@@ -157,6 +161,7 @@ class Summarizer:
     def _extracted(self, part: Sequence[Utterance], sentences: int = 2) -> str:
         """The utterances nearest to the mean of the part's embeddings, in order, with their speakers."""
         candidates = [u for u in part if u.text.strip()] or list(part)
+        candidates = candidates[:: len(candidates) // MOST_CANDIDATES + 1]  # of a day of talk, evenly spread ones
         vectors = self._encoder.encode([u.text for u in candidates])
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])

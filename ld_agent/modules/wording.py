@@ -6,6 +6,8 @@ import re
 from functools import cache
 from typing import Any
 
+from ld_agent.languages.rules import KNOWN
+
 FUNCTION_WORDS = frozenset(
     (
         "up go im i me my mine myself we our us you your he she it its they them their this that these those a an the and or "
@@ -23,6 +25,8 @@ SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])(?![。！？”’
 EAST_ASIAN_RUN = re.compile(f"[{_ALPHABETS}]+")
 _WORD = re.compile(f"[{_ALPHABETS}]|[^\\W{_ALPHABETS}]+")
 _RUN = re.compile(f"[{_ALPHABETS}]+|[^\\W{_ALPHABETS}]+")
+WORD_RUN = re.compile(f"[{_ALPHABETS}]+|[^\\W_{_ALPHABETS}]+")
+"""A word, or a stretch of Chinese, Japanese or Korean."""
 
 
 def words_of(text: str) -> list[str]:
@@ -76,6 +80,16 @@ def stems_of(text: str) -> set[str]:
     words = [re.split(r"['’]", word)[0] if not word.endswith(("n't", "n’t")) else "not" for word in words]
     stems = {_stem(w) for w in words if w not in FUNCTION_WORDS and (len(w) > 1 or w.isdigit())}
     return stems.union(*map(terms_of, EAST_ASIAN_RUN.findall(text)))
+
+
+def stems_listed(key: str) -> frozenset[str]:
+    """The stems of a list of `Rules`, in every known language."""
+    return _stems_listed(key, tuple(KNOWN))
+
+
+@cache
+def _stems_listed(key: str, known: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(stems_of(" ".join(word for name in known for word in getattr(KNOWN[name], key))))
 
 
 def _stem(word: str) -> str:

@@ -22,6 +22,7 @@ from ld_agent.server.logins import Logins
 from ld_agent.server.logs import Logged
 from ld_agent.server.metrics import Metrics
 from ld_agent.server.service import Service
+from ld_agent.server.traces import traced
 from ld_agent.server.undo import Undoable
 
 
@@ -40,6 +41,8 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     """
     service = Service(agents)
     settings = service.config.server
+
+    untrace = traced(settings.traces, settings.trace_texts) if settings.traces else lambda: None
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -60,6 +63,7 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
                 await task
         await app.state.undoable.close()
         await service.close()
+        await asyncio.to_thread(untrace)
 
     app = FastAPI(
         title="ld_agent", version=__version__, lifespan=life, docs_url=None, redoc_url=None,

@@ -211,7 +211,10 @@ async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -
 @router.get("/people/{person}/replies/{utterance}")
 async def reply(about: About, utterance: str) -> Response:
     found = about.service.explained.get((about.id, utterance))
-    return about.show("reply.html", reply=found, utterance=utterance, tab="timeline")
+    store, key = about.service.agent.store, about.stored.key
+    said = await asyncio.to_thread(store.utterances_by_id, key, [utterance])
+    recalled = await asyncio.to_thread(store.recalled_by, key, utterance)
+    return about.show("reply.html", reply=found, said=said.get(utterance), recalled=recalled, tab="timeline")
 
 
 @router.get("/people/{person}/costs")

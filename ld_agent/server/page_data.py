@@ -16,6 +16,8 @@ from ld_agent.types import Recalled, Record, Trait, Utterance
 
 SESSIONS = 15
 """Sessions of one page."""
+RECALLS = 3
+"""Replies that a timeline names of those that recalled a session."""
 SHORTEST_MARKED = 4
 STEM = 0.75
 """Share of a word's beginning that counts as the same word."""
@@ -28,12 +30,16 @@ class TimelineEntry:
     Attributes:
         gap: how long after the session before it began; "" for the first.
         gained: traits that were learned from it, those that were superseded since included.
+        recalls: how many replies recalled it later.
+        recalled_by: the latest of them, newest first.
     """
 
     session: StoredSession
     gap: str
     records: list[Record]
     gained: list[Trait]
+    recalls: int
+    recalled_by: list[Utterance]
 
 
 def timeline(
@@ -41,17 +47,18 @@ def timeline(
 ) -> tuple[list[TimelineEntry], int | None]:
     """A page of sessions, the latest first, and where the next page begins."""
     found = directory.sessions(key, before, SESSIONS + 1)
-    traits = [trait for trait, _ in store.personas(key).traits()]
+    recalls = directory.recalls(key, [session.number for session in found[:SESSIONS]], RECALLS)
     entries = []
     for place, session in enumerate(found[:SESSIONS]):
-        said = {u.id for u in store.session_utterances(key, session.number)}
+        said = [u.id for u in store.session_utterances(key, session.number)]
         earlier = found[place + 1] if place + 1 < len(found) else None
         entries.append(
             TimelineEntry(
                 session,
                 "" if earlier is None else ENGLISH.ago(earlier.end, session.start).replace("ago", "later"),
                 store.records(key, session=session.number),
-                [trait for trait in traits if trait.source in said],
+                store.personas(key).learned_from(said),
+                *recalls.get(session.number, (0, [])),
             )
         )
     return entries, found[SESSIONS - 1].number if len(found) > SESSIONS else None

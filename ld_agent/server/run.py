@@ -7,7 +7,7 @@ import contextlib
 import ipaddress
 import signal
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import uvicorn
 
@@ -16,6 +16,7 @@ from ld_agent.config import Config
 from ld_agent.errors import ConfigError, InputError
 from ld_agent.server import logs
 from ld_agent.server.app import create_app
+from ld_agent.server.connections import patient
 from ld_agent.storage.served import Keys
 
 STOP_SECONDS = 30
@@ -74,12 +75,7 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
         failures.append(exc)
         server.should_exit = True
 
-    app = create_app(agents, failed)
-    server = _Server(
-        uvicorn.Config(
-            app, log_config=None, access_log=False, timeout_graceful_shutdown=STOP_SECONDS, server_header=False
-        )
-    )
+    server = http_server(agents, failed)
 
     def stop() -> None:
         server.force_exit = server.should_exit  # a second signal does not wait for replies
@@ -91,6 +87,17 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
     await server.serve([listening])
     if failures:
         raise failures[0]
+
+
+def http_server(agents: Mapping[str, Agent], failed: Callable[[BaseException], None] | None = None) -> uvicorn.Server:
+    """The application of some agents in front of sockets, to be run with `uvicorn.Server.serve`; see `create_app`."""
+    app = create_app(agents, failed)
+    return _Server(
+        uvicorn.Config(
+            app, http=patient(app.state.service.config.server.patience), log_config=None, access_log=False,
+            timeout_graceful_shutdown=STOP_SECONDS, server_header=False,
+        )
+    )  # fmt: skip
 
 
 def _bound(host: str, port: int) -> socket.socket:

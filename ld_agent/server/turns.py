@@ -22,6 +22,7 @@ from ld_agent.server.shapes import RecalledShape, rounded
 from ld_agent.storage.served import Answer
 from ld_agent.turn import INTERRUPTED
 from ld_agent.types import Reply, ReplyOptions, Utterance
+from ld_agent.watch import operation
 
 CLOSED_SESSION = "the request changes turns of a finished session; what is remembered of it stays as it was"
 
@@ -142,6 +143,15 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
         ApiError: the Idempotency-Key was used for another request.
         LDAgentError: as `Conversation.arespond`.
     """
+    with operation("invoke_agent", asked.conversation or "") as watched:
+        watched.model, watched.agent = asked.model or service.model, service.config.agent.name
+        answered = await _answer(service, asked, hear)
+        watched.tokens = answered.prompt_tokens, answered.completion_tokens
+        watched.said = asked.lines[-1].text, answered.text
+        return answered
+
+
+async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | None) -> Answered:
     if asked.conversation is None:
         said = [("assistant" if line.by_agent else "user", line.text) for line in asked.lines]
         try:

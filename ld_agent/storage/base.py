@@ -164,6 +164,10 @@ class PersonaShelf(Protocol):
         """Every trait with its vector, superseded ones included, in the order of storing."""
         ...
 
+    def learned_from(self, utterance_ids: Sequence[str]) -> list[Trait]:
+        """The traits that utterances revealed, superseded ones included, in the order of storing."""
+        ...
+
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait: ...
 
     def update(self, trait: Trait) -> None:
@@ -208,6 +212,10 @@ class Store(Protocol):
         ...
 
     def conversations(self) -> list[StoredConversation]: ...
+
+    def conversation_id(self, key: int) -> str:
+        """The id of a conversation; "": there is none of this key."""
+        ...
 
     def find_conversation(self, conversation_id: str) -> StoredConversation | None: ...
 
@@ -334,6 +342,14 @@ class Store(Protocol):
         ...
 
     def pinned(self, key: int) -> list[Record]: ...
+
+    def note_recalled(self, key: int, reply: str, records: Iterable[str]) -> None:
+        """Note, by their ids, which records a reply's prompt had."""
+        ...
+
+    def recalled_by(self, key: int, reply: str) -> list[Record]:
+        """The records of `note_recalled` as they are now, in the order of storing."""
+        ...
 
     def record_bytes(self) -> int:
         """Bytes of all records: texts, what views keep with them, and vectors."""

@@ -4,10 +4,10 @@ remembered: an import is trusted as "import" at most.
 
 Line 1 is ``{"format": "ld_agent.memory", "version": 2}``. Then, conversation by conversation in the order of their ids,
 one ``conversation`` line and its ``session``, ``enabled`` (since when a view takes sessions in), ``digested`` (a view has taken
-a session in), ``utterance``, ``observed`` (a view has taken an utterance in), ``record``, ``trait`` and ``change`` (what a
-person edited, pinned or had forgotten) lines in the order of storing; ``kind`` names each. Times are
-ISO 8601 in UTC. The last line is ``{"kind": "end", "counts": {KIND: how many lines, ...}}``: a file without it was cut.
-Vectors are made again from the texts when the store is next used.
+a session in), ``utterance``, ``observed`` (a view has taken an utterance in), ``record``, ``trait``, ``change`` (what a
+person edited, pinned or had forgotten) and ``recall`` (which reply recalled which record) lines in the order of storing;
+``kind`` names each. Times are ISO 8601 in UTC. The last line is ``{"kind": "end", "counts": {KIND: how many lines, ...}}``: a
+file without it was cut. Vectors are made again from the texts when the store is next used.
 
 Version 1 had no last line, and no threads, pins or changes. It is still imported where each conversation has as many
 utterances as its first line says; that shows any cut but one behind the last utterance of the last conversation, which only
@@ -217,7 +217,9 @@ class _Import:
 
     def _end(self, row: Mapping[str, Any]) -> None:
         wanted = {kind: self._counts[kind] for kind in ("conversation", *COLUMNS)}
-        if row["counts"] != wanted:
+        if (
+            row["counts"] | {kind: 0 for kind in wanted if kind not in row["counts"]} != wanted
+        ):  # older exports lack some
             raise ValueError(
                 f"the export holds {_line(row['counts'])[:200]} lines, but the file has {_line(wanted)}; "
                 "lines are missing, export it again"
@@ -269,8 +271,9 @@ class _Import:
             raise ValueError(f"its session {values['session']} has no session line")
         if kind == "utterance":
             _check_utterance(taken, values)
-        elif kind in ("observed", "record", "trait"):
-            sources = {"observed": [row.get("utterance")], "record": row.get("sources"), "trait": [row.get("source")]}
+        elif kind in ("observed", "record", "trait", "recall"):
+            said = [row.get("utterance")]
+            sources = {"observed": said, "recall": said, "record": row.get("sources"), "trait": [row.get("source")]}
             for source in sources[kind] or []:
                 if source and source not in taken.utterances:
                     raise ValueError(f"its utterance {source!r} is missing")

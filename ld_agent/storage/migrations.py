@@ -198,7 +198,17 @@ MIGRATIONS: tuple[str, ...] = (
         JOIN utterance u ON u.conversation = record.conversation AND u.id = s.value
         WHERE u.speaker != (SELECT agent FROM conversation WHERE pk = record.conversation) ORDER BY u.speaker));
     """,
-    # 7: the conversation of each passage, by which PostgreSQL partitions them
+    # 7: which replies recalled a record
+    """
+    CREATE TABLE recall (
+        conversation INTEGER NOT NULL REFERENCES conversation ON DELETE CASCADE,
+        record TEXT NOT NULL,                   -- its id
+        utterance TEXT NOT NULL,                -- the reply's id
+        PRIMARY KEY (conversation, record, utterance)
+    ) WITHOUT ROWID;
+    CREATE INDEX recall_utterance ON recall (conversation, utterance);
+    """,
+    # 8: the conversation of each passage, by which PostgreSQL partitions them
     """
     ALTER TABLE passage ADD COLUMN conversation INTEGER NOT NULL DEFAULT 0;
     UPDATE passage SET conversation = (SELECT conversation FROM record WHERE pk = record);

@@ -25,7 +25,7 @@ SETTING = "(SELECT current_setting('ld_agent.tenant', true))"
 """For whom a transaction acts; a subquery, so that it is read once for each statement, not for each row."""
 EVERY_ROW = f"{SETTING} = '*/'"
 OWN_ROWS = f"tenant = {SETTING} OR {EVERY_ROW}"
-PARTITIONED = ("utterance", "digested", "observed", "record", "trait", "passage")
+PARTITIONED = ("utterance", "digested", "observed", "record", "trait", "passage", "recall")
 OWNED = (*PARTITIONED, "session", "speaker", "enabled", "verdict", "failure", "change", "snapshot", "answer")
 """Tables whose rows belong to a conversation."""
 
@@ -132,7 +132,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             completion_tokens bigint NOT NULL, at bigint NOT NULL, UNIQUE (conversation, request))""",
         "CREATE INDEX answer_at ON answer (at)",
     ),
-    # 2: whose every row is, and policies that show a tenant its own; passages partitioned as what they belong to
+    # 2: which replies recalled a record
+    (
+        _partitioned(
+            "recall",
+            f"{OWNER}, record {TEXT}, utterance {TEXT}, PRIMARY KEY (conversation, record, utterance)",
+        ),
+        "CREATE INDEX recall_utterance ON recall (conversation, utterance)",
+    ),
+    # 3: whose every row is, and policies that show a tenant its own; passages partitioned as what they belong to
     (
         f"""ALTER TABLE conversation ADD COLUMN tenant {TEXT} GENERATED ALWAYS AS
             (CASE WHEN strpos(id, '/') > 1 THEN split_part(id, '/', 1) ELSE '/' END) STORED""",

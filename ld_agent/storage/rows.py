@@ -118,6 +118,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned", "channel"),
     "change": ("target", "action", "at", "before"),
+    "recall": ("record", "utterance"),
 }
 """What each kind of row holds, besides its conversation. Times are aware datetimes, lists and mappings are plain, flags are
 bool, every other value is text or a whole number; only ``superseded_by`` may be None."""

@@ -168,9 +168,10 @@ class Directory:
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
+        within = "id < ?2" if prefix else "id NOT LIKE '%/%' AND ?2 = ''"
         return self._listed(
             self._db.acting_for(tenant_of(prefix)),
-            r"""id > ?1 AND (CASE WHEN ?2 = '' THEN id NOT LIKE '%/%' ELSE id < ?2 END)
+            rf"""id > ?1 AND {within}
                 AND lower(substr(id, ?3)) LIKE ?4 ESCAPE '\'""",
             (after, prefix and prefix + chr(0x10FFFF), len(prefix) + 1, _pattern(containing)),
             most,
@@ -225,6 +226,28 @@ class Directory:
             StoredSession(number, thread, bool(closed), count, moment(start), moment(end))
             for number, thread, closed, count, start, end in rows
         ]
+
+    def recalls(self, key: int, sessions: Sequence[int], most: int) -> dict[int, tuple[int, list[Utterance]]]:
+        """By session, how many replies recalled what became of it, and the latest of them."""
+        from ld_agent.storage.sql_rows import utterances
+
+        rows = self._db.of(key).rows(
+            f"""SELECT session, reply, replies FROM (
+                  SELECT session, reply, count(*) OVER (PARTITION BY session) AS replies,
+                         row_number() OVER (PARTITION BY session ORDER BY pk DESC) AS place
+                  FROM (SELECT DISTINCT r.session, u.id AS reply, u.pk FROM record r
+                        JOIN recall c ON c.conversation = r.conversation AND c.record = r.id
+                        JOIN utterance u ON u.conversation = c.conversation AND u.id = c.utterance AND u.replaced = 0
+                        WHERE r.conversation = ?1 AND {self._db.within("r.session", "?2")}) AS recalled) AS placed
+                WHERE place <= ?3 ORDER BY session, place""",
+            (key, list(sessions), most),
+        )
+        where = f"conversation = ?1 AND {self._db.within('id', '?2')}"
+        said = {u.id: u for u in utterances(self._db.of(key), where, (key, [reply for _, reply, _ in rows]))}
+        found: dict[int, tuple[int, list[Utterance]]] = {}
+        for session, reply, replies in rows:
+            found.setdefault(session, (replies, []))[1].append(said[reply])
+        return found
 
     def search(self, key: int, words: str, most: int) -> list[Utterance]:
         """Utterances that contain a text, whatever its case, the latest first."""

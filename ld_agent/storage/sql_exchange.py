@@ -20,6 +20,7 @@ ORDER = {
     "record": "pk",
     "trait": "pk",
     "change": "pk",
+    "recall": "record, utterance",
 }
 
 

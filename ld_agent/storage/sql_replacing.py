@@ -27,6 +27,8 @@ def replace_utterances(db: Database, key: int, utterance_ids: Sequence[str]) -> 
             f"UPDATE trait SET superseded_by = NULL WHERE conversation = ?1 AND superseded_by IN ({traits})", values
         )
         db.execute(f"DELETE FROM trait WHERE conversation = ?1 AND {from_these}", values)
+        gone = f"record IN (SELECT id FROM record WHERE conversation = ?1 AND {only_from_these})"
+        db.execute(f"DELETE FROM recall WHERE conversation = ?1 AND ({db.within('utterance', '?2')} OR {gone})", values)
         db.execute(f"DELETE FROM record WHERE conversation = ?1 AND {only_from_these}", values)
         db.execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
         db.execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))

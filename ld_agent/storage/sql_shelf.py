@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from ld_agent.storage.database import Database
 from ld_agent.storage.recollection import with_recall
 from ld_agent.storage.sql_rows import RECORD, record, record_values, utterances
 from ld_agent.types import Record, Session, Utterance, least_trusted
+from ld_agent.watch import Operation
 
 if TYPE_CHECKING:
     from ld_agent.storage.sql_store import SQLStore
@@ -90,7 +92,7 @@ class SQLShelf:
         return int(row[0])
 
     def digest(self, session: int, drafts: Sequence[Draft]) -> list[Record]:
-        with self._db.transaction(self._key):
+        with self._created() as watched:
             self._store.require(self._key)
             if not self._db.execute(
                 "INSERT INTO digested (conversation, view, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -99,7 +101,15 @@ class SQLShelf:
                 return []
             self._advance()
             self._clear_failure(str(session))
-            return [self._insert(draft) for draft in drafts]
+            stored = [self._insert(draft) for draft in drafts]
+            watched.records = tuple((record.id, record.text) for record in stored)
+        return stored
+
+    @contextmanager
+    def _created(self) -> Iterator[Operation]:
+        """A transaction in which records are stored."""
+        with self._store.watched("create_memory", self._key, self._view) as watched, self._db.transaction(self._key):
+            yield watched
 
     def unobserved(self, session: int, but_speaker: str) -> list[Utterance]:
         return utterances(
@@ -111,19 +121,30 @@ class SQLShelf:
         )
 
     def observe(self, utterance: Utterance, draft: Draft | None = None) -> Record | None:
+        if draft is None:
+            with self._db.transaction(self._key):
+                self._taken_in(utterance)
+            return None
+        with self._created() as watched:
+            stored = self._insert(draft) if self._taken_in(utterance) else None
+            watched.records = () if stored is None else ((stored.id, stored.text),)
+        return stored
+
+    def _taken_in(self, utterance: Utterance) -> bool:
+        """Mark an utterance as observed; False if another process was first."""
         with self._db.transaction(self._key):
             self._store.require(self._key)
             if not self._db.execute(
                 "INSERT INTO observed (conversation, view, utterance) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
                 (self._key, self._view, utterance.id),
             ):
-                return None
+                return False
             self._clear_failure(utterance.id)
             self._db.execute(
                 "DELETE FROM verdict WHERE conversation = ? AND view = ? AND utterance = ?",
                 (self._key, self._view, utterance.id),
             )
-            return None if draft is None else self._insert(draft)
+        return True
 
     def note_verdict(self, utterance_id: str, worth: bool) -> None:
         with self._db.transaction(self._key):

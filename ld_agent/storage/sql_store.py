@@ -23,6 +23,7 @@ from ld_agent.storage.sql_replacing import replace_utterances
 from ld_agent.storage.sql_rows import RECORD, record, utterances
 from ld_agent.storage.sql_shelf import SQLShelf
 from ld_agent.types import Record, Utterance, iso, utc
+from ld_agent.watch import Operation, operation
 
 DELETED = "the conversation was deleted while in use; reopen it"
 TABLES = {"m": "record", "t": "trait"}
@@ -61,6 +62,14 @@ class SQLStore(NotedEncoder):
     def conversations(self) -> list[StoredConversation]:
         everyone = self.db.acting_for(EVERYONE)
         return [StoredConversation(*row) for row in everyone.rows("SELECT pk, id, agent FROM conversation ORDER BY id")]
+
+    def conversation_id(self, key: int) -> str:
+        row = self.db.of(key).row("SELECT id FROM conversation WHERE pk = ?", (key,))
+        return str(row[0]) if row else ""
+
+    def watched(self, name: str, key: int, store: str = "") -> AbstractContextManager[Operation]:
+        """What is done inside is an operation on the memory of a conversation."""
+        return operation(name, lambda: self.conversation_id(key), store)
 
     def find_conversation(self, conversation_id: str) -> StoredConversation | None:
         db = self.db.acting_for(tenant_of(conversation_id))
@@ -276,6 +285,22 @@ class SQLStore(NotedEncoder):
         )
         return [record(row) for row in rows]
 
+    def note_recalled(self, key: int, reply: str, records: Iterable[str]) -> None:
+        with self.db.transaction(key):
+            for record_id in records:
+                self.db.of(key).execute(
+                    "INSERT INTO recall (conversation, record, utterance) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                    (key, record_id, reply),
+                )
+
+    def recalled_by(self, key: int, reply: str) -> list[Record]:
+        rows = self.db.of(key).rows(
+            f"""SELECT {RECORD} FROM record WHERE conversation = ?1 AND id IN
+                (SELECT record FROM recall WHERE conversation = ?1 AND utterance = ?2) ORDER BY pk""",
+            (key, reply),
+        )
+        return [record(row) for row in rows]
+
     def record_bytes(self) -> int:
         columns = ("text", "topics", "sources", "details", "vector")
         lengths = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
@@ -324,7 +349,8 @@ class SQLStore(NotedEncoder):
     # ---- changes by hand
 
     def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
-        with self.db.transaction(key):
+        with self.watched("update_memory", key) as watched, self.db.transaction(key):
+            watched.records = ((target, text),)
             table, pk, before = self._target(key, target)
             self.db.of(key).execute(
                 f"UPDATE {table} SET text = ?, vector = ? WHERE conversation = ? AND pk = ?",
@@ -336,9 +362,11 @@ class SQLStore(NotedEncoder):
             self._changed(key, target, "edit", at, before)
 
     def forget(self, key: int, target: str, at: datetime) -> None:
-        with self.db.transaction(key):
+        with self.watched("delete_memory", key) as watched, self.db.transaction(key):
+            watched.records = ((target, ""),)
             table, pk, _ = self._target(key, target)
             self.db.of(key).execute(f"DELETE FROM {table} WHERE conversation = ? AND pk = ?", (key, pk))
+            self.db.of(key).execute("DELETE FROM recall WHERE conversation = ? AND record = ?", (key, target))
             self.db.of(key).execute(
                 "UPDATE trait SET superseded_by = NULL WHERE conversation = ? AND superseded_by = ?", (key, target)
             )
@@ -351,7 +379,8 @@ class SQLStore(NotedEncoder):
         replace_utterances(self.db, key, utterance_ids)
 
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
-        with self.db.transaction(key):
+        with self.watched("update_memory", key) as watched, self.db.transaction(key):
+            watched.records = ((target, ""),)
             table, pk, before = self._target(key, target)
             self.db.of(key).execute(
                 f"UPDATE {table} SET pinned = ? WHERE conversation = ? AND pk = ?", (pinned, key, pk)

@@ -20,3 +20,24 @@ def test_clients_are_answered_and_measured(config: Callable[..., Config]):
     for row in measured["serve"]:
         assert 0 < row["overhead_p50_ms"] < row["p50_ms"] <= row["p95_ms"]
         assert row["requests_a_second"] > 0
+
+
+def test_people_are_stored_and_asked_for(config: Callable[..., Config]):
+    from ld_agent.evaluation.bench_people import bench_people
+
+    [row] = bench_people(config(), [30])["people"]
+    assert row["people"] == 30
+    assert all(row[name] > 0 for name in row)
+
+
+def test_a_server_under_load_keeps_nothing_but_what_it_remembers(config: Callable[..., Config]):
+    from ld_agent.evaluation.soak import bench_soak
+
+    measured = bench_soak(config(), seconds=2.5, clients=4)
+    rows = measured["soak"]
+    assert [row["requests"] for row in rows] == sorted(row["requests"] for row in rows)
+    assert len(rows) == 10
+    assert rows[-1]["requests"] >= 4
+    assert max(row["descriptors"] for row in rows[1:]) <= rows[1]["descriptors"] + 4
+    assert rows[-1]["threads"] <= rows[1]["threads"] + 4
+    assert rows[-1]["rss_mb"] < rows[4]["rss_mb"] + 100  # what a leak of whole replies or prompts would exceed by far

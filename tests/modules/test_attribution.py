@@ -28,7 +28,6 @@ def test_what_is_said_of_the_other_is_not_the_speakers_own(trait: str, said: str
     ("trait", "said", "others"),
     [
         ("I have a son named Jakob.", "My son Jakob is four. And you?", ()),
-        ("I live in Oslo.", "I live in Oslo too!", ("I live in Oslo.",)),
         ("I love dogs.", "Love dogs, always have.", ()),
         ("I don't like coffee.", "I don't like coffee.", ("I like coffee.",)),
         ("I like to sail.", "I like to sail, do you?", ()),
@@ -44,6 +43,8 @@ def test_what_people_say_of_themselves_stays_theirs(trait: str, said: str, other
     [
         ("I'm allergic to peanuts.", "I'm allergic to peanuts.", ("I am allergic to peanuts.",), ""),  # parroted
         ("I am going to Zanzibar.", "We leave in a couple of days.", (), "I am going to Zanzibar."),
+        ("I live in Oslo.", "I live in Oslo too!", ("I live in Oslo.",), ""),
+        ("I live in Oslo.", "Same here, I live in Oslo.", ("I live in Oslo.",), "I live in Oslo."),
         ("I love curry chips.", "Yes, I love those!", ("I like curry chips.",), "I could live on curry chips."),
     ],
 )
@@ -55,12 +56,11 @@ def test_the_words_of_the_other_make_no_trait(trait: str, said: str, others: tup
     ("trait", "said", "others", "before"),
     [
         ("I have dogs.", "I have been shopping for furniture, especially for my dogs.", ("I have dogs.",), ""),
-        ("I live in Oslo.", "Same here, I live in Oslo.", ("I live in Oslo.",), "I live in Oslo."),
         ("I have no food restrictions.", "Not really.", (), "Do you have any food restrictions?"),  # it was asked for
         ("I paint.", "Painter, yes. What are your hobbies?", (), "Cool, are you an artist?"),
     ],
 )
-def test_what_was_asked_for_or_agreed_to_is_a_trait(trait: str, said: str, others: tuple[str, ...], before: str):
+def test_what_was_asked_for_is_a_trait(trait: str, said: str, others: tuple[str, ...], before: str):
     assert belongs(trait, said, others, before)
 
 

@@ -48,6 +48,19 @@ def test_a_clause_is_given_to_whoever_said_it_of_themselves(summary: str, right:
     assert corrected(summary, LINES, encoder.encode) == right
 
 
+def test_of_a_day_of_talk_the_statements_are_read_that_share_words_with_the_summary(encoder: SentenceEncoder):
+    encoded: list[str] = []
+
+    def encode(texts):
+        encoded.extend(texts)
+        return encoder.encode(texts)
+
+    lines = [*(("Sam", f"I saw {n} ships.") for n in range(2000)), *LINES]
+    right = "Mira has a new job as a marine biologist."
+    assert corrected("Sam has a new job as a marine biologist.", lines, encode) == right
+    assert len(encoded) <= 601
+
+
 def test_statements_leave_out_questions_and_what_is_said_of_the_other():
     assert statements([("Ann", "You have a dog! I have a cat. Do you sail?"), ("Ben", "Not me.")]) == [
         ("Ann", "I have a cat."),

@@ -192,6 +192,16 @@ def test_the_fallback_takes_the_most_typical_utterances_in_their_order(summarize
     assert summary.text == "Maya: My dogs love to run in the parks of Rome. Sam: Dogs do love running in parks."
 
 
+def test_the_fallback_of_a_day_of_talk_encodes_a_part_of_it(config, encoder: SentenceEncoder, monkeypatch):
+    encoded: list[str] = []
+    real = encoder.encode
+    monkeypatch.setattr(encoder, "encode", lambda texts: (encoded.extend(texts), real(texts))[1])
+    talk = session(*(("Maya", f"I like {n}.") for n in range(2000)))
+    [summary] = Summarizer(Models(config(), ScriptedBackbone({"summarizer": "?"})), encoder).summarize([talk])
+    assert summary.fallback
+    assert 400 < len(encoded) <= 600
+
+
 def test_the_fallback_of_a_long_utterance_is_short(summarizer):
     for text in ("rome " * 2000, "狗" * 4000):
         [summary] = summarizer("?")[0].summarize([session(("Maya", text))])

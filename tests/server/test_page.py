@@ -41,8 +41,11 @@ async def test_every_page_is_shown_and_needs_nothing_from_elsewhere(served: Serv
             assert " style=" not in page.text
             assert "default-src 'none'" in page.headers["content-security-policy"]
         assert (await client.get("/people/nobody")).status_code == 404
-        first = [await client.get(path) for path in ("/", "/static/page.css", "/static/htmx-4.0.1.min.js")]
-        assert sum(len(part.content) for part in first) < 100_000
+        for path in pages:
+            page = await client.get(path or "/")
+            parts = [await client.get(part) for part in set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text))]
+            assert {part.status_code for part in parts} <= {200}
+            assert len(page.content) + sum(len(part.content) for part in parts) < 100_000, path
 
 
 async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):
@@ -56,6 +59,28 @@ async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):
         why = (await client.get("/people/ann/replies/u3")).text
         assert "You are Sam" in why
         assert "How are my bees?" in why
+
+
+async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
+    async with served(**{"memory.gamma": -1.0}) as client:
+        await remembered(client)
+        assert "Recalled later" not in (await client.get("/people/ann")).text
+        for text in ("How are my bees?", "And the hives?"):
+            await client.chat(text, thread=None)
+        shown = (await client.get("/people/ann")).text
+        assert "Recalled later 2 times" in shown
+        assert re.findall(r'href="(/people/ann/replies/u\d+)" title="Re ', shown) == [
+            "/people/ann/replies/u5",
+            "/people/ann/replies/u3",
+        ]
+        client.service.explained.clear()  # as after a restart
+        why = (await client.get("/people/ann/replies/u3")).text
+        assert "I keep forty bee hives." in why
+        assert "You are Sam" not in why
+        await client.delete("/v1/memory/people/ann/memories/m1")
+        assert "Recalled later" not in (await client.get("/people/ann")).text
+        assert "I keep forty bee hives." not in (await client.get("/people/ann/replies/u3")).text
+        assert "There is no such reply." in (await client.get("/people/ann/replies/u99")).text
 
 
 async def test_what_people_said_stays_text(served: Served):

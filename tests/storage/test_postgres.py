@@ -404,7 +404,7 @@ def test_a_copy_between_engines_resumes_and_exports_the_same(address: str, tmp_p
 
 
 OWNED = ("utterance", "digested", "observed", "record", "trait", "passage", "session", "speaker", "enabled", "verdict",
-         "failure", "change", "snapshot", "answer")  # fmt: skip
+         "failure", "change", "snapshot", "answer", "recall")  # fmt: skip
 
 
 def test_a_tenant_sees_and_adds_only_its_own_rows(address: str, fill: Fill) -> None:

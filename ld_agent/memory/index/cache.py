@@ -23,7 +23,8 @@ Key = tuple[int, str]
 class IndexCache:
     """Indexes by conversation and view. Safe to use from several threads; never makes one index twice at the same time.
 
-    The index asked for last stays, whatever its size. One that goes is made again from the store when next needed.
+    The index asked for last stays, whatever its size. One that goes is made again from the store when next needed. Nobody
+    waits here for the store: an index is made while no lock is held, and only those who want the same one wait for it.
 
     Args:
         most_bytes: bound of all indexes together; None: no bound.
@@ -34,7 +35,8 @@ class IndexCache:
         self._indexes: OrderedDict[Key, Sized] = OrderedDict()
         self._sizes: dict[Key, int] = {}
         self._last: Key = (0, "")
-        self._lock = threading.RLock()
+        self._making: dict[Key, threading.Event] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._indexes)
@@ -46,24 +48,49 @@ class IndexCache:
             return sum(self._sizes.values())
 
     def get(self, conversation: int, view: str, make: Callable[[], T]) -> T:
-        """Return the index of a conversation and view, made now if there is none."""
+        """Return the index of a conversation and view, made now if there is none; not to be called in a transaction.
+
+        One that is dropped while it is made is handed out to its maker, and not kept.
+        """
         key = conversation, view
-        with self._lock:
-            if key not in self._indexes:
-                self._indexes[key] = make()
-            self._indexes.move_to_end(key)
-            for recent in (self._last, key):  # the last one may have grown since
-                if recent in self._indexes:
-                    self._sizes[recent] = self._indexes[recent].nbytes
-            self._last = key
-            self._evict()
-            return cast(T, self._indexes[key])
+        while True:
+            with self._lock:
+                if key in self._indexes:
+                    return cast(T, self._used(key))
+                made = self._making.get(key)
+                if made is None:
+                    made = self._making[key] = threading.Event()
+                    break
+            made.wait()
+        try:
+            index = make()
+            with self._lock:
+                if self._making.get(key) is made:
+                    self._indexes[key] = index
+                    self._used(key)
+            return index
+        finally:
+            with self._lock:
+                if self._making.get(key) is made:
+                    del self._making[key]
+            made.set()
+
+    def _used(self, key: Key) -> Sized:
+        self._indexes.move_to_end(key)
+        for recent in (self._last, key):  # the last one may have grown since
+            if recent in self._indexes:
+                self._sizes[recent] = self._indexes[recent].nbytes
+        self._last = key
+        self._evict()
+        return self._indexes[key]
 
     def drop(self, conversation: int) -> None:
         """Forget the indexes of a conversation, whose records were changed or deleted."""
         with self._lock:
             for key in [key for key in self._indexes if key[0] == conversation]:
                 del self._indexes[key], self._sizes[key]
+            for key in [key for key in self._making if key[0] == conversation]:
+                del self._making[key]
 
     def _evict(self) -> None:
         while self._most is not None and len(self._indexes) > 1 and sum(self._sizes.values()) > self._most:

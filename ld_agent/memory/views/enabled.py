@@ -20,6 +20,7 @@ from ld_agent.memory.views.combine import merged
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.types import Recalled, Session, Utterance
+from ld_agent.watch import operation
 
 BATCH = 8
 """Sessions that a view which asks a model digests at once."""
@@ -107,7 +108,7 @@ class EnabledViews:
     def recall(self, query: Query, *, within_budget: bool = True) -> Steps[Remembered]:
         """What all views recall, as one list; a view whose model fails recalls nothing, and that is noted."""
         context = self._context
-        answers = yield from side_by_side([_recalled(view, query) for view in self.views])
+        answers = yield from side_by_side([self._recalled(view, query) for view in self.views])
         by_view = {view.name: recalled for view, (recalled, _) in zip(self.views, answers, strict=True)}
         notes = [problem for _, problem in answers if problem]
         notes += [note for view in self.views for note in view.notes]
@@ -166,10 +167,13 @@ class EnabledViews:
 
         return (yield from attempted(context.store, context.key, view.name, list(by_id), observe, "to be remembered"))
 
-
-def _recalled(view: View, query: Query) -> Steps[tuple[list[Recalled], str]]:
-    try:
-        recalled = yield from view.recall(query)
-    except BackboneError as exc:
-        return [], f"view {view.name!r} could not recall: {exc}"
-    return recalled, ""
+    def _recalled(self, view: View, query: Query) -> Steps[tuple[list[Recalled], str]]:
+        context = self._context
+        try:
+            with operation("search_memory", lambda: context.store.conversation_id(context.key), view.name) as watched:
+                watched.query = query.text
+                recalled = yield from view.recall(query)
+                watched.records = tuple((each.record.id, each.record.text) for each in recalled)
+        except BackboneError as exc:
+            return [], f"view {view.name!r} could not recall: {exc}"
+        return recalled, ""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+
+import pytest
 
 from ld_agent.memory.index.cache import IndexCache
 
@@ -61,6 +65,46 @@ def test_the_indexes_of_a_conversation_are_dropped_together():
     assert (len(cache), cache.nbytes) == (1, 10)
     assert cache.get(2, "events", lambda: Block(0)) is other
     assert cache.get(1, "events", lambda: Block(10)) is not first
+
+
+def test_nobody_but_those_who_want_the_same_waits_for_an_index_in_the_making():
+    cache, begun, go_on = IndexCache(100), threading.Event(), threading.Event()
+    made = []
+
+    def make() -> Block:
+        begun.set()
+        assert go_on.wait(30)
+        made.append(Block(10))
+        return made[-1]
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(cache.get, 1, "events", make)
+        assert begun.wait(30)
+        second = threads.submit(cache.get, 1, "events", lambda: Block(99))
+        cache.get(2, "events", lambda: Block(10))
+        cache.drop(2)
+        go_on.set()
+        assert first.result(30) is second.result(30) is made[0]
+    assert (len(cache), cache.nbytes) == (1, 10)
+
+
+def test_an_index_that_is_dropped_in_the_making_is_not_kept():
+    cache = IndexCache(100)
+
+    def make() -> Block:
+        cache.drop(1)
+        return Block(10)
+
+    stale = cache.get(1, "events", make)
+    assert len(cache) == 0
+    assert cache.get(1, "events", lambda: Block(10)) is not stale
+
+
+def test_an_index_that_cannot_be_made_is_made_by_the_next():
+    cache = IndexCache(100)
+    with pytest.raises(ZeroDivisionError):
+        cache.get(1, "events", lambda: Block(1 // 0))
+    assert cache.get(1, "events", lambda: Block(10)).nbytes == 10
 
 
 def test_the_word_statistics_of_bm25_count_and_are_made_again_when_they_had_to_go(tmp_path, config, encoder, topics):

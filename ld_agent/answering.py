@@ -1,0 +1,140 @@
+"""Answer one utterance: generate, leave out what is made up, and look again before denying what was told.
+
+Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo
+last year.". Such a question is asked once more, with that line right before it; if it is denied again, the line itself is
+quoted. Knows no store and no view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ld_agent.backbones.base import Completion
+from ld_agent.memory.encoder import Vectors
+from ld_agent.memory.quotes import worths
+from ld_agent.modules.generator import Generator, Prompted, Situation
+from ld_agent.modules.invention import Topics, asks_what_was_told, supported
+from ld_agent.modules.not_knowing import says_unknown
+from ld_agent.modules.replies import reply_text
+from ld_agent.modules.summarizer import whole_sentences
+from ld_agent.steps import Steps
+from ld_agent.types import ReplyOptions, Utterance
+
+Hear = Callable[[str], None]
+
+BEARING = 0.65
+"""Least worth (`memory.quotes.worths`) of what the asker said for a denial beside it to be doubted. Of the best such
+lines of 190 questions about something told, 108 bear as much, and 87 of these hold the answer; of 74 about something never
+told, 9 bear as much (`data/samples/questions.jsonl`)."""
+QUOTED = "the model denied what may have been told; what was said is quoted instead"
+LONGEST_QUOTE = 300  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model answered, decision included, if it gave one.
+
+    Attributes:
+        completion: its last answer as generated.
+        notes: what was left out, and whether it was asked twice.
+    """
+
+    text: str
+    completion: Completion
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """How the answers of one agent come about.
+
+    Args:
+        grounded: check answers to questions for what the asker told (``modules.generator.grounded``).
+        encode: texts → (n, dimension) unit vectors.
+        topics: the nouns of texts.
+        seen: takes every answer of the model.
+    """
+
+    generator: Generator
+    encode: Callable[[Sequence[str]], Vectors]
+    topics: Topics
+    grounded: bool
+    seen: list[Completion] = field(default_factory=list)
+
+    def steps(
+        self, situation: Situation, prompted: Prompted, options: ReplyOptions | None = None, hear: Hear | None = None
+    ) -> Steps[Answer]:
+        """Answer a rendered situation.
+
+        Args:
+            hear: told each piece as it is generated; a checked answer is told whole, once it is settled.
+        """
+        known = prompted.messages[0].content
+        if not (self.grounded and asks_what_was_told(situation.heard.text, known)):
+            completion = yield from self._completion(prompted, situation, options, hear)
+            return Answer(_text(completion), completion)
+        answer = yield from self._checked(situation, prompted, options)
+        if answer.text and hear is not None:
+            hear(answer.text)
+        return answer
+
+    def _completion(
+        self, prompted: Prompted, situation: Situation, options: ReplyOptions | None, hear: Hear | None = None
+    ) -> Steps[Completion]:
+        request = self.generator.request(prompted.messages, hear, decides=situation.decides, options=options)
+        [completion] = yield [request]
+        self.seen.append(completion)
+        return completion
+
+    def _checked(self, situation: Situation, prompted: Prompted, options: ReplyOptions | None) -> Steps[Answer]:
+        """The supported part of an answer; for a denial beside what was told, that of a second one, or what was told."""
+        completion = yield from self._completion(prompted, situation, options)
+        shown = "\n".join(message.content for message in prompted.messages)
+        answer = self._supported(situation, completion, shown)
+        if not completion.text or (answer.text and not says_unknown(answer.text)):
+            return answer
+        words, told = situation.language.words, self._told(situation)
+        if told is not None:
+            reminded = self.generator.prompt_for(_reminded(situation, told.text))
+            again = yield from self._completion(reminded, situation, options)
+            second = self._supported(situation, again, f"{told.text}\n{situation.heard.text}")
+            if second.text and not says_unknown(second.text):
+                return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {told.text}"))
+            if told.id and len(told.text) <= LONGEST_QUOTE:
+                return replace(answer, text=words.quoting.format(told=told.text), notes=(*answer.notes, QUOTED))
+        return answer if answer.text else replace(answer, text=words.not_told)
+
+    def _supported(self, situation: Situation, completion: Completion, shown: str) -> Answer:
+        """An answer without the sentences that name what is not shown."""
+        said = reply_text(_text(completion), situation.agent, situation.people, decides=situation.decides)
+        everyone = (*situation.people, situation.agent)
+        text, words = supported(said, shown, self.topics, situation.heard.text, everyone)
+        note = f"what the model made up was left out of the reply: {', '.join(words)}"
+        return Answer(text, completion, (note,) if words else ())
+
+    def _told(self, situation: Situation) -> Utterance | None:
+        """What the asker said in the chat that bears on the question most, a quote or a trait (which has no id), if it does.
+
+        What came by another channel is never put into the asker's mouth.
+        """
+        heard, doubted = situation.heard, situation.doubted
+        known = [trait for trait in situation.traits.get(heard.speaker, ()) if (heard.speaker, trait) not in doubted]
+        traits = [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]  # each by itself
+        lines = [*traits, *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat")]
+        if not lines:
+            return None
+        worth = worths(heard, situation.agent, lines, self.encode)
+        best = int(worth.argmax())
+        return lines[best] if worth[best] >= BEARING else None
+
+
+def _reminded(situation: Situation, told: str) -> Situation:
+    """The situation with what was told right before the question."""
+    heard = situation.heard
+    text = situation.language.words.reminder.format(told=told, question=heard.text)
+    return replace(situation, heard=replace(heard, text=text))
+
+
+def _text(completion: Completion) -> str:
+    return completion.text if completion.finish == "stop" else whole_sentences(completion.text)

@@ -1,0 +1,50 @@
+"""Connections of clients that connect and say nothing, or send a request's head a byte at a time: they are closed.
+
+uvicorn waits for a head for ever. A request's body has its limit in `ld_agent.server.limits`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+def patient(seconds: float) -> type[asyncio.Protocol]:
+    """uvicorn's protocol with a limit on the time that a request's head may take."""
+
+    class PatientProtocol(H11Protocol):
+        _waiting: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self._is_answering():
+                self._stop_waiting()
+            elif self._waiting is None:
+                self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def _is_answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def _wait(self) -> None:
+            self._waiting = self.loop.call_later(seconds, self._give_up)
+
+        def _stop_waiting(self) -> None:
+            if self._waiting is not None:
+                self._waiting.cancel()
+                self._waiting = None
+
+        def _give_up(self) -> None:
+            self._waiting = None
+            if not self._is_answering() and not self.transport.is_closing():
+                self.transport.close()
+
+    return PatientProtocol

@@ -1,0 +1,86 @@
+"""What a reply makes up, in Chinese and Korean, by the rules of their folders."""
+
+from __future__ import annotations
+
+import pytest
+
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.modules.invention import addressed, asks_what_was_told, supported
+from ld_agent.modules.not_knowing import says_unknown
+from ld_agent.modules.numbers import counted, numbers
+
+SHOWN = (
+    "你是Sam，在和小红聊天。\n小红说：“我妈妈九十一岁了，她养了三只山羊。我的未婚妻叫碧茜，我只喝白桦汁。我没有狗。”\n"
+)
+SHOWN += "碧茜是海关官员。\n"
+KOREAN = "당신은 Sam입니다.\n우리 강아지 이름은 비스킷이에요. 저는 부산에서 간호사로 일해요. 염소를 3마리 키워요.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["我妈妈多大年纪了？", "你还记得我的狗叫什么名字吗？", "我的膝盖什么时候动手术?", "碧茜最喜欢什么花？", "我養了幾隻山羊？",
+     "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?"],
+)  # fmt: skip
+def test_questions_for_what_was_told(text: str):
+    assert asks_what_was_told(text, SHOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["我应该怎么办？", "你叫什么名字？", "北京有什么好吃的？", "今天天气怎么样？",
+     "你觉得我的狗为什么叫？", "有什么省钱的方法吗？",
+     "我很累。",
+     "뭐 먹을까요?", "제가 어떻게 해야 할까요?", "당신은 누구예요?", "오늘 뭐 했어요?"],
+)  # fmt: skip
+def test_other_questions(text: str):
+    assert not asks_what_was_told(text, SHOWN)
+
+
+@pytest.mark.parametrize(
+    ("question", "reply", "kept"),
+    [
+        ("我妈妈多大年纪了？", "你妈妈91岁了。", "你妈妈91岁了。"),
+        ("我妈妈多大年纪了？", "你妈妈八十二岁了。", ""),
+        ("我妈妈多大年纪了？", "她年纪很大了。", ""),  # no number
+        ("我过世的丈夫叫什么名字？", "你的丈夫叫约翰。", ""),
+        ("我的未婚妻叫什么？", "碧茜", "碧茜"),
+        ("我的未婚妻叫什么？", "她叫Anna。", ""),
+        ("我儿子叫什么名字？", "你的儿子叫小红。", ""),  # the asker's own name
+        ("我养了几只山羊？", "你养了几只山羊？", ""),  # says the question again
+        ("我養了幾隻山羊？", "你養了三隻山羊。", "你養了三隻山羊。"),
+        ("我不喝咖啡，那喝什么？", "我只喝白桦汁。", "你只喝白桦汁。"),
+        ("我有没有猫？叫什么？", "你没有养猫。", ""),  # denied by nobody
+        ("我的狗叫什么？", "你没有狗。", "你没有狗。"),
+        ("我姐姐是做什么的？", "这件事你没有告诉过我。", "这件事你没有告诉过我。"),
+        ("우리 강아지 이름이 뭐예요?", "강아지 이름은 비스킷이에요.", "강아지 이름은 비스킷이에요."),
+        ("우리 고양이 이름이 뭐예요?", "고양이 이름은 나비예요.", ""),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 3마리 키우세요.", "염소를 3마리 키우세요."),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 7마리 키우세요.", ""),
+    ],
+)
+def test_only_what_is_shown_stays(question: str, reply: str, kept: str, topics: TopicExtractor):
+    assert supported(reply, SHOWN + KOREAN + question, topics.extract, question, ("小红", "Sam"))[0] == kept
+
+
+def test_an_answer_in_the_askers_person_is_turned_to_them():
+    assert addressed("我的船叫英格堡。", "我的船叫什么名字？") == "你的船叫英格堡。"
+    assert addressed("我记得你的船叫英格堡。", "我的船叫什么名字？") == "我记得你的船叫英格堡。"
+    assert addressed("我的船叫英格堡。", "你的船叫什么名字？") == "我的船叫英格堡。"
+
+
+def test_numbers_in_chinese():
+    assert [value for _, value in numbers("九十一岁，一九三一年，两百块，三万五千，2岁")] == [
+        "2",
+        "91",
+        "1931",
+        "200",
+        "35000",
+    ]
+    assert counted("我们一起去，十分好，两次，第一") == [("两", "2")]
+
+
+@pytest.mark.parametrize(
+    "reply", ["你没跟我说过，我不知道。", "말씀하신 적이 없어요.", "I don't think you've told me."]
+)
+def test_not_knowing_in_every_language(reply: str):
+    assert says_unknown(reply)

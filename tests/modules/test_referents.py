@@ -1,0 +1,31 @@
+"""Whom a trait is about: names and people that an extractor loses."""
+
+from __future__ import annotations
+
+import pytest
+
+from ld_agent.modules.referents import referring
+
+
+@pytest.mark.parametrize(
+    ("utterance", "trait", "kept"),
+    [
+        ("My husband Tom teaches maths.", "I have a husband who teaches maths.", "I have a husband named Tom who teaches maths."),
+        ("My sister Kate is a nurse and works nights.", "My sister is a nurse.", "My sister Kate is a nurse."),
+        ("My husband Tom is off. He teaches maths.", "He teaches maths.", "My husband Tom teaches maths."),
+        ("My husband's name is Tom. His car broke down.", "His car broke down.", "My husband Tom's car broke down."),
+        ("My wife just started at the library.", "I work at a library.", None),
+        ("My wife is a model.", "I am a model.", None),
+        ("My wife and I work at the library.", "I work at a library.", "I work at a library."),
+        ("Both me and my friend are vegans.", "I am a vegan.", "I am a vegan."),
+        ("My dog is a poodle.", "I have a poodle.", "I have a poodle."),
+        ("My son plays chess, and I love it.", "I love chess.", "I love chess."),
+        ("My brother Ben and my sister Kate moved.", "He moved.", "He moved."),  # which of them is not said
+        ("My sister Kate is a nurse.", "My sister Kate is a nurse.", "My sister Kate is a nurse."),
+        ("My brother I saw yesterday.", "My brother came.", "My brother came."),
+        ("I like tea.", "I like tea.", "I like tea."),
+        ("我丈夫教数学。", "我丈夫教数学。", "我丈夫教数学。"),
+    ],
+)  # fmt: skip
+def test_a_trait_says_whom_it_is_about(utterance: str, trait: str, kept: str | None):
+    assert referring(trait, utterance) == kept

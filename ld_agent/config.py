@@ -308,7 +308,16 @@ class PersonasSection(Section):
 
 
 class EncoderSection(Section):
+    """What makes texts into vectors.
+
+    Attributes:
+        question_model: encodes what is searched by, as of DPR; None: ``model``.
+        pooling: how a model of transformers becomes one vector; None: as sentence-transformers has it.
+    """
+
     model: str = MINILM
+    question_model: str | None = None
+    pooling: Literal["mean", "cls", "pooler"] | None = None
     sha256: str | None = None
     device: str = "cpu"
 

@@ -316,6 +316,7 @@ class Conversation:
         *,
         recorded: str | None = None,
         reply_at: datetime | str | None = None,
+        options: ReplyOptions | None = None,
     ) -> Steps[Reply]:
         """`respond` as steps; a busy conversation refuses.
 
@@ -324,7 +325,7 @@ class Conversation:
             reply_at: when the reply is said; None: when the utterance was, if that was given.
         """
         with self.relation.turnstile.entered(waits=False):
-            return (yield from self._turn(text, speaker, at, recorded, reply_at))
+            return (yield from self._turn(text, speaker, at, recorded, reply_at, options=options))
 
     def ending(self, at: datetime | str | None = None) -> Steps[list[Record]]:
         """`end_session` as steps; a busy conversation refuses."""

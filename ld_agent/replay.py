@@ -15,8 +15,9 @@ from typing import Any
 from ld_agent.agent import Agent, Conversation
 from ld_agent.datasets.base import Episode, Turn, golden_memories
 from ld_agent.errors import InputError
+from ld_agent.languages import ENGLISH
 from ld_agent.steps import Steps, run_many
-from ld_agent.types import Recalled, Record, Reply, Utterance, checked_text, iso
+from ld_agent.types import Recalled, Record, Reply, ReplyOptions, Utterance, checked_text, iso
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ def play(
             heard.at if heard else None,
             recorded=target.text if teacher_forced else None,
             reply_at=target.at,
+            options=reply_options(episode, position + bool(heard)),
         )
         position += 2 if heard else 1
         fresh = agent.store.records(conversation.key, after=newest)
@@ -144,6 +146,16 @@ def play(
         number = _turn_number(conversation.running or (reply.heard,), episode.agent)
         emit(PlayedTurn(episode.id, reply.heard.session, number, reply, target.text, tuple(fresh)))
     yield from conversation.ending()
+
+
+def reply_options(episode: Episode, place: int) -> ReplyOptions | None:
+    """Say which utterance the reply at a place answers; None: the one before it, or the corpus does not say."""
+    answered = episode.turns[place].answers
+    if answered is None or answered == place - 1:
+        return None
+    turn = episode.turns[answered]
+    [message] = ENGLISH.prompt("replay_answers").render(speaker=turn.speaker, text=turn.text)
+    return ReplyOptions(instructions=message.content)
 
 
 def annotate(agent: Agent, conversation: Conversation, episode: Episode) -> None:

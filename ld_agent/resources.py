@@ -21,7 +21,7 @@ from ld_agent.collector import Collectors
 from ld_agent.config import Config
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
-from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.encoder import SentenceEncoder, configured
 from ld_agent.memory.index.base import Progress, untold
 from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.scoring import scorer
@@ -90,7 +90,7 @@ class Resources:
         with self.loading:
             if self._encoder is None:
                 settings = self.config.encoder
-                encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
+                encoder = configured(settings)
                 self.store.check_encoder(encoder.name, encoder.dimension)
                 self._encoder = encoder
             return self._encoder
@@ -111,7 +111,7 @@ class Resources:
             topics = beside.submit(lambda: self.topics.extract(["warm"]))
             for module in MODULES:
                 self.models.backbone(module)
-            self.encoder.encode(["warm"])
+            self.encoder.encode_query("warm")
             topics.result()
 
     def view_context(self, key: int, agent_name: str, models: Models | None = None) -> ViewContext:
@@ -130,7 +130,7 @@ class Resources:
     def query(self, text: str, at: datetime) -> Query:
         """A text as something to recall by: its vector and topics."""
         [topics] = self.topics.extract([text])
-        return Query(text, self.encoder.encode([text])[0], topics, at)
+        return Query(text, self.encoder.encode_query(text), topics, at)
 
     def close(self) -> None:
         self.asking.close()

@@ -23,7 +23,7 @@ import typer
 
 from ld_agent.backbones.base import Message
 from ld_agent.config import Config
-from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.encoder import Vectors, configured
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import quotes
 from ld_agent.modules.generator import Situation, render
@@ -376,7 +376,7 @@ def write_mixed_rows(
     """Write rows that need memory, mixed with a row of ordinary replies for each session."""
     rows = [json.loads(line) for file in replies for line in file.read_text("utf-8").splitlines()]
     settings = Config().encoder
-    encoder = SentenceEncoder(settings.model, settings.device, settings.sha256, cache_size=50_000)
+    encoder = configured(settings, cache_size=50_000)
     maker = Maker(people_of(sources), talks_of(sources[-1]), summaries_of(rows), encoder.encode, seed)
     rng = random.Random(seed)
     mixed = [*maker.rows(count), *folded(rows), *deciding(rows, telling_utterances(sources), decisions, rng)]

@@ -26,13 +26,11 @@ from ld_agent.modules.generator import Generator
 from ld_agent.modules.registry import NO_TRAIT
 from ld_agent.on_ray import on_ray
 from ld_agent.prompts import as_line
-from ld_agent.replay import PlayedTurn, play
+from ld_agent.replay import PlayedTurn, play, reply_options
 from ld_agent.steps import Steps, run_many
 from training.ablations import FULL, Parts, reduced, situation_of
 from training.rows import row_values
 
-ANSWERS = frozenset({"ubuntu_irc"})
-"""Corpora of one session an episode, whose last utterance is the reply to learn."""
 FIRST_SESSION = 2
 Answer = Callable[[Request], str | None]
 Work = Mapping[str, tuple[str, Episode]]
@@ -137,11 +135,11 @@ def _replay(
                     episode: Episode = episode,
                     asked: list[Request] = asked,
                 ) -> None:
-                    if not _is_target(turn, corpus, episode):
+                    if not _is_target(turn, episode):
                         return
                     prompt = asked[-1].messages
                     if variants:
-                        for name, messages in _prompts(agent, turn, variants, prompt):
+                        for name, messages in _prompts(agent, turn, episode, variants, prompt):
                             rows[key].append(_row(messages, turn, corpus) | {"parts": name})
                     else:
                         rows[key].append(_row(prompt, turn, corpus))
@@ -156,21 +154,24 @@ def _replay(
             agent.conversation(key, agent_name=work[key][1].agent).delete()
 
 
-def _is_target(turn: PlayedTurn, corpus: str, episode: Episode) -> bool:
-    """Whether a reply becomes a row: of a corpus of single sessions its answer alone, else what can use a memory."""
-    if corpus in ANSWERS:
+def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
+    """Whether a reply becomes a row: of a corpus whose answers alone count, that one; else what can use a memory."""
+    if episode.answer_only:
         said = turn.reply.utterance
         return said is not None and said.at == episode.turns[-1].at
     return turn.session >= FIRST_SESSION
 
 
 def _prompts(
-    agent: Agent, turn: PlayedTurn, variants: Mapping[str, Parts], full: Sequence[Message]
+    agent: Agent, turn: PlayedTurn, episode: Episode, variants: Mapping[str, Parts], full: Sequence[Message]
 ) -> Iterator[tuple[str, Sequence[Message]]]:
     """Yield the prompts of a turn by variant; ``full`` is the agent's prompt, with all parts."""
     stored = agent.store.find_conversation(turn.conversation)
     assert stored is not None
-    situation = situation_of(turn.reply, agent.store.utterances(stored.key), stored.agent)
+    said = agent.store.utterances(stored.key)
+    situation = situation_of(turn.reply, said, stored.agent)
+    if (options := reply_options(episode, len(said) - 1)) is not None:
+        situation = replace(situation, instructions=options.instructions)
     render = Generator(agent.models, agent.config.modules.generator.prompting).prompt_for
     for name, parts in variants.items():
         yield name, full if name == FULL else render(reduced(situation, parts)).messages

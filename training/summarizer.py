@@ -33,13 +33,13 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
         InputError: no such file, or a corpus with neither summaries nor traits.
     """
     from ld_agent.datasets import format_of
-    from ld_agent.memory.encoder import SentenceEncoder
+    from ld_agent.memory.encoder import configured
     from ld_agent.modules.base import Models
     from ld_agent.modules.summarizer import Summarizer
     from training.rows import row_values
 
     settings = request.config.encoder
-    encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
+    encoder = configured(settings)
     summarizer = Summarizer(Models(request.config), encoder)
     by_corpus = [(format_of(source), source) for source in request.sources]
     dialogues = [source for corpus, source in by_corpus if corpus == "dialogsum"]

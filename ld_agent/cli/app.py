@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ld_agent.cli import adapters, bench, ecm, evaluate, judge, memory, serve, tables
+from ld_agent.cli import adapters, bench, ecm, evaluate, figures, judge, memory, serve, statistics, tables
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -27,6 +27,8 @@ app.add_typer(evaluate.app, name="eval")
 app.add_typer(ecm.app, name="ecm")
 app.add_typer(judge.app, name="judge")
 app.command("tables")(tables.tables)
+app.command("figures")(figures.figures)
+app.command("statistics")(statistics.statistics)
 app.add_typer(serve.keys, name="keys")
 app.add_typer(adapters.app, name="adapters")
 

@@ -69,6 +69,12 @@ def serve(
         float | None,
         typer.Option("--soak", min=1, metavar="SECONDS", help="Instead, how memory and open files grow under load."),
     ] = None,
+    people: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--people", min=1, metavar="N", help="Instead, requests with N people in the store; may be repeated."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time chat completions over HTTP with 1, 8 and 32 clients, one of them with 10,000 events in memory.
@@ -80,6 +86,8 @@ def serve(
       ld-agent bench serve --real --requests 5 --json
 
       ld-agent bench serve --soak 900 --json
+
+      ld-agent bench serve --people 100 --people 10000
     """
     from ld_agent.config import load_config
 
@@ -88,6 +96,11 @@ def serve(
         from ld_agent.evaluation.soak import bench_soak
 
         _show(bench_soak(settings, soak), as_json)
+        return
+    if people:
+        from ld_agent.evaluation.bench_people import bench_people
+
+        _show(bench_people(settings, people), as_json)
         return
     from ld_agent.evaluation.bench_serve import bench_serve
 

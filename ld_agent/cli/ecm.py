@@ -28,6 +28,9 @@ def build(
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Only the first N conversations or requests.")
     ] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", min=1, help="Stop after N samples (ECM: 200, knowledge 300).")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Build a benchmark with the backbone of a config; what the model writes in no usable shape is left out and counted.
@@ -53,7 +56,7 @@ def build(
     sources = load_requests(source)[:limit] if benchmark == "feedback" else load_episodes(source, limit=limit)
     backbone = build_backbone(section)
     try:
-        built = build_benchmark(benchmark, sources, backbone.generate)
+        built = build_benchmark(benchmark, sources, backbone.generate, wanted=samples)
     finally:
         backbone.close()
     dropped = {reason: count for reason, count in built.dropped.most_common() if count}
@@ -61,6 +64,8 @@ def build(
     if not built.samples:
         raise InputError(f"{section.model} made no sample of {len(sources)} sources ({reasons}); use a stronger model")
     write_samples(out, built.samples, {"by": section.model, "from": str(source), "dropped": dropped})
+    if samples is not None and len(built.samples) < samples:
+        say(f"only {len(built.samples)} of {samples} samples: {source} has no more sources")
     probes = sum(len(sample.probes) for sample in built.samples)
     if as_json:
         result = {"benchmark": benchmark, "samples": len(built.samples), "probes": probes, "dropped": dropped}

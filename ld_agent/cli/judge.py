@@ -120,26 +120,56 @@ def choose(
 
 
 @app.command()
-def form(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs over the same data.")],
-    out: Annotated[Path, typer.Option("--out", help="The page; its key is written next to it.")],
-    questions: Annotated[str, typer.Option("--questions", help="chat, recursive or benchmark.")] = "chat",
-    limit: Limit = None,
+def errors(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A folder of ld-agent eval memory.")],
+    overrides: Overrides = None,
+    config: Config = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only N conversations, drawn at random.")] = None,
     seed: Seed = 0,
+    as_json: Json = False,
 ) -> None:
-    """Write a page on which people rate replies blind (LD-Agent, appendix B; Rsum; ECM, Table 7).
+    """Say what is wrong with each statement of a memory: fabricated, wrong relationship, missing detail (Rsum, Table 6).
 
     Example:
 
+      ld-agent judge errors runs/memory/recursive -c openai --limit 100
+    """
+    _judge("errors", [run], config, overrides, limit, as_json, seed)
+
+
+@app.command()
+def form(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders of runs over the same data; see --questions for what else."),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The page; its key is written next to it.")],
+    questions: Annotated[
+        str,
+        typer.Option(
+            "--questions", help="chat (whole dialogues; also files of ld-agent run), recursive, memory, benchmark."
+        ),
+    ] = "chat",
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Only N dialogues, replies, statements or samples, drawn at random."),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Write a page on which people rate blind (LD-Agent, appendix B; Rsum, Tables 3 and 6; ECM, Table 7).
+
+    Examples:
+
       ld-agent judge form runs/recursive runs/none --out page.html --limit 50
+
+      ld-agent judge form knowledge.jsonl --questions benchmark --out page.html --limit 50
     """
     from ld_agent.cli.show import say
     from ld_agent.evaluation.form import write_form
-    from ld_agent.evaluation.verdicts import cases, complete_run
+    from ld_agent.evaluation.form_items import shown
 
-    read = [complete_run(folder) for folder in runs]
-    kind = "rate" if read[0].task == "response" else "score"
-    key = write_form(cases(read, kind, limit, seed), questions, out, seed)
+    found = shown(sources, questions, limit, seed)
+    key = write_form(found.items, questions, out, seed, found.about)
     say(f"the page is {out}; keep {key} from the annotators, because it names the systems")
 
 
@@ -149,6 +179,9 @@ def agree(
         list[Path], typer.Argument(metavar="FILES...", help="Exported ratings; or a judge-….jsonl file and labels.")
     ],
     key: Annotated[Path | None, typer.Option("--key", help="The form's key: figures per system.")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Write the ratings where ld-agent tables finds them; needs --key.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """How far people agree with one another, or a judge with people.
@@ -158,29 +191,39 @@ def agree(
 
     Examples:
 
-      ld-agent judge agree ratings-ann.jsonl ratings-bob.jsonl --key page.key.json
+      ld-agent judge agree ratings-ann.jsonl ratings-bob.jsonl --key page.key.json --keep
 
       ld-agent judge agree runs/conditional/judge-score.jsonl labels.jsonl
     """
     from ld_agent.datasets.records import json_lines, raise_bad
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.form import read_key, read_ratings, summary
 
+    if keep and key is None:
+        raise InputError("--keep needs --key, which says what the ratings are about")
     first = next(iter(json_lines(files[0], raise_bad)), None)
     if first is None or "verdicts" not in first:
-        form_id, ratings = read_ratings(files)
-        result = summary(ratings, read_key(key, form_id) if key else None)
-        flat = {
-            f"{group} {name}": about
-            for group, named in result.items()
-            if group != "all"
-            for name, about in named.items()
-        }
-        _show(result if as_json else flat | {"all": result["all"]}, as_json)
+        _agree_with_one_another(files, key, keep, as_json)
         return
     if len(files) != 2:
         raise InputError(f"{len(files)} files; give one file of verdicts and one of labels")
     _agree_with_people(files[0], files[1], as_json)
+
+
+def _agree_with_one_another(files: list[Path], key: Path | None, keep: bool, as_json: bool) -> None:
+    from ld_agent.cli.show import say
+    from ld_agent.evaluation.form import read_key, read_ratings, summary, systems_of
+    from ld_agent.evaluation.form_figures import keep_ratings
+
+    form_id, ratings = read_ratings(files)
+    known = read_key(key, form_id) if key else None
+    result = summary(ratings, systems_of(known) if known else None)
+    flat = {
+        f"{group} {name}": about for group, named in result.items() if group != "all" for name, about in named.items()
+    }
+    if keep and key is not None and known is not None:
+        for path in keep_ratings(ratings, known, key):
+            say(f"kept in {path}")
+    _show(result if as_json else flat | {"all": result["all"]}, as_json)
 
 
 def _agree_with_people(verdicts: Path, labels: Path, as_json: bool) -> None:

@@ -335,12 +335,12 @@ def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOptio
 
     from ld_agent.cli.show import errors, say
     from ld_agent.config import load_config
-    from ld_agent.memory.encoder import SentenceEncoder
+    from ld_agent.memory.encoder import configured
     from ld_agent.memory.reindex import reindex as reindex_store
 
     opened = _existing(store)
     settings = load_config(config, overrides or []).encoder
-    encoder = SentenceEncoder(settings.model, settings.device, settings.sha256)
+    encoder = configured(settings)
     with Progress(console=errors, disable=not errors.is_terminal) as progress:
         task = progress.add_task("encoding", total=None)
         count = reindex_store(opened, encoder, lambda done, total: progress.update(task, completed=done, total=total))

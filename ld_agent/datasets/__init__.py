@@ -14,6 +14,7 @@ from typing import Any
 
 from ld_agent.datasets import (
     carecall,
+    chats,
     conversation_chronicles,
     dialogsum,
     jsonl,
@@ -53,6 +54,7 @@ LOADERS: dict[str, Loader] = {
     "locomo": Loader(locomo.recognises, locomo.read),
     "carecall": Loader(carecall.recognises, carecall.read),
     "memorybank": Loader(memorybank.recognises, memorybank.read),
+    "chats": Loader(chats.recognises, chats.read),
 }
 
 _SESSION = re.compile(r"session_([1-9]\d*)")

@@ -22,6 +22,7 @@ class Turn:
         at: an aware UTC datetime.
         session: session number in the corpus, from 1; None: the corpus has no session boundaries and β sets them.
         traits: persona facts annotated in this utterance; None: the corpus has no such annotation.
+        answers: index in the episode of the turn that this one answers; None: the corpus does not say.
     """
 
     speaker: str
@@ -29,6 +30,7 @@ class Turn:
     at: datetime
     session: int | None = None
     traits: tuple[str, ...] | None = None
+    answers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Episode:
         memories: the annotated memory after each session, as given by the corpus; see `golden_memories`.
         source: file and line, for messages ("valid.txt:3"). Excluded from comparisons, so that a conversation equals
             itself whatever its file is called.
+        answer_only: the last turn is the only reply to learn or to score; other turns of the agent are context.
     """
 
     id: str
@@ -63,6 +66,7 @@ class Episode:
     personas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     source: str = field(default="", compare=False)
     memories: tuple[AnnotatedMemory, ...] = ()
+    answer_only: bool = False
 
     @property
     def speakers(self) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 The corpus numbers its speakers; they become "Speaker 0", "Speaker 1", …. The agent is the speaker of the answer, which
 is the last utterance. The corpus has neither dates nor ids: a record is one session that begins at `dating.ANCHOR`, and
-its id consists of file name and line. Reply links (`relation_at`, `ctx_adr`) are dropped.
+its id consists of file name and line. An utterance to somebody begins with the name, as on IRC ("@Speaker 0 …"), except
+for the answer, which is the reference. Which utterance an utterance answers is its `Turn.answers`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,31 @@ def _episode(record: Record) -> Episode:
         raise record.error(f"context has {len(texts) - 1} utterances and ctx_spk {len(numbers) - 1} speakers")
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
         raise record.error(f"the speakers are {numbers}; each must be a non-negative integer")
+    answered = _answered(record, len(texts))
+    addressed = record.items("ctx_adr") if "ctx_adr" in record else [-1] * (len(texts) - 1)
+    if len(addressed) != len(texts) - 1 or not all(isinstance(number, int) for number in addressed):
+        raise record.error(f"ctx_adr is {addressed}; it needs a number for each of {len(texts) - 1} utterances")
+    said = [f"@Speaker {to} {text}" if to >= 0 else text for to, text in zip([*addressed, -1], texts, strict=True)]
+    times = spaced(ANCHOR, len(texts))
     turns = tuple(
-        Turn(f"Speaker {number}", text.strip(), at, 1)
-        for number, text, at in zip(numbers, texts, spaced(ANCHOR, len(texts)), strict=True)
+        Turn(f"Speaker {number}", text.strip(), at, 1, answers=answered.get(place))
+        for place, (number, text, at) in enumerate(zip(numbers, said, times, strict=True))
     )
-    return Episode(f"{record.path.stem}-{record.line}", turns[-1].speaker, turns, {}, record.source)
+    name = f"{record.path.stem}-{record.line}"
+    return Episode(name, turns[-1].speaker, turns, {}, record.source, answer_only=True)
+
+
+def _answered(record: Record, turns: int) -> dict[int, int]:
+    """The place of the utterance that each answers, by its own."""
+    links = record.items("relation_at") if "relation_at" in record else []
+    if "ans_idx" in record:
+        links = [*links, [turns - 1, record.integer("ans_idx")]]
+    found: dict[int, int] = {}
+    for link in links:
+        if not (isinstance(link, list) and len(link) == 2 and all(isinstance(n, int) for n in link)):
+            raise record.error(f"relation_at has {link!r}, which is not a pair of places")
+        child, parent = link
+        if not 0 <= parent < child < turns:
+            raise record.error(f"utterance {child} cannot answer utterance {parent} of {turns}")
+        found[child] = parent
+    return found

@@ -29,7 +29,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.backbones.weights import quiet_transformers
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
-from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.encoder import configured
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS, PackedVectors, Passages
 from ld_agent.memory.scoring import SCORERS
@@ -61,7 +61,7 @@ def bench_recall(config: Config) -> dict[str, Any]:
         milliseconds (median and 95th percentile), how many times those of the scorer ``paper`` over the same memory in
         the same run (``vs_paper``, of the medians), and bytes an event, with machine and versions.
     """
-    encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
+    encoder = configured(config.encoder)
     topics = TopicExtractor(config.topics.model, config.topics.pos)
     texts = [turn.text for turn in _sample().turns]
     encoder.encode(texts[:2])

@@ -22,7 +22,7 @@ from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.evaluation.bench import VOCABULARY, machine
-from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.encoder import SentenceEncoder, Vectors, configured
 from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.base import Draft
@@ -48,7 +48,7 @@ def bench_growth(config: Config, sizes: Sequence[int] = SIZES) -> dict[str, Any]
         ``growth``: a row for each size with ``utterances``, ``sessions``, ``traits``, ``turn_ms_median``, ``turn_ms_p95``,
         milliseconds by step (``steps_ms``), ``reopen_s`` (opening and the first turn, models loaded) and ``store_mb``.
     """
-    encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
+    encoder = configured(config.encoder)
     topics = TopicExtractor(config.topics.model, config.topics.pos)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "growth.db"

@@ -22,7 +22,7 @@ from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.bench import machine
-from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS, check_views
 from ld_agent.replay import PlayedTurn, play
@@ -68,7 +68,7 @@ def bench_views(
     episodes = load_episodes(path, limit=limit)
     if not episodes:
         raise InputError(f"{path} contains no conversation to play; see data/README.md for the formats")
-    encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
+    encoder = configured(config.encoder)
     topics = TopicExtractor(config.topics.model, config.topics.pos)
     rows = []
     with Progress(console=errors, disable=not errors.is_terminal) as bar:

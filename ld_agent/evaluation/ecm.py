@@ -34,7 +34,9 @@ BENCHMARKS = ("continuing", "knowledge", "feedback")
 MERGED = {"continuing": 10, "knowledge": 1, "feedback": 10}
 """Number of samples that share one memory (ECM, section 5.1), so that recall has distractors."""
 
-HEADER = {"format": "ld_agent.ecm", "version": 1}
+NAME = "ld_agent.ecm"
+HEADER = {"format": NAME, "version": 1}
+LONGEST_HEADER = 200  # bytes of the first line within which the format's name stands
 USER, ASSISTANT = "User", "Assistant"
 LATER = timedelta(days=1)
 WIDTH = 4
@@ -83,6 +85,14 @@ def write_samples(path: Path, samples: Sequence[Sample], made: Mapping[str, Any]
     lines = [HEADER | {"benchmark": names.pop(), "made": dict(made)}, *(_values(sample) for sample in samples)]
     with written_atomically(path) as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+
+
+def is_benchmark(path: Path) -> bool:
+    """Whether a file begins like one of `write_samples`."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return NAME.encode() in file.read(LONGEST_HEADER)
 
 
 def read_samples(path: Path) -> list[Sample]:

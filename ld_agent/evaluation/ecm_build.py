@@ -52,6 +52,7 @@ def build(
     sources: Sequence[Episode] | Sequence[str],
     complete: Complete,
     *,
+    wanted: int | None = None,
     width: int = 8,
     done: Callable[[], None] = lambda: None,
 ) -> Built:
@@ -61,6 +62,7 @@ def build(
         benchmark: one of `BENCHMARKS`.
         sources: conversations, with personas for ``knowledge``; requests (texts) for ``feedback``.
         complete: answers requests, such as a backbone's ``generate``.
+        wanted: stop once so many samples were made; None: use every source.
         width: maximum number of sources processed concurrently.
         done: called after each source.
 
@@ -75,23 +77,32 @@ def build(
     if benchmark == "feedback":
         requests = [source for source in sources if isinstance(source, str)]
         work = [feedback(f"feedback{n}", text, built.dropped) for n, text in enumerate(requests, 1)]
-        wanted = "requests, one text each"
+        needs = "requests, one text each"
     else:
         episodes = [source for source in sources if isinstance(source, Episode)]
         if benchmark == "knowledge":
             work = [knowledge(e, built.dropped) for e in episodes if facts_of(e)]
-            wanted = "conversations with persona facts of the user"
+            needs = "conversations with persona facts of the user"
         else:
             work = [continuing(e, built.dropped) for episode in episodes for e in dialogues_of(episode)]
-            wanted = f"conversations of at least {FEWEST_LINES} utterances"
+            needs = f"conversations of at least {FEWEST_LINES} utterances"
     if not work:
-        raise InputError(f"no sources to build {benchmark} from; it needs {wanted}")
-    samples: dict[int, Sample] = {}
-    for position, sample in run_many(enumerate(work), complete, width):
-        if sample is not None:
-            samples[position] = sample
-        done()
-    built.samples = [samples[position] for position in sorted(samples)]
+        raise InputError(f"no sources to build {benchmark} from; it needs {needs}")
+    tried = 0
+    while tried < len(work) and (wanted is None or len(built.samples) < wanted):
+        missing = len(work) if wanted is None else wanted - len(built.samples)
+        batch = work[
+            tried : tried + missing
+        ]  # as many as are missing, so that the outcome does not depend on the width
+        tried += len(batch)
+        samples: dict[int, Sample] = {}
+        for position, sample in run_many(enumerate(batch), complete, width):
+            if sample is not None:
+                samples[position] = sample
+            done()
+        built.samples += [samples[position] for position in sorted(samples)]
+    for unused in work[tried:]:
+        unused.close()
     return built
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -17,15 +17,16 @@ from typing import Any
 
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.judge import Case
+from ld_agent.evaluation.form_items import Item
+from ld_agent.evaluation.judge import ERRORS
 from ld_agent.files import check_output, written_atomically
 
 RATED = ("0", "1", "2")
 ANSWERED = ("no", "yes")
 QUESTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "chat": {
-        "coherence": ("Does the reply follow from the conversation?", RATED),
-        "fluency": ("Is the reply natural, correct language?", RATED),
+        "coherence": ("Do the replies follow from the conversation, across its sessions?", RATED),
+        "fluency": ("Are the replies natural, correct language?", RATED),
         "engagingness": ("Would you like to continue this conversation?", RATED),
     },
     "recursive": {
@@ -37,37 +38,39 @@ QUESTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "related": ("Is the question related to the source dialogue?", ANSWERED),
         "appropriate": ("Is the reply appropriate, given the source dialogue?", ANSWERED),
     },
+    "memory": {"error": ("What is wrong with this statement of the memory?", ("nothing", *ERRORS.values()))},
 }
+LARGEST = max(len(values) for kind in QUESTIONS.values() for _, values in kind.values()) - 1
 TEMPLATE = Path(__file__).with_name("form.html")
 
 
-def write_form(cases: Sequence[Case], kind: str, out: Path, seed: int = 0) -> Path:
-    """Write the page and, next to it, the key that says which run each item is from; return the key's path.
+def write_form(
+    items: Sequence[Item], kind: str, out: Path, seed: int = 0, about: Mapping[str, Any] | None = None
+) -> Path:
+    """Write the page and, next to it, the key that says whose each item is; return the key's path.
 
     Args:
         kind: a key of `QUESTIONS`.
         seed: of the shuffled order.
+        about: what else the key says, such as the runs' folders.
 
     Raises:
         InputError: the kind is unknown, or a file cannot be written.
     """
     if kind not in QUESTIONS:
         raise InputError(f"questions={kind!r} is not one of {', '.join(QUESTIONS)}")
-    order = [(case, system) for case in cases for system in case.candidates]
+    order = list(items)
     random.Random(seed).shuffle(order)
-    content = json.dumps([[case.id, system, case.candidates[system]] for case, system in order])
+    content = json.dumps([[item.key, item.system, item.lines, item.reply] for item in order])
     form = hashlib.sha256(f"{kind} {seed} {content}".encode()).hexdigest()[:12]
-    items = [
-        {"id": str(n), "lines": case.lines, "question": case.question, "reply": case.candidates[system]}
-        for n, (case, system) in enumerate(order, 1)
-    ]
+    shown = [{"id": str(n), "lines": item.lines, "reply": item.reply} for n, item in enumerate(order, 1)]
     questions = [{"name": name, "text": text, "values": values} for name, (text, values) in QUESTIONS[kind].items()]
-    page = json.dumps({"form": form, "questions": questions, "items": items}, ensure_ascii=False)
-    systems = {str(n): {"key": case.id, "system": system} for n, (case, system) in enumerate(order, 1)}
+    page = json.dumps({"form": form, "questions": questions, "items": shown}, ensure_ascii=False)
+    systems = {str(n): {"key": item.key, "system": item.system} for n, item in enumerate(order, 1)}
     key = out.with_suffix(".key.json")
     for path, text in (
         (out, TEMPLATE.read_text(encoding="utf-8").replace("{{DATA}}", page.replace("<", "\\u003c"))),
-        (key, json.dumps({"form": form, "questions": kind, "items": systems}, indent=1)),
+        (key, json.dumps({"form": form, "questions": kind, **(about or {}), "items": systems}, indent=1)),
     ):
         check_output(path)
         with written_atomically(path) as file:
@@ -94,8 +97,8 @@ def read_ratings(paths: Sequence[Path]) -> tuple[str, Ratings]:
             if record.text("form") != form:
                 raise record.error(f"form {record.text('form')!r} is not {form!r}; compare ratings of one page")
             value, annotator = record.values.get("value"), record.text("annotator")
-            if type(value) is not int or value not in (0, 1, 2):
-                raise record.error(f"value={value!r} is not 0, 1 or 2")
+            if type(value) is not int or value not in range(LARGEST + 1):
+                raise record.error(f"value={value!r} is not a whole number from 0 to {LARGEST}")
             given = ratings[record.text("aspect")][record.text("item")]
             if annotator in given:
                 raise record.error(f"{annotator!r} rates item {record.text('item')!r} twice; keep one rating")
@@ -105,20 +108,25 @@ def read_ratings(paths: Sequence[Path]) -> tuple[str, Ratings]:
     return form, ratings
 
 
-def read_key(path: Path, form: str) -> dict[str, str]:
-    """Return the system of each item.
+def read_key(path: Path, form: str) -> Mapping[str, Any]:
+    """Return a form's key, as `write_form` wrote it.
 
     Raises:
         DataFileError: the file is not a form's key, or another form's.
     """
     try:
-        key = json.loads(path.read_text(encoding="utf-8"))
-        systems = {item: str(about["system"]) for item, about in key["items"].items()}
+        key: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        systems_of(key)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise DataFileError(path, 1, "not a key written by ld-agent judge form") from exc
     if key.get("form") != form:
         raise DataFileError(path, 1, f"the key of form {key.get('form')!r}; the ratings are of {form!r}")
-    return systems
+    return key
+
+
+def systems_of(key: Mapping[str, Any]) -> dict[str, str]:
+    """Return the system of each item."""
+    return {item: str(about["system"]) for item, about in key["items"].items()}
 
 
 def summary(ratings: Ratings, systems: dict[str, str] | None = None) -> dict[str, Any]:
@@ -127,7 +135,7 @@ def summary(ratings: Ratings, systems: dict[str, str] | None = None) -> dict[str
     Cohen's κ is the mean over pairs of annotators; Fleiss' κ covers the items that every annotator rated. κ is None where
     it is undefined. "qualified" is the share, in per cent, of ratings with two yeses (ECM, Table 7).
     """
-    result: dict[str, Any] = {"aspects": {aspect: _agreement(items) for aspect, items in ratings.items()}}
+    result: dict[str, Any] = {"aspects": {aspect: agreement(items) for aspect, items in ratings.items()}}
     if systems is not None:
         result["systems"] = {
             name: _means(
@@ -138,24 +146,30 @@ def summary(ratings: Ratings, systems: dict[str, str] | None = None) -> dict[str
     return result | {"all": _means(ratings)}
 
 
-def _means(ratings: dict[str, Any]) -> dict[str, float | None]:
+def _means(ratings: Ratings) -> dict[str, float | None]:
     means = {a: _mean([v for given in items.values() for v in given.values()]) for a, items in ratings.items()}
     if set(ratings) == set(QUESTIONS["benchmark"]):
-        both = [
-            100.0 * min(value, ratings["appropriate"][item][who])
-            for item, given in ratings["related"].items()
+        means["qualified"] = _mean([100.0 * value for given in qualified(ratings).values() for value in given.values()])
+    return means
+
+
+def qualified(ratings: Ratings) -> dict[str, dict[str, int]]:
+    """Return whether each sample is qualified, by item and annotator: 1 if both answers are yes (ECM, Table 7)."""
+    return {
+        item: {
+            who: min(value, ratings["appropriate"][item][who])
             for who, value in given.items()
             if who in ratings["appropriate"].get(item, {})
-        ]
-        means["qualified"] = _mean(both)
-    return means
+        }
+        for item, given in ratings["related"].items()
+    }
 
 
 def _mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def _agreement(items: dict[str, dict[str, int]]) -> dict[str, Any]:
+def agreement(items: dict[str, dict[str, int]]) -> dict[str, Any]:
     people = sorted({who for given in items.values() for who in given})
     pairs = [
         kappa

@@ -33,6 +33,8 @@ RATABLE = ASPECTS | {"fluency": "does it read like what a person would naturally
 
 RATINGS = range(1, 101)
 SCORES = range(3)
+ERRORS = {1: "fabricated", 2: "relationship", 3: "missing"}
+"""What may be wrong with a statement of a memory (Rsum, Table 6); 0: nothing."""
 PREFERENCES = {1: 2, 2: 1, 3: -1, 4: -2}
 """Lead of the first reply, by option number of the pairwise judgement."""
 
@@ -164,6 +166,17 @@ class Judge:
         ]
         answers = self._ask(rendered, BARE)
         return Verdicts(tuple(whole_number(a, SCORES) for a in answers), tuple((a,) for a in answers))
+
+    def errors(self, cases: Sequence[Case]) -> Verdicts[int]:
+        """Say what is wrong with each statement of a memory: 0 nothing, or a key of `ERRORS` (Rsum, Table 6)."""
+        _check(cases, candidates=(1, 1), reference=True)
+        rendered = [
+            ENGLISH.prompt("judge_error").render(lines=case.lines, reference=case.reference, reply=statement)
+            for case in cases
+            for statement in case.candidates.values()
+        ]
+        answers = self._ask(rendered, BARE)
+        return Verdicts(tuple(whole_number(a, (0, *ERRORS)) for a in answers), tuple((a,) for a in answers))
 
     def compare(self, cases: Sequence[Case]) -> Verdicts[int]:
         """Decide which of two answers is closer to the reference, in both orders (ECM, appendix B.2).

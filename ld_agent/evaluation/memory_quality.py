@@ -6,6 +6,7 @@ memory mechanisms, knows only which ones rewrite their records.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from ld_agent.datasets import Episode, load_episodes
 from ld_agent.errors import InputError
 from ld_agent.evaluation.ecm import WIDTH, live
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
-from ld_agent.evaluation.metrics import Measure, mean
+from ld_agent.evaluation.metrics import Measure, mean, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.modules.wording import words_of
 from ld_agent.steps import run_many
@@ -25,6 +26,8 @@ from ld_agent.types import Record
 
 REWRITTEN = frozenset({"recursive", "golden"})
 """Views whose newest record replaces all earlier ones."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 class MemoryTask:
@@ -62,11 +65,18 @@ class MemoryTask:
             for item, _ in run_many(work, agent.models.complete, WIDTH):
                 episode = self._episodes[item.episode]
                 conversation = agent.conversation(episode.id, agent_name=episode.agent)
-                kept = standing(conversation.records)
+                records = conversation.records
+                kept = standing(records)
                 keep(
                     item,
                     " ".join(r.text for r in kept),
-                    {"records": len(kept), MEMORY: of_memory(agent.store, conversation.key)},
+                    {
+                        "records": len(records),
+                        "words": sum(len(words_of(r.text)) for r in records),
+                        "utterances": len(episode.turns),
+                        "memories": [r.text for r in kept],
+                        MEMORY: of_memory(agent.store, conversation.key),
+                    },
                 )
         finally:
             agent.close(end_sessions=False)
@@ -87,7 +97,11 @@ def standing(records: Sequence[Record]) -> list[Record]:
 
 
 def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Compute precision, recall and F1 over bags of words, averaged over conversations."""
+    """Compute precision, recall and F1 over bags of words, averaged over conversations; and how much was remembered.
+
+    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1).
+    """
+    counts = [(_number(p, "records"), _number(p, "utterances"), _number(p, "words")) for p in predictions]
     shared = [_shared(p.text, p.references[0]) for p in predictions]
     precisions = [both / remembered if remembered else 0.0 for both, remembered, _ in shared]
     recalls = [both / annotated if annotated else 0.0 for both, _, annotated in shared]
@@ -95,7 +109,21 @@ def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
         "precision": mean(precisions),
         "recall": mean(recalls),
         "f1": mean(2 * both / (memory + notes) if both else 0.0 for both, memory, notes in shared),
+        "frequency": shares([(records, utterances) for records, utterances, _ in counts]),
+        "length": shares([(words, records) for records, _, words in counts]),
     }
+
+
+def statements_of(prediction: Prediction) -> list[str]:
+    """Return the sentences of a memory, those of a record one after the other."""
+    memories = prediction.details.get("memories") or [prediction.text]
+    sentences = [part.strip(" -*") for memory in memories for part in _SENTENCE_END.split(str(memory))]
+    return list(dict.fromkeys(sentence for sentence in sentences if words_of(sentence)))
+
+
+def _number(prediction: Prediction, key: str) -> int:
+    """A count that a prediction carries; 0 in runs of older versions."""
+    return int(prediction.details.get(key, 0))
 
 
 def _shared(first: str, second: str) -> tuple[int, int, int]:

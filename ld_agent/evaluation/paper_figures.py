@@ -22,6 +22,18 @@ from typing import Any
 from ld_agent.errors import InputError
 
 Where = Mapping[str, Any]
+Facts = Mapping[str, Any]
+CORPORA = {"msc_personasummary": "msc"}
+"""Formats that are the same corpus."""
+
+
+def satisfied(facts: Facts, where: Where) -> bool:
+    """Whether facts meet conditions; the order of lists does not matter."""
+    return all(_same(facts.get(key), value) for key, value in where.items())
+
+
+def _same(have: Any, wanted: Any) -> bool:
+    return sorted(have) == sorted(wanted) if isinstance(wanted, list) and isinstance(have, list) else have == wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +100,15 @@ class PaperTable:
 
 
 def paper_table(name: str) -> PaperTable:
-    """Return a table by its name, such as "ld-agent-1".
+    """Return a table by its name, such as "ld-agent-1", or by the end of it that no other has, such as "a10".
 
     Raises:
         InputError: the table does not exist; lists all tables.
     """
     tables = paper_tables()
+    ending = [full for full in tables if full.endswith(f"-{name}")]
+    if len(ending) == 1:
+        return tables[ending[0]]
     if name not in tables:
         raise InputError(f"no table {name!r}; the tables are {', '.join(tables)}")
     return tables[name]

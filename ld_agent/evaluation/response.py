@@ -56,7 +56,7 @@ class ResponseTask:
         self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
         self._with_perplexity = not no_perplexity
         beta = config.memory.beta
-        replies = [item for episode in self._episodes.values() for item in _replies(episode, beta)]
+        replies = [item for episode in self._episodes.values() for item in _scored(episode, beta)]
         self.items: Sequence[Item] = [item for item in replies if item.session >= from_session]
         if not self.items:
             raise InputError(
@@ -129,6 +129,12 @@ def _replies(episode: Episode, beta: float) -> Iterator[Item]:
             number = session if said.session is None else said.session
             about = {"turn": turn, "speaker": before.speaker, "text": before.text}
             yield Item(f"{episode.id}/{place}", episode.id, number, (said.text,), about)
+
+
+def _scored(episode: Episode, beta: float) -> list[Item]:
+    """The replies to predict; of a corpus whose answers alone count, that one."""
+    replies = list(_replies(episode, beta))
+    return [r for r in replies if not episode.answer_only or r.key == f"{episode.id}/{len(episode.turns)}"]
 
 
 def _replayed(

@@ -56,13 +56,13 @@ class SummaryTask:
         }
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        from ld_agent.memory.encoder import SentenceEncoder
+        from ld_agent.memory.encoder import configured
         from ld_agent.modules.base import Models
         from ld_agent.modules.summarizer import Summarizer
 
         models = Models(config)
         try:
-            encoder = SentenceEncoder(config.encoder.model, config.encoder.device, config.encoder.sha256)
+            encoder = configured(config.encoder)
             summarizer = Summarizer(models, encoder)
             ordered = sorted(items, key=lambda item: sum(len(u.text) for u in self._sessions[item.key].utterances))
             for start in range(0, len(ordered), CHUNK):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ld_agent.evaluation.judge import ASPECTS
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperTable, Where
+from ld_agent.evaluation.verdicts import MEASURES, PEOPLE
 
 DATA = {
     "msc": "MSC/session_{session}/test.txt",
@@ -33,6 +33,9 @@ SWITCHES: Mapping[tuple[str, Any], tuple[str, ...]] = {
     ("extractor_tuned", True): ("modules.extractor.adapter=ADAPTER",),
     ("examples", False): ("memory.recursive.examples=null",),
 }
+NOT_MEASURED = "nothing here measures it"
+SAMPLES = {"continuing": 200, "knowledge": 300, "feedback": 200}
+"""Of ECM's benchmarks (Table 2)."""
 EVALS = {"response": "eval response", "extraction": "eval extraction", "memory": "eval memory"}
 
 
@@ -66,18 +69,40 @@ def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[s
         folders = " ".join(_folder({**wanted, **own}, column, config) for own in (column.first, column.second))
         kind = "score" if wanted.get("task") == "ecm-knowledge" else "compare"
         return [*out, f"ld-agent judge {kind} {folders} -c JUDGE"]
-    where = wanted
-    if column.measure is None:
+    if wanted.get("task") == "statistics":
         return [
-            f"ld-agent judge form {_folder(where, column, config)} --out form.html  # {column.name}: people rate it"
+            f"ld-agent statistics {_data(wanted, column)} --out runs/statistics_{wanted.get('corpus', 'benchmark')}"
         ]
-    out = _run(where, column, config)
-    if column.measure in (*ASPECTS, "average", "gpt_score"):
-        kind = "score" if column.measure == "gpt_score" else "rate"
-        out.append(f"ld-agent judge {kind} {_folder(where, column, config)} -c JUDGE")
+    if wanted.get("task") == "ratings":
+        name = wanted["benchmark"]
+        form = f"ld-agent judge form {name}.jsonl --questions benchmark --limit 50 --out runs/{name}.html"
+        return [_build(name, config), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
+    if column.measure is None:
+        return [f"# {column.name}: {NOT_MEASURED}"]
+    out = _run(wanted, column, config)
+    folder = _folder(wanted, column, config)
+    judged = MEASURES.get(column.measure)
+    if judged == PEOPLE:
+        questions = "recursive" if wanted.get("task") == "response" else "memory"
+        out.append(f"ld-agent judge form {folder} --questions {questions} --out {folder}.html --limit 100")
+        out.append(f"ld-agent judge agree RATINGS... --key {folder}.key.json --keep")
+    elif judged is not None:
+        out.append(f"ld-agent judge {judged} {folder} -c JUDGE")
     if column.measure == "bert_score":
-        out.append(f"ld-agent eval score {_folder(where, column, config)} --bert-score default")
+        out.append(f"ld-agent eval score {folder} --bert-score default")
     return out
+
+
+def _build(benchmark: str, config: str) -> str:
+    sources = "REQUESTS" if benchmark == "feedback" else "DIALOGUES"
+    return f"ld-agent ecm build {benchmark} --from {sources} --samples {SAMPLES[benchmark]} --out {benchmark}.jsonl -c {config}"
+
+
+def _data(where: Where, column: Column) -> str:
+    """The data to run on. The file of session 5 has all earlier sessions."""
+    if "benchmark" in where:
+        return f"{where['benchmark']}.jsonl"
+    return DATA.get(str(where.get("corpus", "msc")), "DATA").format(session=column.session or 5)
 
 
 def _run(where: Where, column: Column, config: str) -> list[str]:
@@ -86,13 +111,11 @@ def _run(where: Where, column: Column, config: str) -> list[str]:
     folder = _folder(where, column, config)
     if task.startswith("ecm-"):
         name = task.removeprefix("ecm-")
-        build = f"ld-agent ecm build {name} --from DIALOGUES --out {name}.jsonl -c {config}"
-        return [build, f"ld-agent ecm run {name}.jsonl -c {config} {settings} --out {folder}".replace("  ", " ")]
-    corpus = str(where.get("corpus", "msc"))
-    if task == "extraction":
-        data = "MSC/msc_personasummary/session_4/test.txt"
-    else:
-        data = DATA.get(corpus, "DATA").format(session=column.session or 5)
+        return [
+            _build(name, config),
+            f"ld-agent ecm run {name}.jsonl -c {config} {settings} --out {folder}".replace("  ", " "),
+        ]
+    data = "MSC/msc_personasummary/session_4/test.txt" if task == "extraction" else _data(where, column)
     return [
         f"ld-agent {EVALS.get(task, 'eval response')} {data} -c {config} {settings} --out {folder}".replace("  ", " ")
     ]

@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ld_agent.config import MemorySection, parse_config
 from ld_agent.datasets import LOADERS
 from ld_agent.datasets.records import json_document, parse_json, text_lines
 from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
-from ld_agent.evaluation.fallbacks import Counts, of_predictions
-from ld_agent.evaluation.judge import ASPECTS
+from ld_agent.evaluation.fallbacks import Counts, in_words, of_predictions
+from ld_agent.evaluation.judge import ASPECTS, ERRORS
 from ld_agent.evaluation.metrics import Measure
-from ld_agent.evaluation.paper_figures import Where
+from ld_agent.evaluation.paper_figures import CORPORA, Facts, Where, satisfied
 from ld_agent.evaluation.runner import SCORES, Run, runs_under
+from ld_agent.evaluation.table_figures import TableFigures, figures_under
 from ld_agent.evaluation.tasks import TASKS
-from ld_agent.evaluation.verdicts import Judged, average, complete_run, read_verdicts, verdicts_under
+from ld_agent.evaluation.verdicts import (
+    MEASURES,
+    PEOPLE,
+    Judged,
+    average,
+    complete_run,
+    read_verdicts,
+    verdicts_under,
+)
 
-CORPORA = {"msc_personasummary": "msc"}
-"""Formats that are the same corpus."""
-
-Facts = Mapping[str, Any]
+PLAIN = ("frequency", "length")
+"""Measures that are no share, so that they do not stand in per cent."""
 
 
 @dataclass(slots=True)
@@ -53,6 +58,27 @@ class TableRun:
         return str(self.run.header["hash"])
 
     @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def data_sha256(self) -> str:
+        return str(self.run.header["data_sha256"])
+
+    @property
+    def note(self) -> str:
+        """What stands under a table that it is in."""
+        counted = ", ".join(f"session {number}: {self.count(number)}" for number in self.sessions)
+        config = self.run.header["config"]
+        adapters = [module for module, section in config["modules"].items() if section.get("adapter")]
+        return (
+            f"Ours, run {self.name} ({self.folder}): backbone {self.backbone}, "
+            f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(self.facts['views'])}; "
+            f"data {self.run.header['data']}, {self.count(None)} predictions ({counted}); "
+            f"fallbacks: {in_words(self.fallbacks) or 'not counted'}."
+        )
+
+    @property
     def system(self) -> str:
         """The same for runs of one configuration over different data."""
         return json.dumps([self.run.name, {**self.run.header["config"], "store": None}], sort_keys=True)
@@ -71,11 +97,11 @@ class TableRun:
         return sum(1 for p in self.run.predictions if session in (None, p.session))
 
     def matches(self, where: Where) -> bool:
-        return all(_same(self.facts.get(key), value) for key, value in where.items())
+        return satisfied(self.facts, where)
 
     def figure(self, measure: str, session: int | None = None) -> str:
         """A figure as it stands in a table; "" where it was not run."""
-        if measure in (*ASPECTS, "average") or measure == "gpt_score":
+        if measure in MEASURES:
             value = self._judged(measure) if session is None or self.sessions == [session] else None
             return "" if value is None else f"{value:.2f}"
         if not self.count(session):
@@ -90,20 +116,23 @@ class TableRun:
             value = found.overall
         else:
             value = self._scored(measure, session)
-        return "" if value is None or math.isnan(value) else f"{100 * value:.2f}"
+        return "" if value is None or math.isnan(value) else f"{value if measure in PLAIN else 100 * value:.2f}"
 
     def _judged(self, measure: str) -> float | None:
-        if measure == "gpt_score":
-            stated = [judged.stated() for judged in self.verdicts if judged.kind == "score"]
-            return average(stated[0]) if stated else None
-        rated = next((judged for judged in self.verdicts if judged.kind == "rate"), None)
-        if rated is None:
+        kind = MEASURES[measure]
+        judged = next((judged for judged in self.verdicts if judged.kind == kind), None)
+        if judged is None:
             return None
-        if measure != "average":
-            return average(rated.stated(measure))
-        means = [average(rated.stated(aspect)) for aspect in ASPECTS]
-        known = [value for value in means if value is not None]
-        return sum(known) / len(known) if len(known) == len(means) else None
+        if measure == "average":
+            means = [average(judged.stated(aspect)) for aspect in ASPECTS]
+            known = [value for value in means if value is not None]
+            return sum(known) / len(known) if len(known) == len(means) else None
+        aspect = measure.removeprefix(f"{PEOPLE}_")
+        if aspect in ERRORS.values():
+            stated = judged.stated("error" if kind == PEOPLE else "")
+            wrong = [value for value in stated if isinstance(value, int) and ERRORS.get(value) == aspect]
+            return 100 * len(wrong) / len(stated) if stated else None
+        return average(judged.stated("" if kind == "score" else aspect))
 
     def _scored(self, measure: str, session: int | None) -> float | None:
         path = self.folder / SCORES
@@ -120,11 +149,14 @@ class TableRun:
         return float(value) if isinstance(value, int | float) else None
 
 
+Entry = TableRun | TableFigures
+
+
 @dataclass(slots=True)
 class Collected:
-    """The runs of a folder, and what was left out and why."""
+    """The runs and other figures of a folder, and what was left out and why."""
 
-    runs: list[TableRun]
+    runs: list[Entry]
     comparisons: list[Judged]
     left_out: list[str]
 
@@ -143,6 +175,7 @@ def collect(folder: Path) -> Collected:
             found.runs.append(_read(path))
         except LDAgentError as exc:
             found.left_out.append(str(exc))
+    found.runs += figures_under(folder, found.left_out)
     if not found.runs and not found.left_out:
         raise InputError(f"no run in {folder} or below; make one with ld-agent eval … --out")
     known = {run.hash for run in found.runs}
@@ -152,10 +185,10 @@ def collect(folder: Path) -> Collected:
         except LDAgentError as exc:
             found.left_out.append(str(exc))
             continue
-        own = [run for run in found.runs if run.folder == path.parent]
+        own = [run for run in found.runs if isinstance(run, TableRun) and run.folder == path.parent]
         if not set(judged.runs) <= known or not own or own[0].hash != judged.runs[0]:
             found.left_out.append(f"{path}: the verdicts are about another run (hash differs); judge again")
-        elif judged.kind in ("rate", "score"):
+        elif judged.kind not in ("prefer", "compare", "choose"):
             own[0].verdicts.append(judged)
         else:
             found.comparisons.append(judged)
@@ -221,7 +254,3 @@ def _corpus(data: Path) -> str | None:
         return None
     name = next((name for name, loader in LOADERS.items() if loader.recognises(values[0])), None)
     return None if name is None else CORPORA.get(name, name)
-
-
-def _same(have: Any, wanted: Any) -> bool:
-    return sorted(have) == sorted(wanted) if isinstance(wanted, list) and isinstance(have, list) else have == wanted

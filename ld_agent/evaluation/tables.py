@@ -14,11 +14,10 @@ from csv import writer as csv_writer
 from dataclasses import dataclass
 
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import MARK, footnote, in_words, mostly
-from ld_agent.evaluation.judge import ASPECTS
+from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
-from ld_agent.evaluation.table_runs import Collected, TableRun
-from ld_agent.evaluation.verdicts import Judged
+from ld_agent.evaluation.table_runs import Collected, Entry, TableRun
+from ld_agent.evaluation.verdicts import MEASURES, Judged
 
 SCORED = "ecm-knowledge"
 """Compared by GPT-score, having clear references; the other benchmarks by good/same/bad (ECM, section 5.2)."""
@@ -64,7 +63,7 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
     if absent := taken - {run.hash for run in collected.runs}:
         why = "; ".join(collected.left_out) or "give --from a folder that holds them"
         raise InputError(f"{len(absent)} of the runs given to rows are not in the folder or cannot be taken: {why}")
-    used: dict[str, TableRun] = {}
+    used: dict[str, Entry] = {}
     judges: list[Judged] = []
     lines: list[Line] = []
     for number, row in enumerate(table.rows):
@@ -74,7 +73,7 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
             lines.append(Line(f"{table.paper}: {row.label}", row.values))
         else:
             fitting = _fitting(row, by_row.get(number, set()), taken, collected.runs)
-            groups: dict[tuple[str, str], list[TableRun]] = {}
+            groups: dict[tuple[str, str], list[Entry]] = {}
             for run in fitting:
                 system = "" if _compares(table) else run.system  # what is compared are different systems
                 groups.setdefault((run.backbone, system), []).append(run)
@@ -159,7 +158,7 @@ def latex(filled: FilledTable) -> str:
 # ---- cells
 
 
-def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[TableRun]) -> list[TableRun]:
+def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[Entry]) -> list[Entry]:
     own = [run for run in runs if run.hash in given]
     if own or row.where is None:
         return own
@@ -168,9 +167,9 @@ def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[Table
 
 def _cell(
     column: Column,
-    runs: Sequence[TableRun],
+    runs: Sequence[Entry],
     collected: Collected,
-    used: dict[str, TableRun],
+    used: dict[str, Entry],
     judges: list[Judged],
 ) -> str:
     fitting = [run for run in runs if run.matches(column.where)]
@@ -186,24 +185,23 @@ def _cell(
             chosen = run
     if best:
         used[chosen.hash] = chosen
-        if column.measure in (*ASPECTS, "average", "gpt_score"):
-            kind = "score" if column.measure == "gpt_score" else "rate"
-            judges += [judged for judged in chosen.verdicts if judged.kind == kind]
+        if column.measure in MEASURES:
+            judges += [judged for judged in chosen.verdicts if judged.kind == MEASURES[column.measure]]
     return best
 
 
 def _compared(
     first: Where,
     second: Where,
-    runs: Sequence[TableRun],
+    runs: Sequence[Entry],
     collected: Collected,
-    used: dict[str, TableRun],
+    used: dict[str, Entry],
     judges: list[Judged],
 ) -> str:
     ones, others = ([run for run in runs if run.matches(where)] for where in (first, second))
     for one in ones:
         for other in others:
-            if one.run.header["data_sha256"] != other.run.header["data_sha256"]:
+            if one.data_sha256 != other.data_sha256:
                 continue
             if one.facts["task"] == SCORED:
                 figures = one.figure("gpt_score"), other.figure("gpt_score")
@@ -217,7 +215,7 @@ def _compared(
     return ""
 
 
-def _shares(one: TableRun, other: TableRun, comparisons: Sequence[Judged], judges: list[Judged]) -> str | None:
+def _shares(one: Entry, other: Entry, comparisons: Sequence[Judged], judges: list[Judged]) -> str | None:
     """Good, same and bad of one run against another, from verdicts given in either order of the two."""
     for judged in comparisons:
         stated = judged.stated()
@@ -237,7 +235,7 @@ def _compares(table: PaperTable) -> bool:
 # ---- words
 
 
-def _label(row: OurRow, run: TableRun | None, standing: Sequence[TableRun]) -> str:
+def _label(row: OurRow, run: Entry | None, standing: Sequence[Entry]) -> str:
     """A row's label with its backbone, and the run's name where several systems of one backbone stand there."""
     if run is None:
         return f"ours: {row.label.replace(' ({backbone})', '').replace('{backbone}', '…')}, not run"
@@ -245,30 +243,18 @@ def _label(row: OurRow, run: TableRun | None, standing: Sequence[TableRun]) -> s
     if "{backbone}" not in row.label:
         label += f" ({run.backbone})"
     several = sum(1 for other in standing if other.backbone == run.backbone) > 1
-    return f"ours: {label}" + (f", run {run.run.name}" if several else "")
+    return f"ours: {label}" + (f", run {run.name}" if several else "")
 
 
-def _mark(group: Sequence[TableRun], used: Mapping[str, TableRun]) -> str:
+def _mark(group: Sequence[Entry], used: Mapping[str, Entry]) -> str:
     """What stands behind the label of a row that is not the mechanism it is named after."""
     return f" {MARK}" if any(mostly(run.fallbacks) for run in group if run.hash in used) else ""
 
 
-def _notes(
-    table: PaperTable, collected: Collected, used: Mapping[str, TableRun], judges: Sequence[Judged]
-) -> list[str]:
+def _notes(table: PaperTable, collected: Collected, used: Mapping[str, Entry], judges: Sequence[Judged]) -> list[str]:
     printed = "; ".join(f"{key}: {value}" for key, value in table.setting.items())
-    notes = [f"What differs. The paper: {printed}."]
-    for run in used.values():
-        counted = ", ".join(f"session {number}: {run.count(number)}" for number in run.sessions)
-        config = run.run.header["config"]
-        adapters = [module for module, section in config["modules"].items() if section.get("adapter")]
-        notes.append(
-            f"Ours, run {run.run.name} ({run.folder}): backbone {run.backbone}, "
-            f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(run.facts['views'])}; "
-            f"data {run.run.header['data']}, {run.count(None)} predictions ({counted}); "
-            f"fallbacks: {in_words(run.fallbacks) or 'not counted'}."
-        )
-    notes += [f"{MARK} Run {run.run.name}: {note}." for run in used.values() if (note := footnote(run.fallbacks))]
+    notes = [f"What differs. The paper: {printed}.", *dict.fromkeys(run.note for run in used.values())]
+    notes += [f"{MARK} Run {run.name}: {note}." for run in used.values() if (note := footnote(run.fallbacks))]
     told = dict.fromkeys(
         f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
         f"{judged.unparsed} verdicts that it did not state and {judged.empty} cases with an empty reply."
@@ -283,12 +269,12 @@ def _notes(
     tasks = {column.where.get("task") for column in table.columns}
     tasks |= {row.where.get("task") for row in table.rows if isinstance(row, OurRow) and row.where}
     for run in collected.runs:
-        if run.hash not in used and run.facts["task"] in tasks:
-            notes.append(f"Fits no cell: run {run.run.name} ({run.folder}): {_misfit(table, run)}.")
+        if isinstance(run, TableRun) and run.hash not in used and run.facts["task"] in tasks:
+            notes.append(f"Fits no cell: run {run.name} ({run.folder}): {_misfit(table, run)}.")
     return notes + [f"Left out: {reason}." for reason in collected.left_out]
 
 
-def _misfit(table: PaperTable, run: TableRun) -> str:
+def _misfit(table: PaperTable, run: Entry) -> str:
     """Why a run stands in no cell: what differs from the row that it is nearest to."""
     nearest: tuple[int, str] | None = None
     for row in table.rows:

@@ -20,19 +20,31 @@ from typing import Any
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.judge import ASPECTS, Case, Judge, Verdicts
+from ld_agent.evaluation.judge import ASPECTS, ERRORS, RATABLE, Case, Judge, Verdicts
+from ld_agent.evaluation.memory_quality import statements_of
 from ld_agent.evaluation.runner import Prediction, Run, missing, read_run
 from ld_agent.files import check_output, written_atomically
 
 FORMAT = 1
-KINDS = {"rate": 1, "score": 1, "prefer": 2, "compare": 2, "choose": 2}
+KINDS = {"rate": 1, "score": 1, "errors": 1, "prefer": 2, "compare": 2, "choose": 2}
 """The judgements, with the minimum number of runs each."""
 
-QUESTIONS = {"rate": 1, "score": 1, "prefer": 2, "compare": 2, "choose": 1}
+QUESTIONS = {"rate": 1, "score": 1, "errors": 1, "prefer": 2, "compare": 2, "choose": 1}
 """Requests to the judge per case; of a rating, per aspect."""
 
 SHOWS_CONVERSATION = ("rate", "prefer")
 LONGEST_CONTEXT = 40  # utterances before a reply that are shown to the judge
+LONGEST_REMEMBERED = 120  # utterances that are shown with a statement of their memory
+PEOPLE = "people"
+"""The kind of what people said on a form; one line for each case, aspect and person."""
+
+MEASURES = (
+    dict.fromkeys((*ASPECTS, "average"), "rate")
+    | {"gpt_score": "score"}
+    | dict.fromkeys(ERRORS.values(), "errors")
+    | {f"{PEOPLE}_{aspect}": PEOPLE for aspect in (*RATABLE, *ERRORS.values())}
+)
+"""Judged figures, with the judgement that gives them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +126,8 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 
                 f"{run.name!r} and {first.name!r} cover different items; finish both with the same --limit"
             )
     chosen = drawn(first.predictions, limit, seed)
+    if kind == "errors":
+        return _statements(first, chosen)
     context = _contexts(first, chosen) if kind in SHOWS_CONVERSATION else {}
     result = []
     for prediction in chosen:
@@ -148,7 +162,7 @@ def pronounce(
         return {aspect: judge.rate(given, aspect) for aspect in aspects}
     if kind == "choose":
         return {"": judge.choose(given, seed)}
-    ask = {"score": judge.score, "prefer": judge.prefer, "compare": judge.compare}[kind]
+    ask = {"score": judge.score, "errors": judge.errors, "prefer": judge.prefer, "compare": judge.compare}[kind]
     return {"": ask(given)}
 
 
@@ -164,6 +178,9 @@ def summarized(
         return result | means | ({"average": overall} if kind == "rate" else {})
     [verdicts] = by_aspect.values()
     shares: Mapping[Any, float] = verdicts.shares
+    if kind == "errors":
+        named = {"right": 0} | {name: value for value, name in ERRORS.items()}
+        return result | {name: shares.get(value, 0.0) if shares else None for name, value in named.items()}
     if kind == "choose":
         return result | {"shares": {name: shares.get(name, 0.0) if shares else None for name in names}}
     outcomes = {"good": 1, "same": 0, "bad": -1} if kind == "compare" else {"win": 1, "tie": 0, "lose": -1}
@@ -194,15 +211,23 @@ def write_verdicts(
     """
     named = [{"name": name, "hash": run.header["hash"]} for name, run in zip(given[0].candidates, runs, strict=True)]
     head = {"format": FORMAT, "kind": kind, "judge": judge, "seed": seed, "empty": empty, "runs": named}
-    lines: list[dict[str, Any]] = [{"verdicts": head}]
+    lines: list[dict[str, Any]] = []
     for aspect, verdicts in by_aspect.items():
         for case, verdict, answers in zip(given, verdicts.values, verdicts.answers, strict=True):
             lines.append({"key": case.id, "aspect": aspect, "verdict": verdict, "answers": list(answers)})
     others = "".join(f"-{_slug(entry['name'])}-{entry['hash'][:6]}" for entry in named[1:])
-    target = folder / f"judge-{kind}{others}.jsonl"
+    return write_lines(folder / f"judge-{kind}{others}.jsonl", head, lines)
+
+
+def write_lines(target: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Path:
+    """Write verdicts atomically and return the file.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     check_output(target)
     with written_atomically(target) as file:
-        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in ({"verdicts": head}, *lines))
     return target
 
 
@@ -235,24 +260,48 @@ def verdicts_under(folder: Path) -> Iterator[Path]:
 Context = tuple[tuple[tuple[str, str], ...], Mapping[str, tuple[str, ...]]]
 
 
+def _statements(run: Run, predictions: Sequence[Prediction]) -> list[Case]:
+    """Return a case for each statement of the memories, with the conversation that it is about."""
+    if run.task != "memory":
+        raise InputError(f"{run.name!r} is a run of {run.task}, which has no memory to check; give runs of eval memory")
+    episodes = episodes_of(run, predictions)
+    result = []
+    for prediction in predictions:
+        lines = tuple((turn.speaker, turn.text) for turn in episodes[prediction.episode].turns)
+        for number, statement in enumerate(statements_of(prediction), 1):
+            key = f"{prediction.key}#{number}"
+            shown = lines[-LONGEST_REMEMBERED:]
+            result.append(Case(key, {run.name: statement}, lines=shown, reference=prediction.references[0]))
+    return result
+
+
+def episodes_of(run: Run, predictions: Sequence[Prediction]) -> dict[str, Episode]:
+    """Return the conversations that predictions are about, read again from the run's corpus.
+
+    Raises:
+        InputError: the corpus is missing or has changed.
+    """
+    data = Path(run.header["data"])
+    if not data.exists() or _digest(data) != run.header["data_sha256"]:
+        raise InputError(f"{data} is missing or has changed since {run.name!r}; restore it, because the judge reads it")
+    wanted = {p.episode for p in predictions}
+    return {episode.id: episode for episode in load_episodes(data) if episode.id in wanted}
+
+
 def _contexts(run: Run, predictions: Sequence[Prediction]) -> dict[str, Context]:
     """Return the conversation before each reply and the speakers' personas, by key."""
     if run.task != "response":
         raise InputError(
             f"{run.name!r} is a run of {run.task}, which has no conversation to show the judge; give runs of eval response"
         )
-    data = Path(run.header["data"])
-    if not data.exists() or _digest(data) != run.header["data_sha256"]:
-        raise InputError(f"{data} is missing or has changed since {run.name!r}; restore it, because the judge reads it")
-    wanted = {p.episode for p in predictions}
-    episodes = {episode.id: episode for episode in load_episodes(data) if episode.id in wanted}
+    episodes = episodes_of(run, predictions)
     contexts: dict[str, Context] = {}
     for prediction in predictions:
         episode = episodes.get(prediction.episode)
-        place = _place(episode, prediction) if episode is not None else None
+        place = place_of(episode, prediction) if episode is not None else None
         if episode is None or place is None:
             raise InputError(
-                f"{data} has no reply {prediction.key!r}; the run may be from another version, so repeat it"
+                f"{run.header['data']} has no reply {prediction.key!r}; the run may be from another version, so repeat it"
             )
         before = episode.turns[max(0, place - LONGEST_CONTEXT) : place]
         contexts[prediction.key] = tuple((turn.speaker, turn.text) for turn in before), episode.personas
@@ -267,7 +316,7 @@ def _digest(data: Path) -> str:
     return total.hexdigest()
 
 
-def _place(episode: Episode, prediction: Prediction) -> int | None:
+def place_of(episode: Episode, prediction: Prediction) -> int | None:
     """Return the index, from 0, of the turn that a prediction's key ends with ("test_0/26"); None if it is another turn."""
     tail = prediction.key.rpartition("/")[2]
     place = int(tail) - 1 if tail.isdecimal() else -1

@@ -25,7 +25,7 @@ from ld_agent.languages.rules import KNOWN, Rules
 from ld_agent.prompts import Prompt, as_name
 
 AUTO = "auto"
-EVALUATION = ("ecm_", "judge_")
+EVALUATION = ("ecm_", "judge_", "replay_")
 """Prompts that only evaluation uses; a language other than English does without."""
 UNITS = {"year": 31_557_600, "month": 2_629_800, "week": 604_800, "day": 86_400, "hour": 3600, "minute": 60}
 SEEN = 400

@@ -6,11 +6,13 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.config import EncoderSection
 from ld_agent.errors import ModelError
 from ld_agent.memory.packaged_encoders import PACKAGED, mostly_in, packaged
 
@@ -33,12 +35,23 @@ class SentenceEncoder:
         device: a torch device.
         sha256: expected digest of the weights; None: not checked.
         cache_size: texts whose vectors are kept.
+        pooling: of a model of transformers: see `PooledTransformer`; None: sentence-transformers decides.
+        question_model: encodes queries; None: as everything else.
 
     Raises:
         ModelError: the model cannot be found, verified or loaded.
     """
 
-    def __init__(self, model: str, device: str = "cpu", sha256: str | None = None, cache_size: int = 4096) -> None:
+    def __init__(
+        self,
+        model: str,
+        device: str = "cpu",
+        sha256: str | None = None,
+        cache_size: int = 4096,
+        *,
+        pooling: str | None = None,
+        question_model: str | None = None,
+    ) -> None:
         from ld_agent.backbones.weights import quiet_transformers, resolve_model
 
         try:
@@ -46,10 +59,8 @@ class SentenceEncoder:
                 self._model: Any = packaged(model)
             else:
                 source = resolve_model(model, sha256)
-                from sentence_transformers import SentenceTransformer
-
                 with quiet_transformers():
-                    self._model = SentenceTransformer(str(source), device=device)
+                    self._model = _loaded(source, pooling, device)
         except (OSError, ValueError, RuntimeError, KeyError) as exc:
             reason = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
             raise ModelError(f"encoder {model!r} (encoder.model) cannot be loaded: {reason}") from exc
@@ -62,6 +73,19 @@ class SentenceEncoder:
         self._cache: OrderedDict[str, Vectors] = OrderedDict()
         self._cache_size = cache_size
         self._one_at_a_time = threading.Lock()
+        self._questions = None
+        if question_model is not None:
+            self._questions = SentenceEncoder(question_model, device, cache_size=cache_size, pooling=pooling)
+            if self._questions.dimension != self.dimension:
+                raise ModelError(
+                    f"encoder.question_model {question_model!r} has {self._questions.dimension} dimensions, encoder.model "
+                    f"{model!r} {self.dimension}; give two encoders that were trained together"
+                )
+
+    def encode_query(self, text: str) -> Vectors:
+        """Return the (dimension,) unit vector of a text to search by."""
+        vector: Vectors = (self._questions or self).encode([text])[0]
+        return vector
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Return (n, dimension) float32 unit vectors, one row a text."""
@@ -121,6 +145,36 @@ class SentenceEncoder:
         size = max(self._window - TOKENS_OF_A_CUT_WORD, 1)
         starts = range(0, len(offsets), size)
         return [text[offsets[s][0] : offsets[min(s + size, len(offsets)) - 1][1]] for s in starts]
+
+
+def configured(settings: EncoderSection, cache_size: int = 4096) -> SentenceEncoder:
+    """The encoder of a configuration.
+
+    Raises:
+        ModelError: as `SentenceEncoder`.
+    """
+    return SentenceEncoder(
+        settings.model,
+        settings.device,
+        settings.sha256,
+        cache_size,
+        pooling=settings.pooling,
+        question_model=settings.question_model,
+    )
+
+
+def _loaded(source: Path | str, pooling: str | None, device: str) -> Any:
+    if pooling is not None:
+        from ld_agent.memory.pooled import PooledTransformer
+
+        return PooledTransformer(source, pooling, device)
+    from sentence_transformers import SentenceTransformer
+
+    loaded = SentenceTransformer(str(source), device=device)
+    config = getattr(getattr(loaded[0], "auto_model", None), "config", None)
+    if getattr(config, "model_type", "") == "dpr":  # of which it would load the wrong half, with random weights
+        raise ValueError("DPR's own encoders need encoder.pooling=pooler")
+    return loaded
 
 
 def _leave_the_cores_to_torch() -> None:

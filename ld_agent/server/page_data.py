@@ -47,18 +47,17 @@ def timeline(
 ) -> tuple[list[TimelineEntry], int | None]:
     """A page of sessions, the latest first, and where the next page begins."""
     found = directory.sessions(key, before, SESSIONS + 1)
-    traits = [trait for trait, _ in store.personas(key).traits()]
     recalls = directory.recalls(key, [session.number for session in found[:SESSIONS]], RECALLS)
     entries = []
     for place, session in enumerate(found[:SESSIONS]):
-        said = {u.id for u in store.session_utterances(key, session.number)}
+        said = [u.id for u in store.session_utterances(key, session.number)]
         earlier = found[place + 1] if place + 1 < len(found) else None
         entries.append(
             TimelineEntry(
                 session,
                 "" if earlier is None else ENGLISH.ago(earlier.end, session.start).replace("ago", "later"),
                 store.records(key, session=session.number),
-                [trait for trait in traits if trait.source in said],
+                store.personas(key).learned_from(said),
                 *recalls.get(session.number, (0, [])),
             )
         )

@@ -163,6 +163,10 @@ class PersonaShelf(Protocol):
         """Every trait with its vector, superseded ones included, in the order of storing."""
         ...
 
+    def learned_from(self, utterance_ids: Sequence[str]) -> list[Trait]:
+        """The traits that utterances revealed, superseded ones included, in the order of storing."""
+        ...
+
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait: ...
 
     def update(self, trait: Trait) -> None:

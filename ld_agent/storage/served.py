@@ -166,8 +166,9 @@ class Directory:
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
+        within = "id < ?2" if prefix else "id NOT LIKE '%/%' AND ?2 = ''"
         return self._listed(
-            r"""id > ?1 AND (CASE WHEN ?2 = '' THEN id NOT LIKE '%/%' ELSE id < ?2 END)
+            rf"""id > ?1 AND {within}
                 AND lower(substr(id, ?3)) LIKE ?4 ESCAPE '\'""",
             (after, prefix and prefix + chr(0x10FFFF), len(prefix) + 1, _pattern(containing)),
             most,

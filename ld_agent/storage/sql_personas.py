@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import Vector, microseconds, moment, vector_from
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PERSONAS = "personas"
 """What the traits' store is called by those who watch."""
+TRAIT = "id, speaker, text, at, source, last_at, mentions, superseded_by, pinned, channel"
 
 
 class SQLPersonas:
@@ -29,18 +30,14 @@ class SQLPersonas:
         return self._store.db
 
     def traits(self) -> list[tuple[Trait, Vector | None]]:
-        rows = self._db.rows(
-            """SELECT id, speaker, text, at, source, last_at, mentions, superseded_by, pinned, channel, vector FROM trait
-               WHERE conversation = ? ORDER BY pk""",
-            (self._key,),
-        )
-        return [
-            (
-                Trait(i, who, text, moment(at), source, moment(last), mentions, by, bool(pinned), channel),
-                vector_from(vector),
-            )
-            for i, who, text, at, source, last, mentions, by, pinned, channel, vector in rows
-        ]
+        rows = self._db.rows(f"SELECT {TRAIT}, vector FROM trait WHERE conversation = ? ORDER BY pk", (self._key,))
+        return [(_trait(row[:-1]), vector_from(row[-1])) for row in rows]
+
+    def learned_from(self, utterance_ids: Sequence[str]) -> list[Trait]:
+        """The traits that utterances revealed, in the order of storing."""
+        where = f"conversation = ?1 AND {self._db.within('source', '?2')}"
+        rows = self._db.rows(f"SELECT {TRAIT} FROM trait WHERE {where} ORDER BY pk", (self._key, list(utterance_ids)))
+        return [_trait(row) for row in rows]
 
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait:
         with self._store.watched("create_memory", self._key, PERSONAS) as watched, self._db.transaction(self._key):
@@ -83,3 +80,9 @@ class SQLPersonas:
                 "UPDATE utterance SET extracted = 1 WHERE conversation = ? AND id = ? AND extracted = 0",
                 (self._key, utterance_id),
             ))  # fmt: skip
+
+
+def _trait(row: tuple[Any, ...]) -> Trait:
+    """A trait from the columns `TRAIT`."""
+    i, speaker, text, at, source, last_at, mentions, superseded_by, pinned, channel = row
+    return Trait(i, speaker, text, moment(at), source, moment(last_at), mentions, superseded_by, bool(pinned), channel)

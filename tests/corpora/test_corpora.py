@@ -122,10 +122,16 @@ def test_ubuntu_irc_ends_with_the_answer(samples: Path, tmp_path: Path) -> None:
     assert episode.id == "ubuntu_irc-1"
     assert [t.speaker for t in episode.turns] == [f"Speaker {n}" for n in (0, 1, 2, 0, 1)]
     assert episode.turns[-1].text.startswith("then boot the older kernel")
+    assert episode.turns[1].text == "@Speaker 0 which card is it?"
+    assert ([t.answers for t in episode.turns], episode.answer_only) == ([None, 0, 0, 1, 3], True)
     record = json.loads((samples / "ubuntu_irc.jsonl").read_text(encoding="utf-8"))
     (tmp_path / "u.jsonl").write_text(json.dumps({**record, "ctx_spk": [0, 1]}), encoding="utf-8")
     with pytest.raises(DataFileError, match="context has 4 utterances and ctx_spk 2 speakers"):
         load_episodes(tmp_path / "u.jsonl")
+    for wrong in ({"ans_idx": 4}, {"relation_at": [[0, 1]]}, {"relation_at": [1]}, {"ctx_adr": [0]}):
+        (tmp_path / "u.jsonl").write_text(json.dumps({**record, **wrong}), encoding="utf-8")
+        with pytest.raises(DataFileError, match=r"cannot answer|pair of places|ctx_adr is"):
+            load_episodes(tmp_path / "u.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -150,3 +156,13 @@ def test_real_files(corpus: Callable[[str], Path], path: str, episodes: int, utt
 def test_real_summaries(corpus: Callable[[str], Path]) -> None:
     assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.dev.jsonl"))} == {1}
     assert {len(d.summaries) for d in load_dialogues(corpus("dialogsum/dialogsum.test250.jsonl"))} == {3}
+
+
+def test_chats_with_an_assistant_in_three_shapes(samples: Path, tmp_path: Path) -> None:
+    code, tea, heat = load_episodes(samples / "chats.jsonl")
+    assert [turn.speaker for turn in code.turns] == ["User", "Assistant"] * 2  # the system's message is left out
+    assert tea.turns[0].text == "Which tea keeps me awake for a night shift at the lighthouse?"
+    assert [turn.text for turn in heat.turns[2:]] == ["And the colours?", "Pass a colour map, such as viridis."]
+    (tmp_path / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "Hello?"}]}\n')
+    with pytest.raises(DataFileError, match="both the user and the assistant"):
+        load_episodes(tmp_path / "bad.jsonl")

@@ -24,6 +24,7 @@ SAMPLES = [
     ("locomo.json", "locomo", 1, 7, "Paul"),
     ("carecall.json", "carecall", 1, 7, "Assistant"),
     ("memorybank.json", "memorybank", 2, 8, "Assistant"),
+    ("chats.jsonl", "chats", 3, 10, "Assistant"),
 ]
 
 

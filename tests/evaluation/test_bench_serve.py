@@ -22,6 +22,14 @@ def test_clients_are_answered_and_measured(config: Callable[..., Config]):
         assert row["requests_a_second"] > 0
 
 
+def test_people_are_stored_and_asked_for(config: Callable[..., Config]):
+    from ld_agent.evaluation.bench_people import bench_people
+
+    [row] = bench_people(config(), [30])["people"]
+    assert row["people"] == 30
+    assert all(row[name] > 0 for name in row)
+
+
 def test_a_server_under_load_keeps_nothing_but_what_it_remembers(config: Callable[..., Config]):
     from ld_agent.evaluation.soak import bench_soak
 

@@ -270,17 +270,28 @@ def test_rouge_of_answers_by_hand():
     assert found["rouge_2"].overall == pytest.approx(2 * 2 / 7)
 
 
+def test_building_stops_at_the_wanted_number_of_samples():
+    calls = iter(["nothing", *["Question: What?\nAnswer: Bees."] * 9])
+    sources = [episode(f"e{n}") for n in range(6)]
+    backbone = ScriptedBackbone({"builder": lambda request: next(calls)})
+    made = build("continuing", sources, backbone.generate, wanted=3)
+    assert [sample.id for sample in made.samples] == ["e1/session1", "e2/session1", "e3/session1"]
+    assert len(backbone.requests) == 4
+
+
 # ---- the quality of a memory
 
 
 def test_memory_quality_by_hand():
     # "I keep bees and boats" (5 words) against "I keep bees. I am tall." (6): I, keep, bees are shared
+    counted = [{"records": 2, "utterances": 8, "words": 5}, {"records": 0, "utterances": 4, "words": 0}]
     predictions = [
-        Prediction("a", "a", 1, ("I keep bees. I am tall.",), "I keep bees and boats"),
-        Prediction("b", "b", 1, ("I bake.",), ""),
+        Prediction("a", "a", 1, ("I keep bees. I am tall.",), "I keep bees and boats", counted[0]),
+        Prediction("b", "b", 1, ("I bake.",), "", counted[1]),
     ]
     found = {name: measure.overall for name, measure in memory_measures(predictions).items()}
-    assert found == pytest.approx({"precision": 3 / 5 / 2, "recall": 3 / 6 / 2, "f1": 6 / 11 / 2})
+    by_hand = {"precision": 3 / 5 / 2, "recall": 3 / 6 / 2, "f1": 6 / 11 / 2, "frequency": 2 / 12, "length": 5 / 2}
+    assert found == pytest.approx(by_hand)
 
 
 def test_memories_are_compared_with_annotations(tmp_path: Path):

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cli_commands import CommandLine, conversation_line, scripted_config
 
-from ld_agent.errors import DataFileError
-from ld_agent.evaluation.form import cohen, fleiss, read_key, read_ratings, summary, write_form
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.ecm import ASSISTANT, USER, Probe, Sample, write_samples
+from ld_agent.evaluation.form import cohen, fleiss, read_key, read_ratings, summary, systems_of, write_form
+from ld_agent.evaluation.form_items import BREAK, of_cases, shown
 from ld_agent.evaluation.judge import Case
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -25,16 +30,16 @@ def line(annotator: str, item: str, value: int, aspect: str = "fluency", form: s
 
 
 def test_the_page_names_no_system_and_nothing_elsewhere(tmp_path: Path):
-    key = write_form(CASES, "chat", tmp_path / "page.html")
+    key = write_form(of_cases(CASES), "chat", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert not re.search(r"https?:|alpha-system|beta-system", page)
     assert {about["system"] for about in json.loads(key.read_text())["items"].values()} == {
         "alpha-system",
         "beta-system",
     }
-    write_form(CASES, "chat", tmp_path / "same.html")
+    write_form(of_cases(CASES), "chat", tmp_path / "same.html")
     assert (tmp_path / "same.html").read_text() == page
-    write_form(CASES, "chat", tmp_path / "other.html", seed=1)
+    write_form(of_cases(CASES), "chat", tmp_path / "other.html", seed=1)
     assert (tmp_path / "other.html").read_text() != page
 
 
@@ -55,7 +60,7 @@ def test_a_sample_is_qualified_if_both_answers_are_yes(tmp_path: Path):
     assert [result["systems"][name]["qualified"] for name in "xy"] == [100, 0]
 
 
-@pytest.mark.parametrize("second", [line("a", "1", 1), line("b", "1", 3), line("b", "1", 1, form="g")])
+@pytest.mark.parametrize("second", [line("a", "1", 1), line("b", "1", 4), line("b", "1", 1, form="g")])
 def test_a_rating_that_cannot_be_used_is_refused(tmp_path: Path, second: str):
     (tmp_path / "r.jsonl").write_text(line("a", "1", 1) + second)
     with pytest.raises(DataFileError):
@@ -65,7 +70,7 @@ def test_a_rating_that_cannot_be_used_is_refused(tmp_path: Path, second: str):
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 def test_ratings_by_keyboard_survive_a_reload_and_are_exported(tmp_path: Path):
     sync_api = pytest.importorskip("playwright.sync_api")
-    key = write_form(CASES, "chat", tmp_path / "page.html")
+    key = write_form(of_cases(CASES), "chat", tmp_path / "page.html")
     problems: list[str] = []
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -92,4 +97,127 @@ def test_ratings_by_keyboard_survive_a_reload_and_are_exported(tmp_path: Path):
     assert {aspect: dict(items) for aspect, items in ratings.items()} == {
         aspect: {"1": {"Ann": 1}} for aspect in ("coherence", "fluency", "engagingness")
     }
-    assert len(read_key(key, form)) == 6
+    assert len(systems_of(read_key(key, form))) == 6
+
+
+# ---- from data to the tables, by command
+
+
+def rated(path: Path, key: Path, annotator: str, aspects: dict[str, list[int]]) -> Path:
+    """Ratings as the page exports them, the items in order."""
+    about = json.loads(key.read_text())
+    by_key = {item["key"]: number for number, item in about["items"].items()}
+    rows = [
+        line(annotator, by_key[name], value, aspect, about["form"])
+        for aspect, values in aspects.items()
+        for name, value in zip(sorted(by_key), values, strict=True)
+    ]
+    path.write_text("".join(rows))
+    return path
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Five sessions of Multi-Session Chat's form."""
+    said = [{"text": f"Line {n}.", "id": f"Speaker {n % 2 + 1}"} for n in range(4)]
+    earlier = {
+        "personas": [["I row."], ["I bake."]],
+        "dialog": said,
+        "time_num": 5,
+        "time_unit": "days",
+        "time_back": "5 days ago",
+    }
+    value = {"personas": [["I row."], ["I bake."]], "dialog": said, "previous_dialogs": [earlier] * 4}
+    value |= {"metadata": {"initial_data_id": "test_0", "session_id": 4}}
+    (tmp_path / "test.txt").write_text(json.dumps(value) + "\n")
+    return tmp_path / "test.txt"
+
+
+def test_three_people_rate_a_benchmark_and_table_7_is_filled(tmp_path: Path, command: CommandLine):
+    at = datetime(2024, 5, 1, tzinfo=UTC)
+    source = Episode("a", ASSISTANT, (Turn(USER, "I row.", at, 1), Turn(ASSISTANT, "Where?", at, 1)))
+    probes = tuple(Probe(f"Question {n}?", f"Reference {n}.") for n in range(3))
+    write_samples(tmp_path / "knowledge.jsonl", [Sample("a", "knowledge", source, probes)], {})
+    page, key = tmp_path / "page.html", tmp_path / "page.key.json"
+    assert command("judge", "form", tmp_path / "knowledge.jsonl", "--questions", "benchmark", "--out", page).code == 0
+    for expected in ("I row.", "Question 2?", "Reference 2."):
+        assert expected in page.read_text()
+    # qualified (both yes) by sample: 0 0 0 / 1 1 1 / 0 1 1, whose Fleiss kappa is 0.55
+    people = {"ann": ([0, 1, 1], [1, 1, 0]), "bob": ([0, 1, 1], [0, 1, 1]), "cyd": ([1, 1, 1], [0, 1, 1])}
+    files = [
+        rated(tmp_path / f"{name}.jsonl", key, name, {"related": one, "appropriate": two})
+        for name, (one, two) in people.items()
+    ]
+    assert "--keep needs --key" in command("judge", "agree", *files, "--keep").err
+    assert command("judge", "agree", *files, "--key", key, "--keep").code == 0
+    table = command("tables", "ecm-7", "--from", tmp_path).out
+    assert re.search(r"ours: Learning New Knowledge .*\*\* \| \*\*55\.56\*\* \| \*\*0\.55\*\*", table), table
+    assert "3 samples by 3 people" in table
+
+
+def test_people_rate_replies_and_their_columns_of_table_3_are_filled(
+    tmp_path: Path, corpus: Path, command: CommandLine
+):
+    config = scripted_config(tmp_path)
+    run = tmp_path / "runs" / "none"
+    arm = ("memory.views=[none]", "personas.cap=0", "modules.generator.grounded=false", "-c", config)
+    assert command("eval", "response", corpus, *arm, "--out", run, "--no-perplexity", "--from-session", "5").code == 0
+    page, key = tmp_path / "page.html", tmp_path / "page.key.json"
+    assert command("judge", "form", run, "--questions", "recursive", "--out", page).code == 0
+    one = rated(tmp_path / "a.jsonl", key, "ann", {"engagingness": [2, 2], "coherence": [0, 0], "consistency": [1, 1]})
+    two = rated(tmp_path / "b.jsonl", key, "bob", {"engagingness": [1, 1], "coherence": [0, 0], "consistency": [1, 1]})
+    assert command("judge", "agree", one, two, "--key", key, "--keep").code == 0
+    filled = command("tables", "rsum-3", "--from", tmp_path / "runs", "--row", f"{{backbone}}, full history={run}").out
+    assert "| **1.50** | **0.00** | **1.00** |" in filled
+    assert "2 people, 2 cases" in filled
+
+
+def test_errors_in_a_memory_by_judge_and_by_people_fill_table_6(tmp_path: Path, corpus: Path, command: CommandLine):
+    answers = ["0", "1", "2", "3", "0", "?"]
+    memory = ["I row. I bake. I sing. I swim. I fly. I ski."] * 9
+    config = scripted_config(tmp_path, memory=memory, judge=answers)
+    run = tmp_path / "runs" / "recursive"
+    asked = ("memory.views=[recursive]", "memory.recursive.checked=false", "-c", config, "--out", run)
+    assert command("eval", "memory", corpus, *asked).code == 0
+    judged = json.loads(command("judge", "errors", run, "-c", config, "--json").out)
+    shares = {name: judged[name] for name in ("right", "fabricated", "relationship", "missing", "unparsed")}
+    assert shares == {"right": 0.4, "fabricated": 0.2, "relationship": 0.2, "missing": 0.2, "unparsed": 1}
+    page, key = tmp_path / "page.html", tmp_path / "page.key.json"
+    assert command("judge", "form", run, "--questions", "memory", "--out", page).code == 0
+    ratings = rated(tmp_path / "a.jsonl", key, "ann", {"error": [0, 0, 1, 0, 0, 3]})
+    assert command("judge", "agree", ratings, "--key", key, "--keep").code == 0
+    table = command("tables", "rsum-6", "--from", tmp_path / "runs").out
+    figures = " | ".join(f"**{figure}**" for figure in ("16.67", "0.00", "16.67", "20.00", "20.00", "20.00"))
+    assert figures in table, table
+    assert "| **" in command("tables", "rsum-memory", "--from", tmp_path / "runs").out
+
+
+def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLine):
+    config = scripted_config(tmp_path)
+    run = tmp_path / "run"
+    assert command("eval", "response", corpus, "-c", config, "--out", run, "--no-perplexity").code == 0
+    found = shown([run], "chat", None, 0)
+    [item] = found.items
+    assert item.reply == ""
+    page, key = tmp_path / "page.html", tmp_path / "page.key.json"
+    assert command("judge", "form", run, "--out", page).code == 0
+    aspects = {"coherence": [2], "fluency": [2], "engagingness": [2]}
+    ratings = rated(tmp_path / "a.jsonl", key, "ann", aspects)
+    assert command("judge", "agree", ratings, "--key", key, "--keep").code == 0
+    assert (run / "judge-people-chat.jsonl").exists()  # apart from LLM-Rsum's ratings, which have a table
+    ratings.write_text(ratings.read_text().replace('"item": "1"', '"item": "7"'))
+    assert "has no item '7'" in command("judge", "agree", ratings, "--key", key, "--keep").err
+    assert item.lines.count(BREAK) == 4
+    assert [text for speaker, text in item.lines if speaker == "Speaker 2"] == ["How nice."] * 10
+    played = tmp_path / "sam.jsonl"
+    (tmp_path / "c.jsonl").write_text(conversation_line("c1"))
+    assert command("run", tmp_path / "c.jsonl", "-c", config, "--out", played).code == 0
+    [item] = shown([played], "chat", None, 0).items
+    assert (item.system, item.lines[1], item.lines.count(BREAK)) == ("sam", ("Agent", "How nice."), 1)
+    with pytest.raises(InputError, match="takes one file of ld-agent ecm build"):
+        shown([run], "benchmark", None, 0)

@@ -96,8 +96,10 @@ def table(name: str, folder: Path, **given: Sequence[str]) -> FilledTable:
 
 
 def test_all_tables_exist():
-    names = [f"ld-agent-{n}" for n in range(1, 6)] + [f"rsum-{n}" for n in (3, 4, 5, 7, 8, 9)] + ["rsum-memory"]
-    assert list(paper_tables()) == names + [f"ecm-{n}" for n in (3, 4, 5, 6)]
+    names = [f"ld-agent-{n}" for n in range(1, 6)] + [f"rsum-{n}" for n in (3, 4, 5, 6, 7, 8, 9)] + ["rsum-memory"]
+    names += [f"rsum-{n}" for n in ("a10", "a11", "v1-2")] + [f"ecm-{n}" for n in range(1, 8)]
+    assert sorted(paper_tables()) == sorted(names)
+    assert paper_table("a10").number == "Table A.10"
     with pytest.raises(InputError, match="no table 'ld-agent-6'; the tables are ld-agent-1, ld-agent-2"):
         paper_table("ld-agent-6")
 
@@ -120,6 +122,14 @@ def test_all_tables_exist():
         ("ecm-4", "Conditional", "Rouge-1", "46.08"),
         ("ecm-5", "Learning New Knowledge", "Summary", "0.64/0.57"),
         ("ecm-6", "Continuing Previous Dialogue", "No Knowledge", "21%/52%/27%"),
+        ("rsum-6", "ChatGPT-Rsum", "by people Incorrect Relationships", "3.2%"),
+        ("a10", "Session 4", "#Ave. Tokens", "1195.08"),
+        ("a11", "Session 2", "#Response", "7826"),
+        ("v1-2", "Chatgpt-MemoChat", "Session 5 BLEU-2", "12.58"),
+        ("v1-2", "BST 2.7B", "Session 4 BLEU-1", "13.80"),
+        ("ecm-1", "Conditional", "Frequency", "0.5"),
+        ("ecm-2", "Knowledge", "Turn Test", "3.8"),
+        ("ecm-7", "Continuing Previous Dialogue", "Kap", "0.492"),
     ],
 )
 def test_printed_figures_are_in_the_right_cells(name: str, label: str, column: str, printed: str):

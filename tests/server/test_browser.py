@@ -111,6 +111,29 @@ def test_the_chart_of_costs(page: Any, server: ServerProcess):
     assert page.locator("tbody tr").count() >= 1
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_chart_can_be_seen_on_its_ground(page: Any, server: ServerProcess, scheme: str):
+    """Every line of the legend stands out from the ground as WCAG asks of graphics, 3 to 1."""
+    server.chat("Do I keep anything else?", "ann")
+    page.emulate_media(color_scheme=scheme)
+    page.goto("/people/ann/costs")
+    page.locator("#chart canvas").wait_for()
+    colors = page.evaluate(
+        """() => [getComputedStyle(document.body).backgroundColor,
+                  ...[...document.querySelectorAll(".u-legend .u-marker")].slice(1).map(e => getComputedStyle(e).borderColor)]"""
+    )
+    ground, *lines = [luminance(color) for color in colors]
+    assert len(lines) >= 5
+    assert all((max(ground, line) + 0.05) / (min(ground, line) + 0.05) >= 3 for line in lines), colors
+
+
+def luminance(color: str) -> float:
+    """The relative luminance of an opaque CSS color, from 0 to 1."""
+    channels = [int(value) / 255 for value in re.findall(r"\d+", color)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def test_by_keyboard_alone(page: Any):
     page.goto("/people/ann")
     page.keyboard.press("Tab")

@@ -41,8 +41,11 @@ async def test_every_page_is_shown_and_needs_nothing_from_elsewhere(served: Serv
             assert " style=" not in page.text
             assert "default-src 'none'" in page.headers["content-security-policy"]
         assert (await client.get("/people/nobody")).status_code == 404
-        first = [await client.get(path) for path in ("/", "/static/page.css", "/static/htmx-4.0.1.min.js")]
-        assert sum(len(part.content) for part in first) < 100_000
+        for path in pages:
+            page = await client.get(path or "/")
+            parts = [await client.get(part) for part in set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text))]
+            assert {part.status_code for part in parts} <= {200}
+            assert len(page.content) + sum(len(part.content) for part in parts) < 100_000, path
 
 
 async def test_what_is_shown_explains_a_recall_and_a_reply(served: Served):

@@ -371,5 +371,30 @@ def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Pat
     assert [row["messages"][-1]["content"] for row in rows] == [
         "then boot the older kernel from the menu and look at dmesg"
     ]
-    assert "Speaker 2: same here, a reboot did not help" in str(rows[0]["messages"])
+    assert "Speaker 2: @Speaker 0 same here, a reboot did not help" in str(rows[0]["messages"])
+    assert "Your reply answers this utterance" not in str(rows[0]["messages"])  # it is the last one
     assert rows[0]["session"] == 1
+
+
+def test_the_prompt_says_which_utterance_is_answered_where_it_is_not_the_last(scripted: Config, tmp_path: Path):
+    from ld_agent.agent import Agent
+    from ld_agent.evaluation.response import ResponseTask
+    from ld_agent.replay import replay
+
+    source = tmp_path / "irc.jsonl"
+    record = json.loads((SAMPLES / "ubuntu_irc.jsonl").read_text(encoding="utf-8"))
+    source.write_text(json.dumps({**record, "ans_idx": 2, "ans_adr": 2}) + "\n")
+    episodes = load_episodes(source)
+    pairs = [("ubuntu_irc", episode) for episode in episodes]
+    link = "<utterance>\nSpeaker 2: @Speaker 0 same here, a reboot did not help\n</utterance>"
+    rows = build_generator(pairs, scripted, Parts(), tmp_path / "rows.jsonl", variants=ABLATIONS) or []
+    assert len(rows) == len(ABLATIONS)
+    assert all(link in row["messages"][0]["content"] for row in rows)
+    with Agent(scripted.model_copy(update={"store": scripted.store.model_copy(update={"path": ":memory:"})})) as agent:
+        list(replay(agent, episodes, lambda turn: None, teacher_forced=True))
+        backbone = agent.models.backbone("generator")
+        assert isinstance(backbone, ScriptedBackbone)
+        asked = [request for request in backbone.requests if request.module == "generator"][-1]
+    full = next(row for row in rows if row["parts"] == "full")
+    assert messages(full)[:-1] == [(m.role, m.content) for m in asked.messages]
+    assert [item.key for item in ResponseTask(source, scripted).items] == ["irc-1/5"]  # not what Speaker 1 said before

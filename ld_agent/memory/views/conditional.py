@@ -103,7 +103,7 @@ class ConditionalView(View):
         at = min(query.at, running[0].at - INSTANT) if running else query.at
 
         def search(text: str) -> list[Recalled]:
-            vector = query.vector if text == query.text else context.encoder.encode([text])[0]
+            vector = query.vector if text == query.text else context.encoder.encode_query(text)
             return self._records.nearest(replace(query, text=text, vector=vector, at=at), self._settings.k, gamma=-1.0)
 
         reflected = yield from reflect(context.models, query.text, search, self._settings.rounds)

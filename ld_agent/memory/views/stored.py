@@ -100,7 +100,7 @@ def searching(
     def search(text: str) -> list[Recalled]:
         if text == query.text:
             return records.nearest(query, k, gamma)
-        return records.nearest(replace(query, text=text, vector=context.encoder.encode([text])[0]), k, gamma)
+        return records.nearest(replace(query, text=text, vector=context.encoder.encode_query(text)), k, gamma)
 
     return search
 

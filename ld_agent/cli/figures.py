@@ -1,0 +1,62 @@
+"""``ld-agent figures``: a paper's figure from kept runs, as a picture and as numbers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ld_agent.cli.runs import Json
+
+
+def figures(
+    name: Annotated[str, typer.Argument(help="ecm-5 (choice) or ecm-6 (sweep over K).")],
+    runs: Annotated[Path | None, typer.Option("--from", help="A folder with runs in it or below.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Draw the picture here, such as choice.png.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the commands that make the runs instead.")] = False,
+    config: Annotated[str, typer.Option("--config", "-c", help="With --plan: the base configuration.")] = "default",
+    as_json: Json = False,
+) -> None:
+    """Draw a figure of ECM from your runs, and print its numbers.
+
+    Examples:
+
+      ld-agent figures ecm-6 --from runs --out sweep.png
+
+      ld-agent figures ecm-5 --plan -c qwen3-0.6b
+    """
+    from ld_agent.errors import InputError
+    from ld_agent.evaluation import figures as drawn
+    from ld_agent.evaluation.table_runs import collect
+
+    if plan:
+        lines = drawn.commands(name, config)
+        text = json.dumps(lines, indent=2) if as_json else "\n".join(lines)
+        sys.stdout.write(f"{text}\n")
+        return
+    if runs is None:
+        raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
+    found = drawn.numbers(name, collect(runs))
+    if out is not None:
+        drawn.draw(name, found, out)
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        return
+    _show(drawn.FIGURES[name], found)
+
+
+def _show(title: str, found: dict[str, dict[object, float]]) -> None:
+    from rich.table import Table
+
+    from ld_agent.cli.show import console
+
+    heads = sorted({key for values in found.values() for key in values}, key=str)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
+    for number, head in enumerate(["", *heads]):
+        table.add_column(str(head), justify="right" if number else "left")
+    for row, values in found.items():
+        table.add_row(row, *(f"{values[head]:.2f}" if head in values else "–" for head in heads))
+    console.print(table)

@@ -1,0 +1,154 @@
+"""ECM's Figures 5 (the choice among kinds of memory) and 6 (GPT-score by the number of records), from kept runs, as pictures.
+
+The paper draws these figures and does not print them, so that only ours stand in the pictures.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ld_agent.errors import InputError
+from ld_agent.evaluation.table_runs import Collected, TableRun
+from ld_agent.files import check_output
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FIGURES = {"ecm-5": "the choice among kinds of memory", "ecm-6": "GPT-score by the number of records recalled"}
+KINDS = ("none", "history", "summary", "conditional")
+COUNTS = {"history": "memory.k", "summary": "memory.summary.k", "conditional": "memory.conditional.k"}
+"""The key that says how many records a view recalls."""
+SWEPT = (1, 2, 3, 4, 5)
+CHOSEN_ON = ("feedback", "continuing")
+
+Choice = dict[str, dict[str, float]]
+Sweep = dict[str, dict[int, float]]
+
+
+def numbers(name: str, collected: Collected) -> dict[str, Any]:
+    """Return what a figure shows.
+
+    Returns:
+        ecm-5: shares by benchmark and kind of memory, in [0, 1]; ecm-6: GPT-scores by kind and number of records.
+
+    Raises:
+        InputError: no such figure, or no run for it.
+    """
+    if name not in FIGURES:
+        raise InputError(f"no figure {name!r}; the figures are {', '.join(FIGURES)}")
+    found: Mapping[str, Any] = choices(collected) if name == "ecm-5" else sweep(collected)
+    if not found:
+        raise InputError(f"no run there belongs in {name}; ld-agent figures {name} --plan prints how to make them")
+    return dict(found)
+
+
+def choices(collected: Collected) -> Choice:
+    """Return how often each kind of memory was chosen, by benchmark; of several judgements the one with most cases."""
+    runs = {run.hash: run for run in collected.runs if isinstance(run, TableRun)}
+    found: Choice = {}
+    for judged in sorted(collected.comparisons, key=lambda judged: judged.cases):
+        if judged.kind != "choose" or not judged.stated():
+            continue
+        kinds = {name: _kind(runs[hash]) for name, hash in zip(judged.names, judged.runs, strict=True)}
+        if None in kinds.values():
+            continue
+        benchmark = str(runs[judged.runs[0]].facts["task"]).removeprefix("ecm-")
+        chosen = Counter(str(kinds[str(name)]) for name in judged.stated())
+        found[benchmark] = {kind: chosen[kind] / chosen.total() for kind in KINDS if kind in kinds.values()}
+    return found
+
+
+def sweep(collected: Collected) -> Sweep:
+    """Return GPT-scores in learning new knowledge, by kind of memory and number of records."""
+    found: Sweep = {}
+    for run in collected.runs:
+        if not isinstance(run, TableRun) or run.facts["task"] != "ecm-knowledge" or not run.figure("gpt_score"):
+            continue
+        kind = _kind(run)
+        if kind in COUNTS:
+            found.setdefault(kind, {})[_count(run, kind)] = float(run.figure("gpt_score"))
+    return {kind: dict(sorted(found[kind].items())) for kind in COUNTS if kind in found}
+
+
+def _kind(run: TableRun) -> str | None:
+    """The run's only view, if it is one of ECM's and no persona bank is beside it."""
+    views = run.facts["views"]
+    return views[0] if len(views) == 1 and views[0] in KINDS and not run.facts["personas"] else None
+
+
+def _count(run: TableRun, kind: str) -> int:
+    value: Any = run.run.header["config"]
+    for key in COUNTS[kind].split("."):
+        value = value[key]
+    return int(value)
+
+
+def picture(name: str, found: Mapping[str, Any]) -> Figure:
+    """Draw a figure. Needs matplotlib.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as exc:
+        raise InputError("pictures need matplotlib; run: pip install 'ld_agent[train]'") from exc
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axes = figure.subplots()
+    if name == "ecm-5":
+        for place, kind in enumerate(KINDS):
+            heights = [100 * shares.get(kind, 0.0) for shares in found.values()]
+            axes.bar([n + 0.2 * (place - 1.5) for n in range(len(found))], heights, 0.18, label=kind)
+        axes.set_xticks(range(len(found)), list(found))
+        axes.set(ylabel="chosen, per cent", ylim=(0, 100))
+    else:
+        for kind, scores in found.items():
+            axes.plot(list(scores), list(scores.values()), marker=".", label=kind)
+        axes.set(xlabel="records recalled (K)", ylabel="GPT-score, 0 to 2")
+        axes.set_xticks(sorted({k for scores in found.values() for k in scores}))
+    axes.grid(alpha=0.3, axis="y")
+    axes.legend()
+    return figure
+
+
+def draw(name: str, found: Mapping[str, Any], out: Path) -> None:
+    """Write a figure as a picture; its format is that of the file's name.
+
+    Raises:
+        InputError: the file cannot be written, matplotlib is not installed, or does not know the format.
+    """
+    check_output(out)
+    try:
+        picture(name, found).savefig(out, dpi=130)
+    except ValueError as exc:
+        raise InputError(f"{out} cannot be drawn ({exc}); give a name that ends with .png, .svg or .pdf") from exc
+
+
+def commands(name: str, config: str) -> list[str]:
+    """Return the commands that make the runs of a figure.
+
+    Raises:
+        InputError: no such figure.
+    """
+    if name not in FIGURES:
+        raise InputError(f"no figure {name!r}; the figures are {', '.join(FIGURES)}")
+    bare = "personas.cap=0 modules.generator.grounded=false"
+    lines = []
+    if name == "ecm-5":
+        for benchmark in CHOSEN_ON:
+            folders = [f"runs/{benchmark}_{kind}" for kind in KINDS]
+            for kind, folder in zip(KINDS, folders, strict=True):
+                rounds = " memory.conditional.rounds=0" if kind == "conditional" else ""
+                views = f"memory.views=[{kind}]{rounds} {bare}"
+                lines.append(f"ld-agent ecm run {benchmark}.jsonl -c {config} {views} --out {folder}")
+            lines.append(f"ld-agent judge choose {' '.join(folders)} -c JUDGE")
+        return lines
+    for kind, key in COUNTS.items():
+        for k in SWEPT:
+            views = f"memory.views=[{kind}] {key}={k} memory.{kind}.rounds=0 {bare}"
+            lines.append(f"ld-agent ecm run knowledge.jsonl -c {config} {views} --out runs/knowledge_{kind}_{k}")
+            lines.append(f"ld-agent judge score runs/knowledge_{kind}_{k} -c JUDGE")
+    return lines

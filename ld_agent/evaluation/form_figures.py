@@ -1,0 +1,71 @@
+"""Where people's ratings go so that `tables` finds them: next to the runs they are about or, of a benchmark, to the key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ld_agent.errors import InputError
+from ld_agent.evaluation.form import Ratings, agreement, qualified
+from ld_agent.evaluation.table_figures import RATINGS
+from ld_agent.evaluation.verdicts import FORMAT, PEOPLE, write_lines
+from ld_agent.files import written_atomically
+
+FOR_TABLES = ("recursive", "memory")
+"""Questions whose answers stand in a table; those of chats are drawn in the paper (LD-Agent, Figure 3b), not printed."""
+
+
+def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[Path]:
+    """Write the ratings for `tables` and return the files.
+
+    Args:
+        key: the form's key, and ``path`` its file.
+
+    Raises:
+        InputError: the form is about neither runs nor a benchmark, or a run's folder is gone.
+    """
+    if "benchmark" in key:
+        return [_of_benchmark(ratings, key, path.with_suffix("").with_suffix(RATINGS))]
+    if "runs" not in key:
+        raise InputError(f"{path} is the key of dialogues that are of no run; their ratings stand in no table")
+    if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
+        raise InputError(f"{path} has no item {min(strange)!r}, which is rated; export the ratings from the page again")
+    kind = PEOPLE if key["questions"] in FOR_TABLES else f"{PEOPLE}-{key['questions']}"
+    people = len({who for items in ratings.values() for given in items.values() for who in given})
+    written = []
+    for system, about in key["runs"].items():
+        folder = Path(about["folder"])
+        if not folder.is_dir():
+            raise InputError(
+                f"{folder}, the run of {system!r}, is gone; restore it, because its ratings are kept there"
+            )
+        lines = [
+            {"key": key["items"][item]["key"], "aspect": aspect, "verdict": value, "answers": [who]}
+            for aspect, items in ratings.items()
+            for item, given in items.items()
+            if key["items"][item]["system"] == system
+            for who, value in given.items()
+        ]
+        runs = [{"name": system, "hash": about["hash"]}]
+        head = {"format": FORMAT, "kind": kind, "judge": f"{people} people", "seed": 0, "empty": 0, "runs": runs}
+        written.append(write_lines(folder / f"judge-{kind}.jsonl", head, lines))
+    return written
+
+
+def _of_benchmark(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
+    both = qualified(ratings)
+    agreed = agreement(both)
+    values = [value for given in both.values() for value in given.values()]
+    found = {
+        "benchmark": key["benchmark"],
+        "data": key["data"],
+        "items": agreed["items"],
+        "annotators": agreed["annotators"],
+        "qualified": 100 * sum(values) / len(values) if values else None,
+        "kappa": agreed["fleiss"],
+    }
+    with written_atomically(out) as file:
+        file.write(json.dumps({"ratings": found}, indent=2) + "\n")
+    return out

@@ -1,0 +1,160 @@
+"""What people are shown on a form: replies, whole dialogues, statements of a memory, or samples of a benchmark.
+
+Knows no page and no rating.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ld_agent.datasets.base import Episode
+from ld_agent.datasets.records import json_lines, raise_bad
+from ld_agent.errors import InputError
+from ld_agent.evaluation.ecm import is_benchmark, read_samples
+from ld_agent.evaluation.judge import Case
+from ld_agent.evaluation.run_files import PREDICTIONS, Prediction, Run
+from ld_agent.evaluation.verdicts import cases, complete_run, episodes_of, place_of
+
+LATER = "User, later"
+BREAK = ("", "– a later session –")
+
+Lines = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to rate.
+
+    Attributes:
+        key: what it is of; several systems may have an item with one key.
+        reply: what is rated; "": the whole dialogue.
+    """
+
+    key: str
+    system: str
+    lines: Lines
+    reply: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The items of a form and where they come from.
+
+    Attributes:
+        about: of the key: ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
+    """
+
+    items: Sequence[Item]
+    about: Mapping[str, Any]
+
+
+def shown(sources: Sequence[Path], questions: str, limit: int | None, seed: int) -> Shown:
+    """Collect the items of a form.
+
+    Args:
+        sources: folders of runs; files of `ld-agent run`, one a system, for whole dialogues; or one benchmark.
+        questions: of the form; "chat" shows whole dialogues.
+        limit: maximum number of replies, dialogues, statements or samples of each system; None: all.
+
+    Raises:
+        InputError: the sources do not fit the questions, or one another.
+    """
+    if questions == "benchmark":
+        if len(sources) != 1 or not is_benchmark(sources[0]):
+            raise InputError("a form of questions=benchmark takes one file of ld-agent ecm build")
+        return _of_benchmark(sources[0], limit, seed)
+    if any(is_benchmark(source) for source in sources):
+        raise InputError("a benchmark is rated with --questions benchmark")
+    if questions == "chat" and any(source.is_file() for source in sources):
+        return Shown(_drawn([item for source in sources for item in _played(source)], limit, seed), {})
+    runs = [complete_run(source) for source in sources]
+    kind = {"memory": "errors"}.get(questions, "rate" if runs[0].task == "response" else "score")
+    if questions == "memory" and len(runs) > 1:
+        raise InputError("a form of questions=memory takes one run of eval memory")
+    given = cases(runs, kind, None if kind == "errors" or questions == "chat" else limit, seed)
+    if not given:
+        raise InputError(f"{sources[0]} remembers nothing, so that there is nothing to rate")
+    about = {
+        "runs": {
+            name: {"folder": str(source), "hash": run.header["hash"]}
+            for name, source, run in zip(given[0].candidates, sources, runs, strict=True)
+        }
+    }
+    if questions == "chat" and runs[0].task == "response":
+        dialogues = [
+            item for name, run in zip(given[0].candidates, runs, strict=True) for item in _dialogues(name, run)
+        ]
+        return Shown(_drawn(dialogues, limit, seed), about)
+    return Shown(_drawn(of_cases(given), limit, seed), about)
+
+
+def of_cases(given: Sequence[Case]) -> list[Item]:
+    """Return an item for each candidate of each case."""
+    return [
+        Item(case.id, system, case.lines or ((("Question", case.question),) if case.question else ()), reply)
+        for case in given
+        for system, reply in case.candidates.items()
+    ]
+
+
+def _dialogues(name: str, run: Run) -> list[Item]:
+    """Whole conversations with a run's replies in the place of the recorded ones."""
+    by_episode: dict[str, list[Prediction]] = defaultdict(list)
+    for prediction in run.predictions:
+        by_episode[prediction.episode].append(prediction)
+    episodes = episodes_of(run, run.predictions)
+    return [Item(id, name, _replied(episodes[id], predictions)) for id, predictions in by_episode.items()]
+
+
+def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
+    replies = {place: p.text for p in predictions if (place := place_of(episode, p)) is not None}
+    lines: list[tuple[str, str]] = []
+    for place, turn in enumerate(episode.turns):
+        if place and turn.session != episode.turns[place - 1].session:
+            lines.append(BREAK)
+        lines.append((turn.speaker, replies.get(place, turn.text)))
+    return tuple(lines)
+
+
+def _played(path: Path) -> list[Item]:
+    """Whole conversations of a file of `ld-agent run`."""
+    lines: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    session: dict[str, int] = {}
+    for record in json_lines(path, raise_bad):
+        name, number = record.text("conversation"), record.integer("session")
+        if name in session and number != session[name]:
+            lines[name].append(BREAK)
+        session[name] = number
+        lines[name] += [(record.text("speaker"), record.text("text")), ("Agent", str(record.values.get("reply", "")))]
+    if not lines:
+        raise InputError(f"{path} has no turns; give a file of ld-agent run --out, or a folder with {PREDICTIONS}")
+    return [Item(name, path.stem, tuple(said)) for name, said in lines.items()]
+
+
+def _of_benchmark(path: Path, limit: int | None, seed: int) -> Shown:
+    samples = read_samples(path)
+    items = [
+        Item(
+            f"{sample.id}/{number}",
+            path.stem,
+            (*((turn.speaker, turn.text) for turn in sample.source.turns), (LATER, probe.question)),
+            probe.reference,
+        )
+        for sample in samples
+        for number, probe in enumerate(sample.probes, 1)
+    ]
+    return Shown(_drawn(items, limit, seed), {"benchmark": samples[0].benchmark, "data": str(path)})
+
+
+def _drawn(items: Sequence[Item], limit: int | None, seed: int) -> Sequence[Item]:
+    """Draw by key, so that every system is rated on the same."""
+    keys = sorted({item.key for item in items})
+    if limit is None or limit >= len(keys):
+        return items
+    chosen = set(Random(seed).sample(keys, limit))
+    return [item for item in items if item.key in chosen]

@@ -1,0 +1,162 @@
+"""Statistics of a corpus or of a benchmark (Rsum, Tables A.10 and A.11; ECM, Table 2), and the file that keeps them.
+
+Words are those of `words_of`; dialogues may be measured in tokens instead. Knows no run and no terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ld_agent.datasets import Episode, format_of, load_dialogues, load_episodes
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.ecm import is_benchmark, read_samples
+from ld_agent.files import check_output, written_atomically
+from ld_agent.modules.wording import words_of
+
+FORMAT = 1
+FILE = "statistics.json"
+Length = Callable[[str], int]
+
+
+def words_in(text: str) -> int:
+    return len(words_of(text))
+
+
+def statistics(data: Path, limit: int | None = None, length: Length = words_in, unit: str = "words") -> dict[str, Any]:
+    """Return what a file contains: of a corpus by session and by kind of text, of a benchmark by sample.
+
+    Args:
+        limit: maximum number of episodes or samples; None: all.
+        length: of an utterance, in ``unit``; measures the dialogues.
+
+    Raises:
+        InputError: the file is missing or in no known format. DataFileError: a record is malformed.
+    """
+    about: dict[str, Any] = {"format": FORMAT, "data": str(data), "limit": limit}
+    if is_benchmark(data):
+        return about | _of_benchmark(data, limit) | _digest(data)
+    episodes = load_episodes(data, limit=limit)
+    corpus = format_of(data)
+    texts = {kind: _lengths(found) for kind, found in _texts(episodes).items()}
+    if corpus == "dialogsum":
+        dialogues = load_dialogues(data)[:limit]
+        texts["summaries"] = _lengths(text for dialogue in dialogues for text in dialogue.summaries)
+    counts = {
+        "episodes": len(episodes),
+        "sessions": sum(len({turn.session for turn in episode.turns}) for episode in episodes),
+        "speakers": sum(len(episode.speakers) for episode in episodes),
+        "utterances": texts["utterances"]["texts"],
+    }
+    kept = {kind: found for kind, found in texts.items() if found["texts"]}
+    by_session = {"unit": unit, "by_session": _by_session(episodes, length)}
+    return about | {"kind": "corpus", "corpus": corpus} | counts | {"words": kept} | by_session | _digest(data)
+
+
+def _texts(episodes: Iterable[Episode]) -> dict[str, list[str]]:
+    """The texts of a corpus by kind."""
+    found: dict[str, list[str]] = {"utterances": [], "personas": [], "traits": [], "memories": []}
+    for episode in episodes:
+        found["utterances"] += [turn.text for turn in episode.turns]
+        found["personas"] += [fact for facts in episode.personas.values() for fact in facts]
+        found["traits"] += [trait for turn in episode.turns for trait in turn.traits or ()]
+        found["memories"] += [fact for m in episode.memories for facts in m.facts.values() for fact in facts]
+    return found
+
+
+def _lengths(texts: Iterable[str]) -> dict[str, Any]:
+    words = [words_in(text) for text in texts]
+    mean = fmean(words) if words else 0.0
+    return {"texts": len(words), "words": sum(words), "mean": round(mean, 2), "longest": max(words, default=0)}
+
+
+def _by_session(episodes: Iterable[Episode], length: Length) -> dict[str, dict[str, float]]:
+    """Of each session number: dialogues, utterances, and the length of those dialogues up to its end."""
+    utterances: dict[int, int] = defaultdict(int)
+    lengths: dict[int, list[int]] = defaultdict(list)
+    for episode in episodes:
+        so_far = 0
+        for number, texts in _sessions(episode):
+            utterances[number] += len(texts)
+            so_far += sum(map(length, texts))
+            lengths[number].append(so_far)
+    return {
+        str(number): {
+            "dialogues": len(lengths[number]),
+            "utterances": utterances[number],
+            "mean_length": round(fmean(lengths[number]), 2),
+            "longest": max(lengths[number]),
+        }
+        for number in sorted(lengths)
+    }
+
+
+def _sessions(episode: Episode) -> Iterator[tuple[int, list[str]]]:
+    by_number: dict[int, list[str]] = defaultdict(list)
+    for turn in episode.turns:
+        by_number[turn.session or 1].append(turn.text)
+    yield from sorted(by_number.items())
+
+
+def _of_benchmark(data: Path, limit: int | None) -> dict[str, Any]:
+    samples = read_samples(data)[:limit]
+    return {
+        "kind": "benchmark",
+        "benchmark": samples[0].benchmark,
+        "samples": len(samples),
+        "sessions": round(fmean(len({turn.session for turn in s.source.turns}) for s in samples), 2),
+        "utterances": round(fmean(len(s.source.turns) for s in samples), 2),
+        "questions": round(fmean(len(s.probes) for s in samples), 2),
+    }
+
+
+def _digest(data: Path) -> dict[str, str]:
+    file = data if data.is_file() else None
+    return {} if file is None else {"data_sha256": sha256(file.read_bytes()).hexdigest()}
+
+
+def write_statistics(folder: Path, found: list[dict[str, Any]]) -> Path:
+    """Write the statistics of several files atomically to a folder, for `ld-agent tables`; return the file.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE
+    check_output(path)
+    with written_atomically(path) as file:
+        file.write(json.dumps({"statistics": found}, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def read_statistics(path: Path) -> list[Mapping[str, Any]]:
+    """Read a file of `write_statistics`.
+
+    Raises:
+        DataFileError: the file is something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["statistics"]
+        if not all(entry["format"] == FORMAT and entry["kind"] in ("corpus", "benchmark") for entry in found):
+            raise ValueError("another version")
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise DataFileError(path, None, f"not statistics ({exc!r}); make them again with ld-agent statistics") from exc
+    return list(found)
+
+
+def only_once(data: Iterable[Path]) -> list[Path]:
+    """The files, if each is given once.
+
+    Raises:
+        InputError: a file is given twice.
+    """
+    files = list(data)
+    for file in files:
+        if files.count(file) > 1:
+            raise InputError(f"{file} is given twice; give each file once")
+    return files

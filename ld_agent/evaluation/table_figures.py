@@ -1,0 +1,109 @@
+"""What stands in a paper's table beside runs: statistics of corpora and benchmarks, and people's ratings of a benchmark.
+
+Each is one row's figures and what they are of (`facts`), in the shape in which `tables` takes runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ld_agent.errors import DataFileError
+from ld_agent.evaluation.fallbacks import Counts
+from ld_agent.evaluation.paper_figures import CORPORA, Facts, Where, satisfied
+from ld_agent.evaluation.statistics import FILE as STATISTICS
+from ld_agent.evaluation.statistics import read_statistics
+from ld_agent.evaluation.verdicts import Judged
+
+RATINGS = ".ratings.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFigures:
+    """Figures that are not of a run.
+
+    Attributes:
+        backbone: what stands in a row's label: the data.
+        facts: what they are of, for `matches`: task ("statistics" or "ratings"), corpus, session, benchmark.
+        figures: by measure; a float is shown with two decimals.
+        note: what stands under the table.
+    """
+
+    folder: Path
+    backbone: str
+    facts: Facts
+    figures: Mapping[str, float | int]
+    note: str
+    verdicts: tuple[Judged, ...] = ()
+    fallbacks: Counts = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.facts['task']} of {self.backbone}"
+
+    @property
+    def hash(self) -> str:
+        return json.dumps([str(self.folder), self.backbone, dict(self.facts)])
+
+    @property
+    def system(self) -> str:
+        return self.hash
+
+    @property
+    def data_sha256(self) -> str:
+        return ""
+
+    @property
+    def sessions(self) -> list[int]:
+        return []
+
+    def count(self, session: int | None) -> int:
+        """Rows have sessions here, not columns."""
+        return 0 if session is not None else 1
+
+    def matches(self, where: Where) -> bool:
+        return satisfied(self.facts, where)
+
+    def figure(self, measure: str, session: int | None = None) -> str:
+        value = self.figures.get(measure)
+        return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
+
+
+def figures_under(folder: Path, left_out: list[str]) -> Iterator[TableFigures]:
+    """Yield the figures of all files in a folder tree; one that cannot be read is added to ``left_out``."""
+    for path in sorted([*folder.rglob(STATISTICS), *folder.rglob(f"*{RATINGS}")]):
+        try:
+            yield from _statistics(path) if path.name == STATISTICS else _ratings(path)
+        except DataFileError as exc:
+            left_out.append(str(exc))
+
+
+def _statistics(path: Path) -> Iterator[TableFigures]:
+    for found in read_statistics(path):
+        data = "/".join(Path(found["data"]).parts[-2:])
+        part = "" if found["limit"] is None else f", the first {found['limit']}"
+        if found["kind"] == "benchmark":
+            note = f"Statistics of {data}{part}: benchmark {found['benchmark']}, {found['samples']} samples."
+            values = {key: found[key] for key in ("samples", "sessions", "utterances", "questions")}
+            yield TableFigures(path.parent, data, {"task": "statistics", "benchmark": found["benchmark"]}, values, note)
+            continue
+        corpus = CORPORA.get(found["corpus"], found["corpus"])
+        note = f"Statistics of {data}{part}: {corpus}, {found['episodes']} episodes; lengths in {found['unit']}."
+        for number, values in found["by_session"].items():
+            facts = {"task": "statistics", "corpus": corpus, "session": int(number)}
+            yield TableFigures(path.parent, data, facts, values, note)
+
+
+def _ratings(path: Path) -> Iterator[TableFigures]:
+    try:
+        found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["ratings"]
+        facts = {"task": "ratings", "benchmark": str(found["benchmark"])}
+        values = {name: float(found[name]) for name in ("qualified", "kappa") if found[name] is not None}
+        note = f"Ratings of {found['data']}: {found['items']} samples by {found['annotators']} people."
+        data = str(found["data"])
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        raise DataFileError(path, None, f"not ratings ({exc!r}); make them again with ld-agent judge agree") from exc
+    yield TableFigures(path.parent, data, facts, values, note)

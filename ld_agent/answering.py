@@ -114,11 +114,14 @@ class Answering:
         return Answer(text, completion, (note,) if words else ())
 
     def _told(self, situation: Situation) -> Utterance | None:
-        """What the asker said that bears on the question most, a quote or a trait (which has no id), if it bears on it."""
-        heard = situation.heard
-        known = situation.traits.get(heard.speaker, ())
+        """What the asker said in the chat that bears on the question most, a quote or a trait (which has no id), if it does.
+
+        What came by another channel is never put into the asker's mouth.
+        """
+        heard, doubted = situation.heard, situation.doubted
+        known = [trait for trait in situation.traits.get(heard.speaker, ()) if (heard.speaker, trait) not in doubted]
         traits = [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]  # each by itself
-        lines = [*traits, *(u for u in situation.quotes if u.speaker == heard.speaker)]
+        lines = [*traits, *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat")]
         if not lines:
             return None
         worth = worths(heard, situation.agent, lines, self.encode)

@@ -106,6 +106,17 @@ def test_a_denial_beside_what_was_told_is_looked_at_again_or_that_is_quoted(
     agent.close()
 
 
+def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene):
+    script = {"generator": forgetful("You moved to Oslo."), "extractor": "NO_TRAIT"}
+    agent = scene.agent(script, modules={"generator": {"grounded": True}}, memory={"quotes": 80})
+    talk = agent.conversation("maya", at=START)
+    talk.observe(TOLD, "Maya", START, channel="document")
+    found = talk.respond("Which city did I move to last year?", "Maya", START + 7 * DAY)
+    assert found.quotes
+    assert found.text == ENGLISH.words.not_told
+    agent.close()
+
+
 @pytest.mark.parametrize(
     ("attribution", "kept"),
     [(True, ["My sister Kate is a nurse."]), (False, ["My sister is a nurse.", "I am a model."])],

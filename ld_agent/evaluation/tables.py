@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
-from ld_agent.evaluation.table_runs import Collected, Entry
+from ld_agent.evaluation.table_runs import Collected, Entry, TableRun
 from ld_agent.evaluation.verdicts import MEASURES, Judged
 
 SCORED = "ecm-knowledge"
@@ -269,7 +269,7 @@ def _notes(table: PaperTable, collected: Collected, used: Mapping[str, Entry], j
     tasks = {column.where.get("task") for column in table.columns}
     tasks |= {row.where.get("task") for row in table.rows if isinstance(row, OurRow) and row.where}
     for run in collected.runs:
-        if run.hash not in used and run.facts["task"] in tasks:
+        if isinstance(run, TableRun) and run.hash not in used and run.facts["task"] in tasks:
             notes.append(f"Fits no cell: run {run.name} ({run.folder}): {_misfit(table, run)}.")
     return notes + [f"Left out: {reason}." for reason in collected.left_out]
 

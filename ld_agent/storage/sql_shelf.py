@@ -275,12 +275,13 @@ class SQLShelf:
     def set_passages(self, passages: Mapping[int, tuple[str, bytes]]) -> None:
         with self._db.transaction(self._key):
             self._store.require_same_encoder()
-            for key, (words, vectors) in passages.items():
+            for key, (words, vectors) in passages.items():  # SQLite has no ON CONFLICT for a pair with the rowid in it
+                place = (self._key, int(key))
+                self._db.execute("DELETE FROM passage WHERE conversation = ? AND record = ?", place)
                 self._db.execute(
-                    """INSERT INTO passage (record, conversation, words, vectors) SELECT pk, conversation, ?1, ?2 FROM record
-                        WHERE conversation = ?4 AND pk = ?3
-                        ON CONFLICT (conversation, record) DO UPDATE SET words = excluded.words, vectors = excluded.vectors""",
-                    (words, vectors, int(key), self._key),
+                    """INSERT INTO passage (record, conversation, words, vectors)
+                        SELECT pk, conversation, ?3, ?4 FROM record WHERE conversation = ?1 AND pk = ?2""",
+                    (*place, words, vectors),
                 )
 
     def with_sources(self, keys: Sequence[int]) -> list[tuple[int, str, list[Utterance]]]:

@@ -1,4 +1,4 @@
-"""Where a store lies: a file, or a ``postgresql://`` address. Opens it with the engine that it names; knows no SQL."""
+"""The location of a store: a file or a ``postgresql://`` address. Opens it with the right engine; knows no SQL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def is_address(path: str | Path) -> bool:
 
 
 def shown(address: str | Path) -> str:
-    """A store's path as messages and logs may show it: without its password."""
+    """A store's path without password, safe for messages and logs."""
     if not is_address(address):
         return str(address)
     scheme, _, rest = str(address).partition("://")
@@ -47,7 +47,7 @@ def open_store(path: str | Path) -> SQLStore:
 
 
 def existing_store(path: str | Path) -> SQLStore:
-    """Open a store that is there; looking into one never creates it.
+    """Open an existing store; inspecting one never creates it.
 
     Raises:
         StoreError: as `open_store`, or there is none.

@@ -1,4 +1,4 @@
-"""The seam between memory and a database: what a store and one shelf of it must do. The rows that cross it stand in
+"""The interface between memory and a database: a store and its shelves. Its rows are defined in
 `ld_agent.storage.rows`.
 
 Knows no SQL, no engine and no mechanism. `ld_agent.storage.sql_store` implements it once for SQLite and PostgreSQL; the
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from ld_agent.storage.columns import Vector
 from ld_agent.storage.database import TurnLock
+from ld_agent.storage.ranking import Inventory, Ranked, Ranking
 from ld_agent.storage.rows import (
     CATCH_UP,
     PATIENCE,
@@ -44,14 +45,14 @@ __all__ = [
 
 
 class Shelf(Protocol):
-    """The records of one view of one conversation. Record keys grow in the order of storing."""
+    """The records of one view of one conversation. Record keys ascend in storage order."""
 
     def enable(self) -> None:
-        """Note that the view is enabled, the first time with what had ended before: that is not its pending work."""
+        """Record that the view is enabled; sessions that ended before the first time are not its pending work."""
         ...
 
     def undigested(self, most: int | None = None, *, backlog: bool = False) -> list[Session]:
-        """Closed sessions that the view has not taken in and that were not set aside, oldest first.
+        """Closed sessions that the view has not digested and that were not set aside, oldest first.
 
         Args:
             most: at most this many; None: all.
@@ -60,11 +61,11 @@ class Shelf(Protocol):
         ...
 
     def backlog(self) -> int:
-        """How many sessions that ended before the view was enabled it has not taken in."""
+        """The number of undigested sessions that ended before the view was enabled."""
         ...
 
     def digest(self, session: int, drafts: Sequence[Draft]) -> list[Record]:
-        """Store what the view remembers of a session and mark the session as digested, atomically.
+        """Store the view's records of a session and mark the session as digested, atomically.
 
         Returns:
             the stored records; none if another process digested the session first.
@@ -72,15 +73,15 @@ class Shelf(Protocol):
         ...
 
     def unobserved(self, session: int, but_speaker: str) -> list[Utterance]:
-        """The utterances of a session that the view has not taken in and that were not set aside, oldest first.
+        """The utterances of a session that the view has not observed and that were not set aside, oldest first.
 
         Args:
-            but_speaker: whose utterances do not count.
+            but_speaker: the speaker whose utterances are excluded.
         """
         ...
 
     def observe(self, utterance: Utterance, draft: Draft | None = None) -> Record | None:
-        """Mark an utterance as taken in and store what the view keeps of it, atomically.
+        """Mark an utterance as observed and store the view's record of it, if any, atomically.
 
         Returns:
             the stored record; None where nothing is kept, or another process was first.
@@ -91,11 +92,11 @@ class Shelf(Protocol):
         ...
 
     def note_verdict(self, utterance_id: str, worth: bool) -> None:
-        """Keep what the reply's call decided about an utterance until it is observed."""
+        """Keep the decision of the generator's call about an utterance until it is observed."""
         ...
 
     def verdicts(self) -> dict[str, bool]:
-        """The verdicts on utterances that wait to be observed, by utterance id."""
+        """The decisions about utterances that are still to be observed, by utterance id."""
         ...
 
     def rows_after(self, key: int) -> Iterator[IndexRow]:
@@ -105,10 +106,10 @@ class Shelf(Protocol):
     def count(self) -> int: ...
 
     def newest(self, at: datetime | None = None) -> tuple[Record, Vector | None] | None:
-        """The record stored last, with its vector; None: there is none.
+        """The latest record with its vector; None: there is none.
 
         Args:
-            at: nothing younger than this; None: whatever its age.
+            at: ignore records younger than this; None: any age.
         """
         ...
 
@@ -121,7 +122,7 @@ class Shelf(Protocol):
         ...
 
     def set_vectors(self, vectors: Mapping[int, Vector]) -> None:
-        """Store vectors made after the rows were, by record key."""
+        """Store vectors computed after their rows, by record key."""
         ...
 
     def vectors(self, last_key: int) -> bytes:
@@ -129,11 +130,11 @@ class Shelf(Protocol):
         ...
 
     def note_recall(self, keys: Sequence[int], at: datetime) -> None:
-        """Note that records were recalled at a time; noting it again for the same time changes nothing."""
+        """Record that records were recalled at a time; idempotent for the same time."""
         ...
 
     def passage_words(self, keys: Sequence[int]) -> dict[int, str]:
-        """The words of those records that have passages, as JSON text."""
+        """The passage words of records that have passages, as JSON text."""
         ...
 
     def passage_vectors(self, keys: Sequence[int]) -> dict[int, bytes]:
@@ -141,19 +142,32 @@ class Shelf(Protocol):
         ...
 
     def set_passages(self, passages: Mapping[int, tuple[str, bytes]]) -> None:
-        """Store passages as (words, vectors) by record key; a record deleted in between gets none."""
+        """Store passages as (words, vectors) by record key; records deleted in the meantime are skipped."""
         ...
 
     def with_sources(self, keys: Sequence[int]) -> list[tuple[int, str, list[Utterance]]]:
-        """Records by key, each with its text and the utterances that it came from, in order."""
+        """The text and source utterances of records by key, in order."""
         ...
 
     def snapshot(self) -> tuple[int, bytes] | None:
-        """The index as it was last kept, with the last key in it; None: none was kept, or records changed since."""
+        """The last index snapshot with its last key; None: there is none, or records have changed since."""
+        ...
+
+    def inventory(self, passages: bool) -> Inventory | None:
+        """What a database that ranks has to rank; None: it does not, and `ranked` must not be called.
+
+        Args:
+            passages: count those too.
+        """
+        ...
+
+    def ranked(self, ranking: Ranking) -> Ranked:
+        """The best records by numbers that the database computes; those not encoded are left out."""
         ...
 
     def keep_snapshot(self, last_key: int, index: bytes) -> None:
-        """Keep an index for the next start; derived data, dropped whenever a record of the shelf is changed by hand."""
+        """Store an index snapshot for the next start; derived data, dropped whenever a record of the shelf is changed
+        manually."""
         ...
 
 
@@ -161,11 +175,11 @@ class PersonaShelf(Protocol):
     """The traits of every speaker of one conversation."""
 
     def traits(self) -> list[tuple[Trait, Vector | None]]:
-        """Every trait with its vector, superseded ones included, in the order of storing."""
+        """All traits with their vectors, including superseded ones, in storage order."""
         ...
 
     def learned_from(self, utterance_ids: Sequence[str]) -> list[Trait]:
-        """The traits that utterances revealed, superseded ones included, in the order of storing."""
+        """The traits found in utterances, including superseded ones, in storage order."""
         ...
 
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait: ...
@@ -175,7 +189,7 @@ class PersonaShelf(Protocol):
         ...
 
     def set_vectors(self, vectors: Mapping[str, Vector]) -> None:
-        """Store vectors made after the rows were, by trait id."""
+        """Store vectors computed after their rows, by trait id."""
         ...
 
     def mark_extracted(self, utterance_id: str) -> bool:
@@ -184,7 +198,7 @@ class PersonaShelf(Protocol):
 
 
 class Store(Protocol):
-    """Many conversations, strictly apart: every method but the first few takes a conversation's key."""
+    """Many conversations, strictly separated: almost every method takes a conversation's key."""
 
     @property
     def path(self) -> str: ...
@@ -196,25 +210,26 @@ class Store(Protocol):
     def close(self) -> None: ...
 
     def writing(self, key: int | None) -> AbstractContextManager[None]:
-        """Everything written inside is stored together or not at all, and no other process writes in between.
+        """All writes inside are atomic, and no other process writes in between.
 
         Args:
-            key: the conversation that is written to; None: any.
+            key: the conversation written to; None: any.
         """
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything read inside is of one moment, whatever other processes write; for reading only."""
+        """All reads inside see one consistent state, whatever other processes write; read-only."""
         ...
 
     def turn_lock(self, key: int) -> TurnLock | None:
-        """What keeps other processes out of a conversation for a turn; None: one process is meant to use the store."""
+        """The lock that keeps other processes out of a conversation during a turn; None: the store is for a single
+        process."""
         ...
 
     def conversations(self) -> list[StoredConversation]: ...
 
     def conversation_id(self, key: int) -> str:
-        """The id of a conversation; "": there is none of this key."""
+        """The id of a conversation; "": no conversation has this key."""
         ...
 
     def find_conversation(self, conversation_id: str) -> StoredConversation | None: ...
@@ -232,20 +247,20 @@ class Store(Protocol):
         ...
 
     def rename_agent(self, key: int, name: str) -> None:
-        """Give a conversation's agent another name: in its utterances and traits, and wherever else it is noted.
+        """Rename a conversation's agent everywhere, including utterances and traits.
 
-        What is derived from who said what is dropped and made again, and counts as a change by hand.
+        Data derived from speakers is dropped and recomputed; this counts as a manual change.
         """
         ...
 
     def counters(self, key: int) -> dict[str, int]:
-        """How many ids of each kind in `COUNTERS` a conversation has given out; {}: it was deleted."""
+        """The number of ids of each kind in `COUNTERS` used by a conversation; {}: it was deleted."""
         ...
 
     def set_counters(self, key: int, counters: Mapping[str, int]) -> None: ...
 
     def rows(self, key: int, kind: str) -> Iterator[dict[str, Any]]:
-        """The rows of one kind of `COLUMNS`: in the order of storing, or of their keys where that has no meaning."""
+        """The rows of one kind of `COLUMNS`, in storage order, or by key if that has no meaning."""
         ...
 
     def add_row(self, key: int, kind: str, row: Mapping[str, Any]) -> None:
@@ -263,7 +278,7 @@ class Store(Protocol):
         ...
 
     def edits(self, key: int) -> int:
-        """How often records or traits of a conversation were changed by hand."""
+        """The number of manual changes to records or traits of a conversation."""
         ...
 
     def append(
@@ -276,13 +291,15 @@ class Store(Protocol):
         now: Callable[[], datetime],
         thread: str = "",
         channel: str = "chat",
+        interrupted: bool = False,
     ) -> Utterance:
-        """Store one utterance; where the gap before it exceeds β, close its thread's session first (equation 4).
+        """Store one utterance; if the gap before it exceeds β, close the thread's session first (equation 4).
 
         Args:
-            at: when it was said; None: now, and never before what was said last in the thread.
+            at: when it was said; None: now, but not before the thread's last utterance.
             beta: β in seconds.
             channel: how it reached the memory, one of `CHANNELS`.
+            interrupted: it is a reply that ended early.
 
         Raises:
             InputError: ``at`` lies before the thread's last utterance.
@@ -290,15 +307,16 @@ class Store(Protocol):
         ...
 
     def close_session(self, key: int, thread: str = "") -> int | None:
-        """Close the thread's open session; returns its number, or None where none is open."""
+        """Close the thread's open session; return its number, or None if none is open."""
         ...
 
     def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
-        """What was said last in a thread; None: in any."""
+        """The last utterance of a thread; None: of any thread."""
         ...
 
     def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
-        """What the short-term cache M_S holds: the utterances of the thread's open session; None: of all open ones."""
+        """The content of the short-term cache M_S: the utterances of the thread's open session; None: of all open
+        sessions."""
         ...
 
     def open_threads(self, key: int) -> list[str]:
@@ -308,11 +326,11 @@ class Store(Protocol):
     def utterances(self, key: int) -> list[Utterance]: ...
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
-        """Everything that was said in a thread, in all of its sessions."""
+        """All utterances of a thread."""
         ...
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
-        """Utterances by id; one that is not stored is left out."""
+        """Utterances by id; missing ones are omitted."""
         ...
 
     def passages_by_id(self, key: int, ids: Sequence[str]) -> dict[str, tuple[str, bytes]]:
@@ -334,17 +352,17 @@ class Store(Protocol):
         ...
 
     def answered(self, key: int, utterance: Utterance) -> str:
-        """What another speaker said right before an utterance in its session; "" for nothing."""
+        """The text another speaker said right before an utterance in its session; "" for nothing."""
         ...
 
     def records(self, key: int, *, after: str | None = None, session: int | None = None) -> list[Record]:
-        """Records of a conversation in the order of storing: all, those after a record's id, or those of a session."""
+        """Records of a conversation in storage order: all, those after a record's id, or those of a session."""
         ...
 
     def pinned(self, key: int) -> list[Record]: ...
 
     def note_recalled(self, key: int, reply: str, records: Iterable[str]) -> None:
-        """Note, by their ids, which records a reply's prompt had."""
+        """Record which records, by id, were in a reply's prompt."""
         ...
 
     def recalled_by(self, key: int, reply: str) -> list[Record]:
@@ -352,11 +370,11 @@ class Store(Protocol):
         ...
 
     def record_bytes(self) -> int:
-        """Bytes of all records: texts, what views keep with them, and vectors."""
+        """Size of all records in bytes: texts, details of the views, and vectors."""
         ...
 
     def record_counts(self, key: int) -> dict[str, int]:
-        """How many records each view has stored, by its name."""
+        """The number of stored records of each view, by name."""
         ...
 
     def shelf(self, key: int, view: str) -> Shelf: ...
@@ -364,13 +382,13 @@ class Store(Protocol):
     def personas(self, key: int) -> PersonaShelf: ...
 
     def failed(self, key: int, work: str, items: Iterable[str], error: str) -> list[Failure]:
-        """Count a failed attempt of pieces of pending work; returns those that are set aside by it."""
+        """Count a failed attempt at pieces of pending work; return those that are set aside as a result."""
         ...
 
     def failures(self, key: int) -> list[Failure]: ...
 
     def retry(self, key: int, *, once: bool = False) -> None:
-        """Make what was set aside pending again, forgetting its failures.
+        """Make work that was set aside pending again, and reset its failures.
 
         Args:
             once: for one more attempt each.
@@ -378,7 +396,7 @@ class Store(Protocol):
         ...
 
     def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
-        """Replace the text of a record or trait, by its id.
+        """Replace the text of a record or trait, given its id.
 
         Raises:
             InputError: there is no such record or trait.
@@ -386,11 +404,11 @@ class Store(Protocol):
         ...
 
     def forget(self, key: int, target: str, at: datetime) -> None:
-        """Remove a record or trait and every earlier text of it; see `edit`. What it superseded is active again."""
+        """Remove a record or trait and all its earlier texts; see `edit`. Traits it superseded become active again."""
         ...
 
     def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
-        """Take utterances out of the conversation, with what was learned from them alone; they stay as history."""
+        """Remove utterances from the conversation, with what was learned only from them; they are kept as history."""
         ...
 
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
@@ -398,11 +416,12 @@ class Store(Protocol):
         ...
 
     def changes(self, key: int) -> list[Change]:
-        """What was changed by hand, oldest first."""
+        """Manual changes, oldest first."""
         ...
 
     def check_encoder(self, name: str, dimension: int) -> None:
-        """Note the encoder in a new store; in any other check that it is the same. No other's vectors are accepted from then on.
+        """Register the encoder in a new store, or check that it is the registered one. Vectors of other encoders are
+        rejected from then on.
 
         Raises:
             EncoderMismatchError: the vectors were made by another encoder.
@@ -410,11 +429,11 @@ class Store(Protocol):
         ...
 
     def change_encoder(self, name: str, dimension: int) -> None:
-        """Drop every vector and note the encoder that makes them again."""
+        """Drop all vectors and register the encoder that will recompute them."""
         ...
 
     def without_vector(self) -> list[tuple[str, int, str]]:
-        """("record" or "trait", key, text) of all rows to be encoded, of all conversations."""
+        """("record" or "trait", key, text) of all rows without vector, in all conversations."""
         ...
 
     def set_any_vectors(self, vectors: Sequence[tuple[str, int, Vector]]) -> None:

@@ -1,4 +1,4 @@
-"""How values stand in the columns: times as whole microseconds, lists and details as JSON text, vectors as float32.
+"""The column formats: times as whole microseconds, lists and details as JSON text, vectors as float32.
 
 Knows no table.
 """
@@ -37,5 +37,5 @@ def vector_bytes(vector: Vector) -> bytes:
 
 
 def vector_from(blob: bytes | None) -> Vector | None:
-    """Return the (dimension,) vector of `vector_bytes`; None stays None: not encoded yet."""
+    """Return the (dimension,) vector of `vector_bytes`; None, not yet encoded, stays None."""
     return None if blob is None else np.frombuffer(blob, dtype="<f4")

@@ -23,7 +23,7 @@ class Connection:
     """One SQLite connection that several threads may share.
 
     Args:
-        path: of the store; it is made where it is missing. ":memory:" keeps nothing.
+        path: the store's file, created if missing. ":memory:" stores nothing.
         busy_seconds: how long to wait for another process's write.
 
     Raises:
@@ -52,10 +52,10 @@ class Connection:
         return sqlite3.connect(name, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False, uri=uri)
 
     def _unwritable(self) -> bool:
-        """Whether a store is there that can be read only as an immutable file: SQLite must write to use its log.
+        """Whether an existing store can only be read as an immutable file, because SQLite cannot write its log.
 
         Raises:
-            StoreError: its log holds what the file lacks.
+            StoreError: its log contains data that the file lacks.
         """
         try:
             self._db.execute("SELECT count(*) FROM sqlite_master")
@@ -73,7 +73,7 @@ class Connection:
 
     def _prepare(self) -> None:
         with self.errors():
-            # in this order, because another process may be making the store between one question and the next
+            # in this order, because another process may be creating the store concurrently
             tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             version, application = self._pragma("user_version"), self._pragma("application_id")
             if version > len(MIGRATIONS) and application == APPLICATION_ID:
@@ -91,7 +91,7 @@ class Connection:
                 self._migrate()
 
     def _write_ahead(self) -> None:
-        """Switch the file to a write-ahead log; SQLite's own patience does not cover this statement."""
+        """Switch the file to a write-ahead log; SQLite's busy timeout does not cover this statement."""
         deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
@@ -115,7 +115,7 @@ class Connection:
 
     @property
     def data_version(self) -> int:
-        """Changes when another connection has written; this one's own writes leave it."""
+        """Changes when another connection has written, but not by this connection's writes."""
         with self._lock, self.errors():
             return self._pragma("data_version")
 
@@ -123,9 +123,9 @@ class Connection:
     def transaction(
         self, key: int | None = None, *, alone: bool = False, begin: str = "BEGIN IMMEDIATE"
     ) -> Iterator[None]:
-        """Everything inside is stored together or not at all; entering it again inside is the same transaction.
+        """All writes inside are atomic; nested calls join the same transaction.
 
-        Whatever is written to, nobody else writes to the file in between.
+        Nobody else writes to the file in between.
         """
         with self._lock:
             if self._depth:
@@ -146,11 +146,11 @@ class Connection:
                 self._depth = 0
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Everything read inside is of one moment, whatever other processes write; for reading only."""
+        """All reads inside see one consistent state, whatever other processes write; read-only."""
         return self.transaction(begin="BEGIN")
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
-        """Run one writing statement; returns the number of rows it changed."""
+        """Run one writing statement; return the number of changed rows."""
         with self._lock, self.errors():
             return self._db.execute(sql, _bound(values)).rowcount
 
@@ -165,7 +165,7 @@ class Connection:
             return self._db.execute(sql, _bound(values)).fetchone()
 
     def within(self, column: str, placeholder: str) -> str:
-        """SQL: whether a column's value is in a list that is given as a value."""
+        """SQL: whether a column's value is in a list given as a parameter."""
         return f"{column} IN (SELECT value FROM json_each({placeholder}))"
 
     def elements(self, column: str) -> str:
@@ -181,15 +181,15 @@ class Connection:
         return self
 
     def vector(self, packed: bytes) -> object:
-        """A packed vector as it is stored: as it is."""
+        """A packed vector as stored: unchanged."""
         return packed
 
     def for_reading(self) -> Connection:
-        """Another connection to the file, which reads while this one writes."""
+        """Another connection to the file, for reading while this one writes."""
         return self if self.path == ":memory:" else Connection(self.path, self._busy_seconds)
 
     def scrub(self) -> None:
-        """Rewrite the file without what was deleted, write-ahead log included.
+        """Rewrite the file and its write-ahead log without deleted data.
 
         Raises:
             StoreError: another process holds the store open and the log cannot be emptied.
@@ -209,7 +209,7 @@ class Connection:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Map SQLite's exceptions to `StoreError`, naming the file and the remedy."""
+        """Map SQLite's exceptions to `StoreError`, with file and remedy."""
         try:
             yield
         except sqlite3.Error as exc:
@@ -221,7 +221,7 @@ class Connection:
 
 
 def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Values with lists as JSON text, which `within` takes apart."""
+    """Values with lists as JSON text, which `within` expands."""
     return tuple(json_text(value) if isinstance(value, list) else value for value in values)
 
 

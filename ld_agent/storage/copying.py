@@ -1,7 +1,7 @@
-"""Copies every conversation of one store into another, whatever engines they are. Knows no SQL.
+"""Copies every conversation of one store into another, of any engines. Knows no SQL.
 
-A conversation is stored whole or not at all and compared before the next, so that an interrupted copy resumes. Vectors are
-not copied: they are made again from the texts when the store is next used. Nor are API keys.
+Each conversation is copied atomically and verified before the next, so that interrupted copies resume. Vectors and API
+keys are not copied; vectors are recomputed from the texts when the store is next used.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ld_agent.storage.exchange import export_lines, store_lines
 
 
 def copy_store(source: Store, target: Store, advanced: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Copy every conversation that the target lacks; returns how many were copied.
+    """Copy every conversation that the target lacks; return the number copied.
 
     Args:
         advanced: called with how many conversations are done, of how many.
 
     Raises:
-        StoreError: the target holds a conversation of the same id and other content, or what was stored differs.
+        StoreError: the target has a conversation with the same id but other content, or the copy differs.
     """
     if source.path == target.path:
         raise StoreError(f"{source.path} is both source and target; give another --to")
@@ -41,6 +41,6 @@ def copy_store(source: Store, target: Store, advanced: Callable[[int, int], None
 def _check_same(source: Store, target: Store, name: str, lines: list[str]) -> None:
     if lines != list(export_lines(target, name)):
         raise StoreError(
-            f"conversation {name!r} of {target.path} is not the same as in {source.path}; "
+            f"conversation {name!r} of {target.path} differs from the one in {source.path}; "
             "delete it there, or copy into another store"
         )

@@ -1,4 +1,4 @@
-"""What the shared SQL asks of an engine's connection. Knows no table and no engine.
+"""The interface of an engine's connection for the shared SQL. Knows no table and no engine.
 
 The statements are written once, in the SQL that SQLite and PostgreSQL share, with SQLite's placeholders (``?``, ``?1``); what
 the engines write differently is a method here. A list among the values is the right side of `within`.
@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 EVERYONE = "*/"
-"""Stands for every tenant, where a server looks through all of them. No tenant's name has a slash."""
+"""Represents all tenants, for work across them. No tenant's name contains a slash."""
 NO_TENANT = "/"
-"""The tenant of conversations whose ids name none."""
+"""The tenant of conversations whose ids name no tenant."""
 
 
 def tenant_of(conversation_id: str) -> str:
@@ -22,7 +22,7 @@ def tenant_of(conversation_id: str) -> str:
 
 
 class TurnLock(Protocol):
-    """What lets one process at a time take turns in a conversation. A process that holds it may take it again."""
+    """A lock that lets one process at a time take turns in a conversation. It is reentrant within a process."""
 
     def acquire(self, waits: bool) -> bool:
         """Take it, or say that another process has it; with ``waits``, as soon as that one has left or ended."""
@@ -32,19 +32,19 @@ class TurnLock(Protocol):
 
 
 class Database(Protocol):
-    """A connection that several threads may share."""
+    """A connection shared by several threads."""
 
     path: str
-    """Where the data lies, fit for messages: never with a password."""
+    """The location of the data, for messages: never contains a password."""
     integrity_error: type[Exception]
-    """What the engine raises for a row that repeats another's key."""
+    """The engine's exception for a duplicate key."""
 
     def transaction(self, key: int | None = None, *, alone: bool = False) -> AbstractContextManager[None]:
-        """Everything inside is stored together or not at all; entering it again inside is the same transaction.
+        """All writes inside are atomic; nested calls join the same transaction.
 
         Args:
             key: the conversation that is written to; nobody else writes to it in between.
-            alone: nobody writes anything in between.
+            alone: nobody writes to any conversation in between.
         """
         ...
 

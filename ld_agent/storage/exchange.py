@@ -35,7 +35,7 @@ HEADER = {"format": "ld_agent.memory", "version": 2}
 WITHOUT_END = HEADER | {"version": 1}
 SINCE_VERSION_2: dict[str, Any] = {"thread": "", "pinned": False}
 """Columns that exports of version 1 lack, with their values."""
-ADDED_LATER: dict[str, Any] = {"replaced": False, "channel": "chat", "said_by": []}
+ADDED_LATER: dict[str, Any] = {"replaced": False, "channel": "chat", "said_by": [], "interrupted": False}
 """Columns that older exports of version 2 lack, with their values."""
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 GREATEST = 2**63 - 1
@@ -74,7 +74,7 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
     """Store copies of a conversation under other ids.
 
     Raises:
-        StoreError: no such conversation, or one of that name is there already.
+        StoreError: no such conversation, or the new id is already in use.
     """
     header, head, *rest, end = export_lines(store, conversation_id)
     copies = [line for name in names for line in (_line(json.loads(head) | {"id": name}), *rest)]
@@ -85,7 +85,7 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
 
 
 def store_lines(store: Store, lines: Iterable[bytes], source: str) -> None:
-    """Store the conversations of an export that this program has just made, trusted as they were; in a transaction.
+    """Store the conversations of an export made by this program, keeping their trust; call in a transaction.
 
     Raises: as `import_file`.
     """
@@ -93,7 +93,7 @@ def store_lines(store: Store, lines: Iterable[bytes], source: str) -> None:
 
 
 def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation_id: str) -> None:
-    """Import an export of one conversation under another id, all of it or nothing.
+    """Import an export of one conversation under another id, atomically.
 
     Raises: as `import_file`; DataFileError also for more or fewer conversations.
     """
@@ -104,11 +104,11 @@ def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation
 
 
 def _renamed(line: bytes, conversation_id: str) -> bytes:
-    """The line of a conversation under another id; any other as it is."""
+    """The line of a conversation with another id; other lines unchanged."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
-        return line  # refused where it is imported, with its number
+        return line  # rejected on import, with its line number
     is_head = isinstance(row, dict) and row.get("kind") == "conversation"
     return _line(row | {"id": conversation_id}).encode() if is_head else line
 
@@ -129,29 +129,29 @@ def import_file(store: Store, path: Path) -> int:
 
 @dataclass(slots=True)
 class _Conversation:
-    """What has been imported of a conversation, to check its next line against."""
+    """The imported part of a conversation, for checking its next line."""
 
     key: int
     counters: Mapping[str, int]
     sessions: dict[int, bool] = field(default_factory=dict)
-    """By number, whether it is closed."""
+    """Whether each session is closed, by number."""
     utterances: set[str] = field(default_factory=set)
     traits: set[str] = field(default_factory=set)
     replacements: set[str] = field(default_factory=set)
-    """Ids of the traits that supersede others."""
+    """The ids of traits that supersede others."""
     threads: dict[int, str] = field(default_factory=dict)
-    """By session, the thread it is of."""
+    """The thread of each session."""
     last: dict[str, tuple[int, datetime]] = field(default_factory=dict)
-    """By thread, session and time of the last utterance."""
+    """Session and time of the last utterance of each thread."""
     newest: int = 0
     """Number of the last utterance."""
 
 
 class _Import:
-    """Checks the lines of an export one by one, and stores them. Its caller holds the transaction.
+    """Checks and stores the lines of an export one by one. The caller holds the transaction.
 
     Args:
-        imported: the lines come from outside, and are trusted no more than that.
+        imported: the lines come from outside and are trusted only as imports.
     """
 
     def __init__(self, store: Store, path: Path, *, imported: bool = True) -> None:
@@ -161,7 +161,7 @@ class _Import:
         self._version = self._ended = 0
 
     def take_all(self, lines: Iterable[bytes]) -> int:
-        """Import all lines; returns the number of conversations."""
+        """Import all lines; return the number of conversations."""
         number = 0
         for number, line in enumerate(lines, 1):
             with self._named(number):
@@ -176,7 +176,7 @@ class _Import:
 
     @contextmanager
     def _named(self, number: int) -> Iterator[None]:
-        """Name file and line in what is raised inside."""
+        """Add file and line to exceptions raised inside."""
         try:
             yield
         except RepeatedRowError as exc:
@@ -210,7 +210,7 @@ class _Import:
             given = ADDED_LATER | (SINCE_VERSION_2 | row if self._version == 1 else row)
             values = {c: _inside(c, given[c]) for c in COLUMNS[kind]}
             self._check(self._conversation, kind, values, row)
-            if "channel" in values and self._imported:  # whatever the file says of its own trust
+            if "channel" in values and self._imported:  # regardless of the channel in the file
                 values["channel"] = least_trusted(("import", values["channel"]))
             self._store.add_row(self._conversation.key, kind, values)
         self._counts[kind] += 1
@@ -240,7 +240,7 @@ class _Import:
         return _Conversation(key, counters)
 
     def _finish_conversation(self) -> None:
-        """Check what only the whole conversation shows."""
+        """Run the checks that need the whole conversation."""
         taken = self._conversation
         if taken is None:
             return
@@ -252,7 +252,7 @@ class _Import:
             raise ValueError(f"a trait is superseded by {min(unknown)}, which is missing")
 
     def _check(self, taken: _Conversation, kind: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> None:
-        """Check that the conversation can continue from a line: what `Conversation.respond` checks, ids and references."""
+        """Check that a line is consistent: everything that `Conversation.respond` checks, ids and references."""
         if kind in COUNTED:
             given = taken.counters[COUNTED[kind]]
             if not re.fullmatch(r"[a-z][1-9][0-9]{0,17}", values["id"]) or int(values["id"][1:]) > given:
@@ -323,7 +323,7 @@ def _line(value: Any) -> str:
 
 
 def _inside(column: str, value: Any) -> Any:
-    """A line's value as the store takes it; a value of another type, or text that cannot be stored, is refused."""
+    """A line's value in the store's type; other types and text that cannot be stored are rejected."""
     _line(value).encode()
     if column in TIME_COLUMNS:
         return utc(value, column)

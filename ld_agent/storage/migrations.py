@@ -214,4 +214,9 @@ MIGRATIONS: tuple[str, ...] = (
     UPDATE passage SET conversation = (SELECT conversation FROM record WHERE pk = record);
     CREATE UNIQUE INDEX passage_key ON passage (conversation, record);
     """,
+    # 9: replies that ended early, because whoever listened left
+    """
+    ALTER TABLE utterance ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX utterance_replaced ON utterance (conversation) WHERE replaced = 1;
+    """,
 )

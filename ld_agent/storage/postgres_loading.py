@@ -5,26 +5,50 @@ Needs a superuser: COPY passes no policy, and the triggers and references are le
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import struct
+from collections.abc import Iterable, Mapping
 
 import psycopg
-from psycopg.types import TypeInfo
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
 from ld_agent.storage.postgres_connection import SCHEMA
-from ld_agent.storage.postgres_values import value_adapters
 
-NUMBERS = "pk conversation session number first since through utterances records traits at last_at mentions"
-TYPES = dict.fromkeys(NUMBERS.split(), "int8") | dict.fromkeys(("closed", "extracted"), "int2")
-"""Of each column that is neither text nor a vector."""
 NUMBERED = {
     "conversation": "conversation_pk_seq",
     "utterance": "utterance_pk",
     "record": "record_pk",
     "trait": "trait_pk",
 }
+SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+"""What begins a binary COPY: no flags, no extension of the header."""
+INT8, INT2, LENGTH = struct.Struct("!iq").pack, struct.Struct("!ih").pack, struct.Struct("!i").pack
+
+
+def int8(value: int) -> bytes:
+    """A bigint as a field of a binary COPY; the functions below do the same for other types."""
+    return INT8(8, value)
+
+
+def int2(value: int) -> bytes:
+    return INT2(2, value)
+
+
+def text(value: str) -> bytes:
+    return data(value.encode())
+
+
+def jsonb(value: str) -> bytes:
+    return data(b"\x01" + value.encode())
+
+
+def data(value: bytes) -> bytes:
+    return LENGTH(len(value)) + value
+
+
+def vector(big_endian: bytes) -> bytes:
+    """A vector as pgvector takes it, given as big-endian float32."""
+    return data(struct.pack("!hh", len(big_endian) // 4, 0) + big_endian)
 
 
 class Loader:
@@ -39,13 +63,10 @@ class Loader:
             self._db = psycopg.connect(address)
             self._db.execute(f"SET search_path = {SCHEMA}, public")
             self._db.execute("SET session_replication_role = replica")
-            vector = TypeInfo.fetch(self._db, "vector")
+            self._db.commit()
         except psycopg.Error as exc:
             reason = " ".join(str(exc).split())
             raise StoreError(f"{shown(address)}: cannot load by COPY ({reason}); give a superuser's address") from exc
-        assert vector is not None
-        self._oids = {"vector": vector.oid}
-        value_adapters(vector)(self._db)
 
     def people(self) -> int:
         """How many conversations are stored."""
@@ -60,14 +81,20 @@ class Loader:
             keys[table] = int(last) + 1
         return keys
 
-    def load(self, tables: Mapping[str, tuple[Sequence[str], Iterable[Sequence[Any]]]]) -> None:
-        """Store columns and rows of some tables, together or not at all."""
+    def load(self, tables: Mapping[str, tuple[str, Iterable[bytes]]]) -> None:
+        """Store rows of some tables, together or not at all.
+
+        Args:
+            tables: by name, columns parted by spaces, and rows as their fields one after the other.
+        """
         for table, (columns, rows) in tables.items():
-            statement = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+            names = columns.split()
+            count = struct.pack("!h", len(names))
+            statement = f"COPY {table} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
             with self._db.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-                copy.set_types([self._oids.get(column) or TYPES.get(column, "text") for column in columns])
-                for row in rows:
-                    copy.write_row(row)
+                copy.write(
+                    SIGNATURE + count + count.join(rows) + struct.pack("!h", -1) if rows else SIGNATURE + b"\xff\xff"
+                )
         self._db.commit()
 
     def finish(self) -> None:
@@ -77,12 +104,13 @@ class Loader:
         self._db.commit()
         self._db.autocommit = True
         self._db.execute("VACUUM ANALYZE")
+        self._db.autocommit = False
 
     def size(self) -> dict[str, int]:
         """Bytes of the database, and of its tables that grow, indexes included."""
         parts = "SELECT relid FROM pg_partition_tree(%s) UNION SELECT %s::regclass"
         sizes = {}
-        for table in ("utterance", "record", "trait", "session", "digested"):
+        for table in ("utterance", "record", "passage", "trait", "session", "digested"):
             query = f"SELECT sum(pg_total_relation_size(relid)) FROM ({parts}) AS parts"
             [size] = self._db.execute(query.encode(), (table, table)).fetchone() or (0,)
             sizes[table] = int(size or 0)

@@ -45,6 +45,27 @@ def _confined(table: str, rows: str) -> Iterator[str]:
     yield f"CREATE POLICY tenant ON {table} USING ({rows})"
 
 
+COUNT_WORDS = """CREATE FUNCTION words_counted(words text) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    WITH whole AS MATERIALIZED (
+        SELECT ARRAY(SELECT json_array_elements_text(words::json -> 0)) AS names, json_array_length(words::json -> 1) AS windows),
+    said AS MATERIALIZED (
+        SELECT place, names[place] AS speaker, stem FROM whole,
+            json_array_elements(words::json -> 1) WITH ORDINALITY AS turn (stems, place), json_array_elements_text(stems) AS stem
+        UNION ALL SELECT NULL, NULL, stem
+        FROM json_array_elements(words::json -> 2) AS sentence (stems), json_array_elements_text(stems) AS stem),
+    by_speaker AS MATERIALIZED (SELECT stem, speaker, count(*) AS said FROM said GROUP BY stem, speaker)
+    SELECT jsonb_build_object('words', (SELECT count(*) FROM said), 'windows', (SELECT windows FROM whole), 'by', (
+        SELECT coalesce(jsonb_object_agg(name, (SELECT coalesce(sum(said), 0) FROM by_speaker WHERE speaker = name)), '{}')
+        FROM (SELECT DISTINCT unnest(names) AS name FROM whole) AS named), 'spoken', (
+        -- of each stem: how often it is said, in how many windows, and how often by each speaker
+        SELECT coalesce(jsonb_object_agg(stem, jsonb_build_array(said, shown, by)), '{}') FROM (
+            SELECT stem, sum(said) AS said,
+                coalesce(jsonb_object_agg(speaker, said) FILTER (WHERE speaker IS NOT NULL), '{}') AS by
+            FROM by_speaker GROUP BY stem) AS counted
+        LEFT JOIN (
+            SELECT stem, count(DISTINCT number) AS shown FROM said, whole, unnest(ARRAY[place, place + 1]) AS number
+            WHERE number <= windows GROUP BY stem) AS in_windows USING (stem))) $$"""
+"""Counts the stems of a passage, given as `Passages.words_text`."""
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # 1: what SQLite's schema is after its sixth step
     (
@@ -165,5 +186,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             for table in PARTITIONED
             for n in range(PARTITIONS)
         ),
+    ),
+    # 4: replies that ended early
+    (
+        "ALTER TABLE utterance ADD COLUMN interrupted smallint NOT NULL DEFAULT 0",
+        "CREATE INDEX utterance_replaced ON utterance (conversation) WHERE replaced = 1",
+    ),
+    # 5: the words of passages counted, so that BM25 is a query
+    (
+        COUNT_WORDS,
+        "ALTER TABLE passage ADD COLUMN spoken jsonb, ADD COLUMN lengths jsonb",
+        """CREATE FUNCTION count_passage() RETURNS trigger LANGUAGE plpgsql AS
+            'DECLARE counted jsonb := words_counted(new.words);
+             BEGIN new.spoken := counted -> ''spoken''; new.lengths := counted - ''spoken''; RETURN new; END'""",
+        """CREATE TRIGGER words_counted BEFORE INSERT OR UPDATE OF words ON passage
+            FOR EACH ROW EXECUTE FUNCTION count_passage()""",
+        "UPDATE passage SET words = words",
+        "ALTER TABLE passage ALTER COLUMN spoken SET NOT NULL, ALTER COLUMN lengths SET NOT NULL",
     ),
 )

@@ -72,9 +72,13 @@ class TurnLocks:
                 self._shared.execute("SELECT pg_advisory_unlock(%s)", (PREFIX + key,))
 
     def close(self) -> None:
+        """Let go of every lock, also of those that were queued for."""
+        with self._changed:
+            holders = [holder for _, holder in self._held.values() if holder is not None]
         with self._shared_lock:
-            if self._shared is not None:
-                self._shared.close()
+            for connection in (*holders, self._shared):
+                if connection is not None:
+                    connection.close()
 
     def _queued(self, key: int) -> psycopg.Connection[Any]:
         own = self._connect()

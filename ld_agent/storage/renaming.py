@@ -1,4 +1,4 @@
-"""Renaming the agent of a stored conversation. Changes who speaks, never what was said."""
+"""Renames the agent of a stored conversation. Changes speakers, but no texts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ld_agent.types import checked_name
 
 
 def rename_agent(store: Store, conversation: StoredConversation, name: str) -> None:
-    """Give the agent of a conversation another name, in its utterances and traits too.
+    """Rename the agent of a conversation, also in its utterances and traits.
 
     Raises:
-        InputError: an unusable name, or that of someone else who has spoken.
+        InputError: the name is invalid, or belongs to another speaker.
     """
     checked_name(name, "agent")
     with store.writing(conversation.key):

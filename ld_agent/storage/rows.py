@@ -1,4 +1,4 @@
-"""The rows that cross the seam between memory and a database. Knows no SQL, no engine and no mechanism."""
+"""The rows exchanged between memory and a database. Knows no SQL, engine or mechanism."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import numpy as np
 from ld_agent.storage.columns import Vector
 
 TRAITS = "traits"
-"""The kind of work that extracts traits; every other kind is named after the view that does it."""
+"""The kind of work that extracts traits; other kinds are named after their view."""
 PATIENCE = 3
-"""Failures of one piece of pending work after which it is set aside."""
+"""Number of failures after which pending work is set aside."""
 CATCH_UP = 3
-"""Sessions that a newly enabled view takes in by itself; a longer past waits for ``ld-agent memory rebuild``."""
+"""Number of sessions that a newly enabled view digests automatically; a longer history needs ``ld-agent memory
+rebuild``."""
 UNENCODED: Vector = np.empty(0, np.float32)
-"""The vector of a record that nobody looks for by meaning."""
+"""The vector of a record that is not searched by meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,12 @@ class StoredConversation:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A record before the store has numbered it; see `Record` for the fields.
+    """A record without id, before it is stored; see `Record` for the fields.
 
     Attributes:
         vector: (dimension,) float32; None: to be encoded when first searched; `UNENCODED`: never.
-        verbatim: nothing but the words of its sources; otherwise it is trusted no more than anything said in its session.
+        verbatim: consists only of words of its sources; otherwise it is trusted no more than anything said in its
+            session.
         rewritten: made from earlier records of its view too, and trusted no more than any of them.
     """
 
@@ -54,7 +56,10 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """What an index needs of a record. ``at``: seconds since the epoch; ``text`` only where there is no vector."""
+    """The parts of a record that an index needs.
+
+    ``at``: seconds since the epoch; ``text`` only where there is no vector.
+    """
 
     key: int
     at: float
@@ -65,13 +70,13 @@ class IndexRow:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A piece of pending work that failed.
+    """A failed piece of pending work.
 
     Attributes:
-        work: `TRAITS`, or the view that was to take something in.
+        work: `TRAITS`, or the view whose work it was.
         item: the utterance's id, or the session's number.
-        attempts: how often it was tried; from `PATIENCE` on it is set aside.
-        error: what the last attempt raised, in one line.
+        attempts: number of attempts; from `PATIENCE` on it is set aside.
+        error: the last exception, in one line.
     """
 
     work: str
@@ -86,7 +91,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a person changed by hand. ``before`` is empty once the target was forgotten."""
+    """One manual change. ``before`` is empty once the target was forgotten."""
 
     target: str
     action: str
@@ -100,7 +105,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "session": ("number", "closed", "thread"),
     "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
-    "utterance": ("id", "session", "speaker", "text", "at", "extracted", "replaced", "channel"),
+    "utterance": ("id", "session", "speaker", "text", "at", "extracted", "replaced", "channel", "interrupted"),
     "observed": ("view", "utterance"),
     "record": (
         "id",
@@ -123,8 +128,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """What each kind of row holds, besides its conversation. Times are aware datetimes, lists and mappings are plain, flags are
 bool, every other value is text or a whole number; only ``superseded_by`` may be None."""
 COUNTERS = ("utterances", "records", "traits")
-"""How many ids of each a conversation has given out."""
+"""The numbers of ids used by a conversation."""
 JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
 TIME_COLUMNS = frozenset({"at", "last_at"})
-FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "pinned", "replaced"})
+FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})

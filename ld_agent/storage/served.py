@@ -1,6 +1,6 @@
-"""What a server keeps besides the conversations: API keys, which request got which answer, and who is stored.
+"""Data of a server besides the conversations: API keys, answers to requests, and the directory of people.
 
-All SQL of the server. Knows nothing of HTTP, and never sees a key that it could give away: only hashes are stored.
+Contains all SQL of the server. Knows nothing about HTTP; of keys it stores only hashes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ld_agent.types import PersonSummary, Utterance
 
 SCOPES = ("chat", "memory", "admin")
 PREFIX_LENGTH = 12
+BEGUN = "begun"
+"""How an answer finished that is still being made, or was when its server was killed."""
 ANSWERS_KEPT = timedelta(days=30)
 
 
@@ -39,7 +41,10 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a request was answered with. ``reply`` is the id of the utterance that holds the text."""
+    """The answer to a request.
+
+    ``reply`` is the id of the utterance that holds the text; of one that has `BEGUN`, of what was said last before it.
+    """
 
     id: str
     thread: str
@@ -68,10 +73,10 @@ class Keys:
     """The API keys of a store."""
 
     def __init__(self, db: Database) -> None:
-        self._db = db.acting_for(EVERYONE)  # a key is looked up before its tenant is known
+        self._db = db.acting_for(EVERYONE)  # keys are looked up before the tenant is known
 
     def create(self, tenant: str, scopes: Sequence[str], rate: int | None, now: datetime) -> str:
-        """Make a key and return it; it is not stored in clear and cannot be shown again.
+        """Create a key and return it; it is not stored in clear and cannot be shown again.
 
         Raises:
             InputError: an unknown scope.
@@ -89,7 +94,7 @@ class Keys:
         return [_key(row) for row in self._db.rows(f"SELECT {KEY} FROM api_key ORDER BY created, prefix")]
 
     def in_use(self) -> bool:
-        """Whether there has ever been a key: from then on nobody is let in without one."""
+        """Whether there has ever been a key; from then on every request needs one."""
         return bool(self._db.row("SELECT 1 FROM api_key LIMIT 1"))
 
     def find(self, key: str) -> ApiKey | None:
@@ -98,11 +103,11 @@ class Keys:
         return _key(row) if row else None
 
     def valid(self, prefix: str) -> bool:
-        """Whether the key with this prefix is still to be let in."""
+        """Whether the key with this prefix is still valid."""
         return bool(self._db.row("SELECT 1 FROM api_key WHERE prefix = ? AND revoked IS NULL", (prefix,)))
 
     def revoke(self, prefix: str, now: datetime) -> ApiKey:
-        """Revoke the key with this prefix, from now on.
+        """Revoke the key with this prefix.
 
         Raises:
             InputError: no such key.
@@ -117,13 +122,13 @@ class Keys:
 
 
 class Answers:
-    """Which request got which answer."""
+    """The answers to requests."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def keep(self, key: int, answer: Answer) -> None:
-        """Keep an answer; those of more than a month ago are dropped."""
+        """Store an answer; those older than a month are dropped."""
         # Apart from the rest: those of other conversations are not locked here, and two servers drop the same ones.
         self._db.of(key).execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
         with self._db.transaction(key):
@@ -146,13 +151,13 @@ class Answers:
         )
 
     def find(self, answer_id: str) -> tuple[str, Answer] | None:
-        """An answer by its id, with the id of its conversation."""
+        """An answer by its id, with the id of its conversation; not one that has only begun."""
         everyone = self._db.acting_for(EVERYONE)
         row = everyone.row(
             "SELECT c.id FROM answer a JOIN conversation c ON c.pk = a.conversation WHERE a.id = ?", (answer_id,)
         )
         answer = _answer(everyone.row(f"SELECT {ANSWER} FROM answer WHERE id = ?", (answer_id,)))
-        return None if row is None or answer is None else (str(row[0]), answer)
+        return None if row is None or answer is None or answer.finish == BEGUN else (str(row[0]), answer)
 
     def text(self, key: int, answer: Answer) -> str:
         """The text of an answer; "" if its utterance is gone."""
@@ -161,7 +166,7 @@ class Answers:
 
 
 class Directory:
-    """Who and what is stored, by page."""
+    """Paged lists of stored people and their data."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -184,10 +189,12 @@ class Directory:
     def _listed(self, db: Database, where: str, values: tuple[Any, ...], most: int) -> list[PersonSummary]:
         rows = db.rows(
             f"""SELECT id, (SELECT count(*) FROM session WHERE conversation = c.pk),
-                       (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 0),
+                       (SELECT count(*) FROM utterance WHERE conversation = c.pk)
+                           - (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 1),
                        (SELECT count(*) FROM record WHERE conversation = c.pk),
                        (SELECT count(*) FROM trait WHERE conversation = c.pk AND superseded_by IS NULL),
-                       (SELECT at FROM utterance WHERE conversation = c.pk AND replaced = 0 ORDER BY pk DESC LIMIT 1)
+                       (SELECT at FROM utterance WHERE conversation = c.pk
+                           AND pk = (SELECT max(pk) FROM utterance WHERE conversation = c.pk))
                 FROM conversation c WHERE {where} ORDER BY id LIMIT {most}""",
             values,
         )
@@ -216,10 +223,13 @@ class Directory:
     def sessions(self, key: int, before: int | None, most: int) -> list[StoredSession]:
         """Sessions by number, the latest first; ``before``: only those with lower numbers."""
         rows = self._db.of(key).rows(
-            """SELECT s.number, s.thread, s.closed, count(u.pk), min(u.at), max(u.at) FROM session s
+            """SELECT s.number, s.thread, s.closed, count(u.pk), min(u.at), max(u.at) FROM
+                 (SELECT conversation, number, thread, closed FROM session o
+                  WHERE conversation = ?1 AND (number < ?2 OR ?2 IS NULL) AND EXISTS
+                    (SELECT 1 FROM utterance WHERE conversation = o.conversation AND session = o.number AND replaced = 0)
+                  ORDER BY number DESC LIMIT ?3) AS s
                JOIN utterance u ON u.conversation = s.conversation AND u.session = s.number AND u.replaced = 0
-               WHERE s.conversation = ?1 AND (s.number < ?2 OR ?2 IS NULL)
-               GROUP BY s.number, s.thread, s.closed ORDER BY s.number DESC LIMIT ?3""",
+               GROUP BY s.number, s.thread, s.closed ORDER BY s.number DESC""",
             (key, before, most),
         )
         return [
@@ -257,10 +267,10 @@ class Directory:
         return utterances(self._db.of(key), where, (key, _pattern(words), most))
 
     def unfinished(self, *, set_aside: bool = True) -> list[str]:
-        """Conversations with utterances whose traits wait to be extracted.
+        """Conversations with pending trait extraction.
 
         Args:
-            set_aside: those too where that failed `PATIENCE` times.
+            set_aside: also those where it failed `PATIENCE` times.
         """
         failed = f"""AND NOT EXISTS (SELECT 1 FROM failure f WHERE f.conversation = u.conversation AND work = '{TRAITS}'
                      AND item = u.id AND attempts >= {PATIENCE})"""
@@ -289,7 +299,7 @@ LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def _pattern(words: str) -> str:
-    """What LIKE matches wherever a text in lower case contains these words."""
+    """The LIKE pattern for lower-case texts that contain these words."""
     words = words.translate(LOWER)  # only ASCII, as both engines do with a column, whatever the database's locale
     return "%" + words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
 

@@ -1,4 +1,4 @@
-"""Which encoder made the vectors of a store: noted once, and no other's are accepted. Knows vectors, not records."""
+"""The encoder of a store's vectors: registered once; vectors of others are rejected. Knows vectors, not records."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class NotedEncoder:
         ]
 
     def require_same_encoder(self) -> None:
-        """Refuse to continue where another process has changed the store's encoder (`EncoderMismatchError`)."""
+        """Raise `EncoderMismatchError` if another process has changed the store's encoder."""
         if self._encoder is not None:
             self._require(self._encoder)
 
     def blob(self, vector: Vector | None) -> object:
-        """A vector of the store's encoder as a value of a statement."""
+        """A vector of the store's encoder as a statement parameter."""
         if vector is None:
             return None
         self.require_same_encoder()

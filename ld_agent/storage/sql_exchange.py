@@ -1,4 +1,4 @@
-"""Rows of the tables as they are exported and imported, and the renaming of an agent: plain SQL, nothing is checked."""
+"""Rows for export and import, and the renaming of an agent: plain SQL without checks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def rename_agent(db: Database, key: int, name: str) -> None:
         db.of(key).execute("UPDATE conversation SET agent = ? WHERE pk = ? AND agent = ?", values)
         db.of(key).execute("UPDATE utterance SET speaker = ? WHERE conversation = ? AND speaker = ?", values)
         db.of(key).execute("UPDATE trait SET speaker = ? WHERE conversation = ? AND speaker = ?", values)
-        # Passages are derived and name their speakers; they are made again where they are missing.
+        # Passages are derived data with speaker names; missing ones are recomputed.
         db.of(key).execute("DELETE FROM passage WHERE conversation = ?", (key,))
         db.of(key).execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
         db.of(key).execute("DELETE FROM speaker WHERE conversation = ? AND name = ?", (key, before))

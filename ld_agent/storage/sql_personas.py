@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ld_agent.storage.sql_store import SQLStore
 
 PERSONAS = "personas"
-"""What the traits' store is called by those who watch."""
+"""The name of the trait store for watchers."""
 TRAIT = "id, speaker, text, at, source, last_at, mentions, superseded_by, pinned, channel"
 
 

@@ -1,4 +1,4 @@
-"""Takes edited and regenerated turns out of a conversation. What was said stays in the file as history."""
+"""Removes edited and regenerated turns from a conversation. Their texts stay in the store as history."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ld_agent.storage.database import Database
 
 
 def replace_utterances(db: Database, key: int, utterance_ids: Sequence[str]) -> None:
-    """Mark utterances as replaced; remove traits and records that came from nothing else.
+    """Mark utterances as replaced; remove traits and records that came only from them.
 
-    What a removed trait had superseded is active again.
+    Traits superseded by removed ones become active again.
     """
     values = (key, list(utterance_ids))
     from_these = db.within("source", "?2")

@@ -1,4 +1,4 @@
-"""Rows of the tables as the package's types. Knows columns, and runs no statement."""
+"""Converts table rows to the package's types. Knows columns, but runs only the statement that selects utterances."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import Database
 from ld_agent.types import Record, Utterance
 
-UTTERANCE = "id, speaker, text, at, session, channel"
+UTTERANCE = "id, speaker, text, at, session, channel, interrupted"
 RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinned, channel, said_by"
 
 
 def utterances(db: Database, where: str, values: tuple[Any, ...]) -> list[Utterance]:
-    """The utterances that a WHERE clause selects, in its order; what was replaced is not among them."""
+    """The utterances selected by a WHERE clause, in its order, without replaced ones."""
     rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)
     return [
-        Utterance(i, speaker, text, moment(at), session, channel) for i, speaker, text, at, session, channel in rows
+        Utterance(i, speaker, text, moment(at), session, channel, bool(interrupted))
+        for i, speaker, text, at, session, channel, interrupted in rows
     ]
 
 

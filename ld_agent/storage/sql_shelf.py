@@ -1,4 +1,4 @@
-"""The shelf of one view of one conversation: records, what was taken in, and what is derived from them."""
+"""The shelf of one view of one conversation: records, digested and observed items, and derived data."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.base import CATCH_UP, PATIENCE, Draft, IndexRow
 from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
 from ld_agent.storage.database import Database
+from ld_agent.storage.ranking import Inventory, Ranked, Ranking
 from ld_agent.storage.recollection import with_recall
 from ld_agent.storage.sql_rows import RECORD, record, record_values, utterances
 from ld_agent.types import Record, Session, Utterance, least_trusted
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from ld_agent.storage.sql_store import SQLStore
 
 PAGE = 1000
-"""Rows read at once, so that no query stays open while the caller writes."""
+"""Number of rows read at a time, so that no query stays open while the caller writes."""
 EVERYTHING = 2**62
-"""A LIMIT that leaves nothing out; the engines write "none" differently."""
+"""A LIMIT without effect; the engines spell "no limit" differently."""
 NOT_SET_ASIDE = f"""NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = ?2
                    AND item = {{item}} AND attempts >= {PATIENCE})"""
 
@@ -38,7 +39,7 @@ class SQLShelf:
     def _db(self) -> Database:
         return self._store.db.of(self._key)
 
-    # ---- sessions and utterances taken in
+    # ---- digested sessions and observed utterances
 
     def enable(self) -> None:
         with self._db.transaction(self._key):
@@ -58,7 +59,7 @@ class SQLShelf:
             self._advance()
 
     def _advance(self) -> None:
-        """Move the mark below which every session is digested."""
+        """Advance the mark below which every session is digested."""
         self._db.execute(
             """UPDATE enabled SET through = coalesce(
                  (SELECT number - 1 FROM session WHERE conversation = ?1 AND number > through AND NOT EXISTS
@@ -180,7 +181,7 @@ class SQLShelf:
         return stored
 
     def _channel(self, draft: Draft) -> str:
-        """The least trusted channel of all that a draft was made from: a summary launders nothing."""
+        """The least trusted channel among a draft's sources; summarizing does not raise trust."""
         said = "SELECT channel FROM utterance WHERE conversation = ?1 AND replaced = 0"
         if draft.verbatim:
             rows = self._db.rows(f"{said} AND {self._db.within('id', '?2')}", (self._key, list(draft.sources)))
@@ -294,6 +295,12 @@ class SQLShelf:
         wanted = sorted({source for _, _, sources in listed for source in sources})
         said = self._store.utterances_by_id(self._key, wanted)
         return [(pk, text, [said[source] for source in sources if source in said]) for pk, text, sources in listed]
+
+    def inventory(self, passages: bool) -> Inventory | None:
+        return None
+
+    def ranked(self, ranking: Ranking) -> Ranked:
+        raise NotImplementedError
 
     def snapshot(self) -> tuple[int, bytes] | None:
         row: tuple[int, bytes] | None = self._db.row(

@@ -153,6 +153,7 @@ class SQLStore(NotedEncoder):
         now: Callable[[], datetime],
         thread: str = "",
         channel: str = "chat",
+        interrupted: bool = False,
     ) -> Utterance:
         with self.db.transaction(key):
             last = self.last_utterance(key, thread)
@@ -167,10 +168,11 @@ class SQLStore(NotedEncoder):
             if last and (at - last.at).total_seconds() > beta:
                 self.close_session(key, thread)
             number = self._open_session(key, thread)
-            utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number, channel)
+            utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number, channel, interrupted)
             self.db.of(key).execute(
-                "INSERT INTO utterance (conversation, id, session, speaker, text, at, channel) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (key, utterance.id, number, speaker, text, microseconds(at), channel),
+                """INSERT INTO utterance (conversation, id, session, speaker, text, at, channel, interrupted)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+                (key, utterance.id, number, speaker, text, microseconds(at), channel, int(interrupted)),
             )
         return utterance
 

@@ -17,6 +17,7 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.address import existing_store, open_store, shown
 from ld_agent.storage.copying import copy_store
 from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.ranking import Inventory
 from ld_agent.storage.served import Directory, Keys
 from ld_agent.storage.sql_store import SQLStore
 from ld_agent.storage.sqlite import Store
@@ -26,6 +27,8 @@ from ld_agent.storage.postgres import PostgresStore  # noqa: E402 - skipped with
 
 Fill = Callable[..., int]
 AT = datetime(2024, 5, 1, tzinfo=UTC)
+WORDS = '[["Ann"],[["walnut"]],[["met"]]]'
+"""Of passages."""
 
 
 @pytest.fixture
@@ -363,7 +366,7 @@ def test_no_row_of_a_deleted_conversation_is_left(address: str, fill: Fill) -> N
     key = fill(store, "secret", "Quetzalcoatlus")
     shelf = store.shelf(key, "events")
     [row] = shelf.rows_after(0)
-    shelf.set_passages({row.key: ('["quetzalcoatlus"]', b"x")})
+    shelf.set_passages({row.key: ('[[],[],[["quetzalcoatlus"]]]', b"x")})
     shelf.keep_snapshot(row.key, b"Quetzalcoatlus")
     store.delete_conversation(key)
     store.close()
@@ -394,7 +397,7 @@ def test_a_copy_between_engines_resumes_and_exports_the_same(address: str, tmp_p
     assert copy_store(database, back) == 2
     assert list(export_lines(back)) == list(export_lines(database)) == list(export_lines(file))
     back.rename_agent(back.open_conversation("ann", "Sam").key, "Kim")
-    with pytest.raises(StoreError, match="is not the same"):
+    with pytest.raises(StoreError, match="differs from the one in"):
         copy_store(database, back)
     for store in (file, database, back):
         store.close()
@@ -452,13 +455,14 @@ def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, 
             "INSERT INTO utterance (conversation, id, session, speaker, text, at) VALUES (1, 'u1', 1, 'Ann', 'Hi.', 5)",
             "INSERT INTO record (conversation, id, view, session, text, at, topics, sources, vector) "
             "VALUES (1, 'm1', 'events', 1, 'They met.', 5, '[]', '[\"u1\"]', '[1,0]')",
-            "INSERT INTO passage VALUES (1, 'w', 'v')")  # fmt: skip
+            f"INSERT INTO passage VALUES (1, '{WORDS}', 'v')")  # fmt: skip
         store = open_store(old)
         assert [c.id for c in store.conversations()] == ["ben", "home/ann"]
         assert [u.text for u in store.utterances(1)] == ["Hi."]
         shelf = store.shelf(1, "events")
         assert [(r.id, r.text) for r in store.records(1)] == [("m1", "They met.")]
-        assert (shelf.passage_words([1]), shelf.passage_vectors([1])) == ({1: "w"}, {1: b"v"})
+        assert (shelf.passage_words([1]), shelf.passage_vectors([1])) == ({1: WORDS}, {1: b"v"})
+        assert shelf.inventory(True) == Inventory(1, 1, 1, frozenset({"Ann"}))
         assert say(store, 1, "Again.") == "u2"
         store.close()
         with psycopg.connect(old) as db:

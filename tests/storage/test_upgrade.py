@@ -91,7 +91,7 @@ def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
             for r in records] == [row[:9] for row in RECORDS]  # fmt: skip
     assert not any(r.pinned for r in records)
     assert [(r.channel, r.said_by) for r in records] == [("chat", ("Maya",))] * 2
-    assert {u.channel for u in said} == {"chat"}
+    assert {(u.channel, u.interrupted) for u in said} == {("chat", False)}
     traits = store.personas(CONVERSATION).traits()
     assert [(t.id, t.speaker, t.text, t.at, t.source, t.last_at, t.mentions, t.superseded_by) for t, _ in traits] == [
         row[:8] for row in TRAITS

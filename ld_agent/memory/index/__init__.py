@@ -1,4 +1,4 @@
-"""Search over the records of one view of one conversation: `base.Index` is the seam, the rest is the index in memory.
+"""Search over the records of one view of one conversation: `base.Index` is the interface, the rest is the in-memory index.
 
-Knows records, vectors, words and times; no mechanism, no prompt and no SQL.
+Knows records, vectors, words and times; no mechanism, prompt or SQL.
 """

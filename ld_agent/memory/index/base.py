@@ -1,6 +1,6 @@
-"""The seam between memory mechanisms and whatever finds their records: a search with its limits in, records with numbers out.
+"""The interface between memory mechanisms and search: a query with limits in, records with scores out.
 
-`ld_agent.memory.index.records` is one implementation, in memory; a database with vectors and full text may be another.
+`ld_agent.memory.index.records` is one implementation, in memory; `ld_agent.memory.index.in_database` lets a database rank.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ld_agent.types import Recalled
 
 Progress = Callable[[str, int, int], None]
-"""Is told (what, done, total) of work that may take long, until done is total."""
+"""Called with (what, done, total) during long work, until done equals total."""
 
 
 def untold(what: str, done: int, total: int) -> None:
@@ -25,13 +25,13 @@ def untold(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is looked for, and within which limits.
+    """A query and its limits.
 
     Attributes:
         text: the query, for scorers that look at its words, names and dates.
         vector: (dimension,) unit vector of the query.
-        at: nothing younger than this is found.
-        k: most records.
+        at: records younger than this are not found.
+        k: maximum number of records.
         gamma: γ; what it bounds is the scorer's `admission`.
         topics: V_q, without repetitions.
         tau: τ in seconds; None: no decay.
@@ -57,9 +57,9 @@ class Index(Protocol):
         ...
 
     def search(self, search: Search) -> list[Recalled]:
-        """The k best records by equations (1)–(3) or another scorer, best first; none: no relevant memory.
+        """Return the k best records by equations (1)–(3) or another scorer, best first; empty: no relevant memory.
 
-        What was stored since the last search, by this process or another, is found.
+        Finds records stored since the last search, by this process or another.
 
         Raises:
             StoreError: the conversation was deleted.

@@ -1,4 +1,4 @@
-"""The indexes of many conversations within a bound of memory: the least recently used goes first."""
+"""A cache of the indexes of many conversations, bounded in memory; drops the least recently used first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar, cast
 
 
 class Sized(Protocol):
-    """What has a size in bytes."""
+    """Anything with a size in bytes."""
 
     @property
     def nbytes(self) -> int: ...
@@ -17,17 +17,17 @@ class Sized(Protocol):
 
 T = TypeVar("T", bound=Sized)
 Key = tuple[int, str]
-"""A conversation's key in the store, and a name: each stands for one kind of index."""
+"""A conversation's key in the store, and the name of the kind of index."""
 
 
 class IndexCache:
-    """Indexes by conversation and view. Safe to use from several threads; never makes one index twice at the same time.
+    """Indexes by conversation and view. Thread-safe; never builds the same index twice concurrently.
 
-    The index asked for last stays, whatever its size. One that goes is made again from the store when next needed. Nobody
-    waits here for the store: an index is made while no lock is held, and only those who want the same one wait for it.
+    The most recently requested index is kept, whatever its size. A dropped one is rebuilt from the store when next
+    needed. An index is built while no lock is held; only callers that want the same one wait for it.
 
     Args:
-        most_bytes: bound of all indexes together; None: no bound.
+        most_bytes: maximum size of all indexes together; None: unbounded.
     """
 
     def __init__(self, most_bytes: int | None = None) -> None:
@@ -43,41 +43,42 @@ class IndexCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all indexes; what the one in use has grown by counts from the next request on."""
+        """Bytes of all indexes; growth of the one in use counts from the next request on."""
         with self._lock:
             return sum(self._sizes.values())
 
     def get(self, conversation: int, view: str, make: Callable[[], T]) -> T:
-        """Return the index of a conversation and view, made now if there is none; not to be called in a transaction.
+        """Return the index of a conversation and view, building it if necessary.
 
-        One that is dropped while it is made is handed out to its maker, and not kept.
+        Do not call this in a transaction. An index dropped while it is being built is returned to its builder, but not
+        kept.
         """
         key = conversation, view
         while True:
             with self._lock:
                 if key in self._indexes:
                     return cast(T, self._used(key))
-                made = self._making.get(key)
-                if made is None:
-                    made = self._making[key] = threading.Event()
+                building = self._making.get(key)
+                if building is None:
+                    building = self._making[key] = threading.Event()
                     break
-            made.wait()
+            building.wait()
         try:
             index = make()
             with self._lock:
-                if self._making.get(key) is made:
+                if self._making.get(key) is building:
                     self._indexes[key] = index
                     self._used(key)
             return index
         finally:
             with self._lock:
-                if self._making.get(key) is made:
+                if self._making.get(key) is building:
                     del self._making[key]
-            made.set()
+            building.set()
 
     def _used(self, key: Key) -> Sized:
         self._indexes.move_to_end(key)
-        for recent in (self._last, key):  # the last one may have grown since
+        for recent in (self._last, key):  # the last one may have grown
             if recent in self._indexes:
                 self._sizes[recent] = self._indexes[recent].nbytes
         self._last = key
@@ -85,7 +86,7 @@ class IndexCache:
         return self._indexes[key]
 
     def drop(self, conversation: int) -> None:
-        """Forget the indexes of a conversation, whose records were changed or deleted."""
+        """Drop the indexes of a conversation whose records were changed or deleted."""
         with self._lock:
             for key in [key for key in self._indexes if key[0] == conversation]:
                 del self._indexes[key], self._sizes[key]

@@ -1,6 +1,6 @@
-"""The numbers of n records as columns that grow in amortised constant time, and how they catch up with what was stored.
+"""The numbers of n records as columns that grow in amortised constant time and catch up with the store.
 
-Knows keys, times, vectors and topics; nothing of words or scores.
+Knows keys, times, vectors and topics, but no words or scores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ld_agent.memory.scoring import topic_overlap
 from ld_agent.storage.base import IndexRow, Shelf
 
 GROWTH = 1.125
-BATCH = 1000  # as many as the store streams at once
+BATCH = 1000  # as many as the store streams at a time
 TOPIC_BYTES = 150  # of a list and its entry, besides the word and the rows
 
 
@@ -28,7 +28,7 @@ class Columns:
     """Keys, times, vectors and topics of n records.
 
     Args:
-        dimension: of the vectors; 0: the records have none.
+        dimension: of the vectors; 0: no vectors.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -46,7 +46,7 @@ class Columns:
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """(n,) primary keys, growing."""
+        """(n,) primary keys, ascending."""
         return self._keys[: self._n]
 
     @property
@@ -61,12 +61,12 @@ class Columns:
 
     @property
     def last_key(self) -> int:
-        """The greatest key; 0 when empty."""
+        """The greatest key; 0 if empty."""
         return int(self._keys[self._n - 1]) if self._n else 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, spare room included."""
+        """Size in bytes, including spare capacity."""
         columns = (self._vectors, self._at, self._topic_counts, self._keys)
         return sum(column.nbytes for column in columns) + self._rough.nbytes + self._topic_bytes
 
@@ -94,7 +94,7 @@ class Columns:
         """Append one record.
 
         Args:
-            key: the store's primary key, greater than every key before.
+            key: the store's primary key, greater than all earlier ones.
             vector: (dimension,) unit vector; None where the dimension is 0.
             at: seconds since the epoch.
             topics: the record's topic set V_k, without repetitions.
@@ -114,7 +114,7 @@ class Columns:
         self._n += 1
 
     def reserve(self, records: int) -> None:
-        """Make room for that many records in all, so that loading a store copies nothing."""
+        """Reserve capacity for that many records in total, so that loading a store copies nothing."""
         if records > len(self._keys):
             self._resize(records)
 
@@ -126,7 +126,7 @@ class Columns:
             setattr(self, name, new)
 
     def cosines(self, vector: NDArray[np.float32], rows: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
-        """s_sem of some rows or of all, row by row: equal vectors get equal numbers, whatever their rows.
+        """s_sem of some or all rows, computed row by row, so that equal vectors get equal numbers.
 
         Args:
             vector: (dimension,) unit vector.
@@ -137,11 +137,11 @@ class Columns:
         return s_sem
 
     def rough_cosines(self, vector: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(n,) cosines and (n,) how much each may be off; see `RoughVectors`."""
+        """(n,) approximate cosines and (n,) bounds of their errors; see `RoughVectors`."""
         return self._rough.cosines(self.vectors, vector)
 
     def overlap(self, topics: Sequence[str], rows: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
-        """Equation (1) for some rows, or for all.
+        """Equation (1) for some or all rows.
 
         Args:
             topics: V_q, without repetitions.
@@ -162,14 +162,14 @@ class Columns:
 
 
 def new_rows(shelf: Shelf, after: int) -> Iterator[list[IndexRow]]:
-    """Yield what was stored after a key, by this process or another, in batches."""
+    """Yield rows stored after a key, by this process or another, in batches."""
     while batch := list(islice(shelf.rows_after(after), BATCH)):
         yield batch
         after = batch[-1].key
 
 
 def with_vectors(rows: Sequence[IndexRow], shelf: Shelf, encoder: SentenceEncoder) -> list[IndexRow]:
-    """Rows with the vectors that they lack, which are encoded and stored now."""
+    """Encode and store the missing vectors of rows; return the complete rows."""
     bare = [row for row in rows if row.vector is None]
     if not bare:
         return list(rows)

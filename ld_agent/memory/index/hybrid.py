@@ -1,20 +1,19 @@
-"""The scorer ``hybrid``: several kinds of evidence that a record answers a question, added up with fixed weights.
+"""The scorer ``hybrid``: a weighted sum of several kinds of evidence that a record answers a question.
 
     s_overall = W · (s_sem, s_sent, s_word, s_pass, s_like, s_date) + w_λ λ_t
 
-s_sem is the paper's. s_sent is the cosine of the summary's best sentence; s_word BM25 over what was said and its summary,
-in equal parts with BM25 over what the one speaker said whom the question names; s_pass the best two-turn passages (meaning,
-rare words, who speaks); s_like passages that are like the best ones of all (relevance feedback: they speak of what is asked
-in other words than the question's); s_date the nearness to the dates that are named.
-Passages add up as a soft maximum: one that answers counts for most, and a session that comes back to what is asked, as
-lists and habits need it, counts for more than one that touches it once.
-Every term has its own scale and does not depend on the other records' terms. The weights were fitted by logistic
-regression on conversations of LoCoMo, each kept out in turn. Time is added, not multiplied: it decides between records
-that match alike, and never erases an old one.
+s_sem is the paper's. s_sent is the cosine of the summary's best sentence; s_word is BM25 over utterances and summary,
+averaged with BM25 over the utterances of the one speaker that the question names; s_pass scores the best two-turn
+passages (meaning, rare words, speaker); s_like scores passages similar to the best ones overall (relevance feedback:
+they use other words than the question); s_date is the closeness to the named dates. Passages are combined by a soft
+maximum: the best one dominates, and a session that returns to the subject, as lists and habits do, scores higher than
+one that mentions it once. Every term has a fixed scale, independent of other records. The weights were fitted by
+logistic regression on LoCoMo conversations with leave-one-out validation. Time is added, not multiplied: it decides
+between records that match equally well, and never erases an old one.
 
-s_near is the greatest cosine of the summary or any passage: not part of the sum, it decides whether a record is admitted.
+s_near is the greatest cosine of the summary or any passage.
 
-Pure functions and one question; knows no store.
+It is not part of the sum, but decides whether a record is eligible. Pure functions; knows no store.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.dates import Period, periods
-from ld_agent.memory.east_asian_dates import east_asian_periods
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import PackedVectors
 
@@ -49,7 +47,7 @@ WEIGHTS: Mapping[str, float] = {
 TIME = 0.01
 """w_λ"""
 FIRST_LOOK: Mapping[str, float] = {**WEIGHTS, "s_sem": 4.0}
-"""The weights by which candidates are chosen: before passages are read, s_sem stands for their meaning too."""
+"""The weights for choosing candidates; before passages are read, s_sem also represents their meaning."""
 COVER, OWN, SHARPNESS = 0.2, 0.1, 12.0
 """s_pass = ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the windows of a record, x = cos + COVER · cover + OWN [said by the
 speaker asked about]; cover as in `Lexicon.cover`."""
@@ -59,13 +57,13 @@ LIKE = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the hybrid scorer looks at besides the vector.
+    """What the hybrid scorer uses of a question besides its vector.
 
     Attributes:
         words: stems of the text.
-        about: the one speaker that the text names; "": none or several.
-        names: stems of the speakers' names, which tell passages apart by ``about`` and not as words.
-        periods: what the text says of time.
+        about: the only speaker that the text names; "": none or several.
+        names: stems of the speakers' names, which count through ``about`` and not as words.
+        periods: the periods of time that the text names.
     """
 
     words: tuple[str, ...]
@@ -75,10 +73,10 @@ class Question:
 
 
 def question(text: str, at: datetime, speakers: Iterable[str]) -> Question:
-    """Read a text as a question about what some speakers said.
+    """Parse a question about what some speakers said.
 
     Args:
-        at: when it is asked; "last May" is reckoned from there.
+        at: when it is asked; "last May" is relative to it.
     """
     patterns, names = _named(tuple(sorted(set(speakers))))
     named = [name for name, pattern in patterns if pattern.search(text)]
@@ -86,13 +84,13 @@ def question(text: str, at: datetime, speakers: Iterable[str]) -> Question:
         words=tuple(stems(text)),
         about=named[0] if len(named) == 1 else "",
         names=names,
-        periods=(*periods(text, at), *east_asian_periods(text, at)),
+        periods=tuple(periods(text, at)),
     )
 
 
 @lru_cache(maxsize=256)
 def _named(speakers: tuple[str, ...]) -> tuple[list[tuple[str, re.Pattern[str]]], frozenset[str]]:
-    """How each name is found in a text, and the stems of all."""
+    """A pattern for each name, and the stems of all names."""
     patterns = [(name, re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)) for name in speakers]
     return patterns, frozenset(word for name in speakers for word in stems(name))
 
@@ -103,13 +101,13 @@ def best_passages(
     vector: NDArray[np.float32],
     further: Floats,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """The best sentence and the best windows of each of m records.
+    """Score the best sentence and the best windows of each of m records.
 
     Args:
-        vectors: (m,) of each record, windows first, sentences then.
-        windows: (m,) how many are windows.
+        vectors: (m,) the vectors of each record, windows before sentences.
+        windows: (m,) the number of windows.
         vector: (dimension,) unit vector of the question.
-        further: (w,) what the windows of all records earn besides their cosine, record after record.
+        further: (w,) additional scores of the windows of all records, record by record.
 
     Returns:
         (m,) s_sent, 0 without sentences; (m,) s_pass and (m,) s_like, 0 without windows; (m,) the greatest cosine, -1
@@ -120,7 +118,7 @@ def best_passages(
     turned = [n for n, packed in enumerate(vectors) if counts[n] and len(packed)]
     summarized = [n for n, packed in enumerate(vectors) if len(packed) > counts[n]]
     nearest = np.full(len(vectors), -1.0)
-    # All windows, then all sentences, so that each kind lies in one piece.
+    # All windows, then all sentences, so that each kind is contiguous.
     parts = [(n, slice(0, counts[n])) for n in turned] + [(n, slice(counts[n], None)) for n in summarized]
     if not parts:
         return s_sent, s_pass, s_like, nearest
@@ -150,12 +148,12 @@ def best_passages(
 
 def _soft_maxima(values: Floats, starts: Sequence[int]) -> NDArray[np.float64]:
     """ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the columns from each start to the next, for every row."""
-    bounded = np.minimum(SHARPNESS * values, 600.0)  # e^709 overflows: pages pasted whole get there
+    bounded = np.minimum(SHARPNESS * values, 600.0)  # e^709 overflows, which long pasted texts can reach
     return np.asarray(np.log(np.add.reduceat(np.exp(bounded), starts, axis=1)) / SHARPNESS, np.float64)
 
 
 def weighted(terms: Mapping[str, Floats], weights: Mapping[str, float] = WEIGHTS) -> NDArray[np.float64]:
-    """W · terms, (n,); a term that is not given counts as 0, one without a weight not at all.
+    """W · terms, (n,); a missing term counts as 0, and one without weight is ignored.
 
     Args:
         terms: by name, each (n,); at least one that has a weight.

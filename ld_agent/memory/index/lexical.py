@@ -1,6 +1,6 @@
 """The words of texts as stems, and BM25 over them: which records contain rare words of a question, and how often.
 
-Knows words and row numbers; nothing of vectors, times or stores.
+Knows words and row numbers, but no vectors, times or stores.
 """
 
 from __future__ import annotations
@@ -15,40 +15,38 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from ld_agent.languages.rules import not_searched, stemmer_of
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
-from ld_agent.modules.wording import FUNCTION_WORDS, terms_of
+from ld_agent.modules.wording import terms_of
 
-SATURATION = 1.2  # k1: how soon a repeated word stops to count
-LENGTH = 0.75  # b: how much a long record is held back
+SATURATION = 1.2  # k1: how quickly repetitions of a word saturate
+LENGTH = 0.75  # b: how much long records are penalised
 WINDOWS = ("borders", "windows_with", "words", "word_borders")
-"""What a lexicon holds of windows, as plain numbers."""
+"""The window data of a lexicon, as plain numbers."""
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _own = threading.local()
-_CUT_FORMS = frozenset(
-    "his him her hers don didn doesn isn wasn aren weren couldn wouldn shouldn hasn haven ve re ll".split()
-)
 
 
 def stems(text: str) -> list[str]:
-    """The words of a text that carry meaning, as English Snowball stems in their order, repetitions kept.
+    """The words of a text that carry meaning, as Snowball stems in their order, repetitions kept.
 
-    Words of other alphabets stay as they are; of Chinese, Japanese and Korean each pair of characters is a word.
+    The stemmer is that of the language whose stop words the text has most, English in doubt. Words of other alphabets stay
+    as they are; of Chinese, Japanese and Korean each pair of characters is a word.
     """
-    words = [
-        word
-        for word in terms_of(_POSSESSIVE.sub(" ", text))
-        if word not in FUNCTION_WORDS
-        and word not in _CUT_FORMS
-        and not (len(word) == 1 and word.isascii() and word.isalpha())
-    ]
-    return list(_stemmer().stemWords(words))
+    empty = not_searched()
+    terms = terms_of(_POSSESSIVE.sub(" ", text))
+    words = [word for word in terms if word not in empty and not (len(word) == 1 and word.isascii() and word.isalpha())]
+    return list(_stemmer(stemmer_of(terms)).stemWords(words))
 
 
-def _stemmer() -> Stemmer.Stemmer:
-    """This thread's own: a stemmer must not be shared, and making one takes longer than a question's words."""
-    if not hasattr(_own, "stemmer"):
-        _own.stemmer = Stemmer.Stemmer("english")
-    return _own.stemmer
+def _stemmer(name: str) -> Stemmer.Stemmer:
+    """A stemmer per thread: it must not be shared, and creating one takes longer than stemming a question."""
+    if not hasattr(_own, "stemmers"):
+        _own.stemmers = {}
+    if name not in _own.stemmers:
+        _own.stemmers[name] = Stemmer.Stemmer(name)
+    stemmer: Stemmer.Stemmer = _own.stemmers[name]
+    return stemmer
 
 
 def rarity(documents: int, with_word: int) -> float:
@@ -57,9 +55,9 @@ def rarity(documents: int, with_word: int) -> float:
 
 
 class Postings:
-    """Which of n documents say each word, how often, and how long they are; appended in amortised constant time.
+    """The postings of n documents and their lengths; appending takes amortised constant time.
 
-    Documents have growing numbers, which need not follow each other.
+    Document numbers ascend, but need not be consecutive.
     """
 
     def __init__(self) -> None:
@@ -90,11 +88,11 @@ class Postings:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, about; in constant time."""
+        """Approximate size in bytes, in constant time."""
         return self._word_bytes + 8 * len(self.documents)
 
     def add(self, row: int, counts: Mapping[str, int]) -> None:
-        """Append a document by its number, greater than every one before."""
+        """Append a document; its number must be greater than all earlier ones."""
         for word, count in counts.items():
             if word not in self._rows:
                 self._rows[word], self._counts[word] = array("I"), array("H")
@@ -109,15 +107,14 @@ class Postings:
     def match(
         self, words: Iterable[str], rows: NDArray[np.intp] | None = None, most: float = 1.0
     ) -> NDArray[np.float64]:
-        """How well documents match some words: BM25 divided by √(Σ rarity + 1), so that long questions, whose sums are
-        greater, do not weigh more than short ones next to other evidence.
+        """How well documents match some words: BM25 divided by √(Σ rarity + 1), so that long questions do not weigh
+        more than short ones relative to other evidence.
 
         Args:
-            rows: (m,) numbers of the documents wanted; None: all n documents, where they are numbered 0 to n - 1.
-            most: pass over the words that more than this share of the documents say.
+            rows: (m,) numbers of the requested documents; None: all n documents, numbered 0 to n - 1.
+            most: skip words contained in more than this share of the documents.
 
-        Returns:
-            (m,), at least 0; 0 for a number that has no document.
+        Returns: (m,), at least 0; 0 for a number without document.
         """
         n = len(self.documents)
         score = np.zeros(n if rows is None else len(rows))
@@ -149,15 +146,15 @@ class Postings:
 
 
 class Lexicon:
-    """Word statistics of n records, of what each speaker said in them, and of their windows."""
+    """Word statistics of n records, of each speaker's words in them, and of their windows."""
 
     def __init__(self) -> None:
         self._all = Postings()
         self._by: dict[str, Postings] = {}
         self._borders: array[int] = array("I", [0])  # windows of row r: from border r to border r + 1
-        self._numbers: dict[str, int] = {}  # of the words that windows say
+        self._numbers: dict[str, int] = {}  # of the words in windows
         self._windows_with: array[int] = array("I")  # by the word's number
-        self._words: array[int] = array("I")  # numbers of each window's different words, window after window
+        self._words: array[int] = array("I")  # numbers of the distinct words of each window, window by window
         self._word_borders: array[int] = array("I", [0])
 
     def snapshot(self) -> Arrays:
@@ -183,7 +180,7 @@ class Lexicon:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by lists and statistics, about."""
+        """Approximate size of lists and statistics in bytes."""
         windows = 4 * (len(self._words) + len(self._word_borders) + len(self._borders)) + 110 * len(self._numbers)
         return self._all.nbytes + sum(own.nbytes for own in self._by.values()) + windows
 
@@ -193,9 +190,9 @@ class Lexicon:
         """Append one record.
 
         Args:
-            counts: how often it says each stem.
+            counts: how often each stem occurs.
             windows: the stems of each of its windows.
-            by: how often each speaker says each stem in it.
+            by: how often each speaker says each stem.
         """
         row = len(self)
         self._all.add(row, counts)
@@ -214,23 +211,22 @@ class Lexicon:
         return self._all.match(words, most=most)
 
     def match_by(self, speaker: str, words: Iterable[str], rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """How well what a speaker said in some records matches, (m,) as ``rows``; 0 where they said nothing."""
+        """How well a speaker's words in some records match, (m,) as ``rows``; 0 if they said nothing."""
         own = self._by.get(speaker)
         return own.match(words, rows) if own else np.zeros(len(rows))
 
     def windows(self, rows: NDArray[np.intp]) -> list[tuple[int, int]]:
-        """The windows of records, numbered among all: (m,) of each record the first, and the one after its last."""
+        """The windows of records, numbered globally: (m,) the first of each record and (m,) the one after its last."""
         borders = np.frombuffer(self._borders, np.uint32)
         return list(zip(borders[rows].tolist(), borders[rows + 1].tolist(), strict=True))
 
     def cover(self, words: Iterable[str], windows: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
-        """Which of some words windows say: Σ rarity of the words said / √(Σ rarity of all + 1).
+        """Which of some words occur in windows: Σ rarity of those that occur / √(Σ rarity of all + 1).
 
         Args:
-            windows: stretches of windows, as `windows` gives them.
+            windows: ranges of windows, as returned by `windows`.
 
-        Returns:
-            (w,) of the windows of all stretches, one after the other.
+        Returns: (w,) for the windows of all ranges, in order.
         """
         worth, total = np.zeros(len(self._numbers)), 0.0
         for word in sorted(set(words)):

@@ -1,9 +1,9 @@
-"""The search over the numbers of one conversation's records, held in memory.
+"""In-memory search over the numbers of one conversation's records.
 
-Holds vectors, times, topics and, for scorers that look at them, word statistics; no text: a hit is a primary key, whose
-text is in the store. A record costs 4 bytes a dimension (5 where there are many) and about 100 more, with word statistics
-some 6 for each of its words. Most scorers rank all records by all terms. ``hybrid`` looks at the passages of all records
-where there are few, else of the best `CANDIDATES` by what is held here; it fetches them and keeps some.
+Holds vectors, times, topics and, for scorers that need them, word statistics, but no text: a hit is a primary key,
+whose text is in the store. A record takes 4 bytes per dimension (5 if there are many records) plus about 100, and about
+6 per word for word statistics. Most scorers rank all records by all terms. ``hybrid`` uses the passages of all records
+if there are few, else of the best `CANDIDATES` by the terms held here; it fetches them and caches some.
 """
 
 from __future__ import annotations
@@ -29,15 +29,20 @@ from ld_agent.memory.scoring import Scorer, Terms, best, scorer, time_decay
 FEW = 32
 CANDIDATES = 8
 COMMON = 0.5
-"""Share of many records above which a word is passed over: it distinguishes little and costs most."""
+"""Share of records above which a word is skipped: it distinguishes little and costs most."""
 KEPT_VECTORS = 1024
-"""Records whose passages' vectors stay in memory, about 11 kB each for a session of 22 turns."""
+"""Number of records whose passage vectors are cached, about 11 kB each for a session of 22 turns."""
 Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
+
+
+def most_candidates(n: int, k: int) -> int:
+    """Of how many of n records to read the passages, where the k best are wanted."""
+    return max(CANDIDATES if n > FEW else FEW, 2 * k)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One found record: its primary key, the numbers of equations (1)–(3), and by name those of its scorer alone."""
+    """One hit: its primary key, the numbers of equations (1)–(3), and by name those specific to the scorer."""
 
     key: int
     s_sem: float
@@ -52,7 +57,7 @@ class LongTermIndex:
 
     Args:
         dimension: of the encoder's vectors.
-        fetch: gives the vectors of records' passages by primary key; a record without any may be left out.
+        fetch: returns the passage vectors of records by primary key; records without passages may be missing.
     """
 
     def __init__(self, dimension: int, fetch: Fetch = lambda keys: {}) -> None:
@@ -62,10 +67,10 @@ class LongTermIndex:
         self._passage_bytes = 0
         self._lexicon = Lexicon()
         self._speakers: dict[str, int] = {}
-        self._speaks: array[int] = array("H")  # who says each window
+        self._speaks: array[int] = array("H")  # speaker of each window
 
     def snapshot(self) -> Arrays:
-        """Everything but the records' vectors as arrays, for `restored`."""
+        """Everything except the records' vectors as arrays, for `restored`."""
         speakers: Arrays = {"speakers": as_array(self._speakers), "speaks": np.array(self._speaks, np.uint16)}
         return self.columns.snapshot() | self._lexicon.snapshot() | speakers
 
@@ -84,7 +89,7 @@ class LongTermIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the columns, the lists and the passages kept, spare room included; in constant time."""
+        """Size of columns, lists and cached passages in bytes, including spare capacity; in constant time."""
         return self.columns.nbytes + self._lexicon.nbytes + self._passage_bytes
 
     def add(
@@ -98,8 +103,8 @@ class LongTermIndex:
         """Append one record; see `Columns.add`.
 
         Args:
-            passages: for scorers that look at them; only their word statistics are kept here. Either all records of an
-                index have them or none.
+            passages: for scorers that need them; only their word statistics are kept here. Either all records of an
+                index have passages or none.
         """
         self.columns.add(key, vector, at, topics)
         if passages is not None:
@@ -125,7 +130,7 @@ class LongTermIndex:
             topics: the query's topic set V_q, without repetitions.
             at: time of the query, seconds since the epoch.
             gamma: γ; see `Scorer.admission` for what it bounds.
-            text: the query itself, for scorers that look at more than its vector and topics.
+            text: the query text, for scorers that use more than its vector and topics.
         """
         if len(self) == 0 or k <= 0:
             return []
@@ -176,15 +181,15 @@ class LongTermIndex:
         text: str,
         k: int,
     ) -> tuple[NDArray[np.intp], Terms]:
-        """Choose records by the terms that are held here, and return their rows and all their terms.
+        """Choose candidates by the terms held here; return their rows and all their terms.
 
-        λ has no part in the choice: its weight decides between equals only.
+        λ is not used for the choice, because its weight decides only between ties.
         """
         n, at = len(self), self.columns.at
         asked = question(text, datetime.fromtimestamp(now, UTC), self._speakers)
-        most = max(CANDIDATES if n > FEW else FEW, 2 * k)
+        most = most_candidates(n, k)
         held = dict[str, NDArray[np.floating]]()
-        if len(self._lexicon) == n:  # else there are records that came without passages, and no word of them is known
+        if len(self._lexicon) == n:  # otherwise there are records without passages, whose words are unknown
             held["s_word"] = self._lexicon.match(asked.words, COMMON if n > most else 1.0)
         if asked.periods:
             held["s_date"] = nearness(asked.periods, at)
@@ -207,7 +212,7 @@ class LongTermIndex:
         eligible: NDArray[np.bool_],
         most: int,
     ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-        """The rows that are best by s_sem and what else is held, best first, and their s_sem.
+        """The best rows by s_sem and the other terms held, best first, with their s_sem.
 
         Args:
             held: by name, each (n,).
@@ -227,11 +232,11 @@ class LongTermIndex:
     def _passages_of(
         self, rows: NDArray[np.intp], vector: NDArray[np.float32], words: Sequence[str], about: str
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """(m,) s_sent, s_pass, s_like and the greatest cosine of the passages of records; see `best_passages`.
+        """(m,) s_sent, s_pass, s_like and the greatest passage cosine of records; see `best_passages`.
 
         Args:
-            words: the question's stems but names.
-            about: the speaker it names.
+            words: the question's stems without names.
+            about: the speaker that the question names.
         """
         vectors = self._kept(self.columns.keys[rows].tolist())
         if len(self._lexicon) < len(self):
@@ -246,7 +251,7 @@ class LongTermIndex:
         return best_passages(vectors, sizes, vector, further)
 
     def _kept(self, keys: Sequence[int]) -> list[PackedVectors]:
-        """The vectors of records' passages, fetched where they are not in memory."""
+        """The passage vectors of records, fetched unless cached."""
         kept = self._passages
         if missing := [key for key in keys if key not in kept]:
             fetched = self._fetch(missing)

@@ -1,7 +1,7 @@
-"""A record's passages: what was said, turn by turn, and the sentences of its summary, each as a vector and stems.
+"""A record's passages: its turns and the sentences of its summary, each as a vector and stems.
 
-They are kept with the record so that a question about one remark finds the session it was made in. All of it is derived
-from stored text and made again where it is missing. Knows no store, no time and no score.
+They are stored with the record so that a question about one remark finds its session. All of it is derived from stored
+text and recomputed if missing. Knows no store, time or score.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*")
 
 @dataclass(frozen=True, slots=True)
 class PackedVectors:
-    """p unit vectors, a signed byte a dimension; a cosine is off by less than 0.005.
+    """p unit vectors with one signed byte per dimension; cosines have errors below 0.005.
 
     Attributes:
-        scale: (p,) float32 what a step of each vector is worth.
+        scale: (p,) float32 step size of each vector.
         steps: (p, dimension).
     """
 
@@ -45,7 +45,7 @@ class PackedVectors:
 
     @property
     def unpacked(self) -> Vectors:
-        """(p, dimension) the vectors themselves."""
+        """(p, dimension) the unpacked vectors."""
         return self.scale[:, None] * self.steps
 
     @property
@@ -66,11 +66,11 @@ NO_VECTORS = PackedVectors(np.zeros(0, np.float32), np.zeros((0, 0), np.int8))
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """p = t + s passages of one record: t windows of a turn and the turn before it, then s sentences of the summary.
+    """p = t + s passages of one record: t windows of a turn and its predecessor, then s sentences of the summary.
 
     Attributes:
-        speakers: (t,) who says the window's last turn.
-        turns: (t,) stems of each turn by itself, its speaker's name included.
+        speakers: (t,) the speaker of each window's last turn.
+        turns: (t,) stems of each turn alone, including its speaker's name.
         sentences: (s,) stems of each sentence.
         vectors: (t + s, dimension) their unit vectors.
     """
@@ -82,12 +82,12 @@ class Passages:
 
     @property
     def windows(self) -> list[tuple[str, ...]]:
-        """(t,) stems of each turn and the one before it."""
+        """(t,) stems of each turn and its predecessor."""
         return [(*self.turns[n - 1], *turn) if n else turn for n, turn in enumerate(self.turns)]
 
     @property
     def counts(self) -> Counter[str]:
-        """How often turns and sentences say each stem."""
+        """How often each stem occurs in turns and sentences."""
         return Counter(word for words in (*self.turns, *self.sentences) for word in words)
 
     @property
@@ -117,7 +117,7 @@ def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: Sen
     """Make the passages of records, encoded in one batch.
 
     Args:
-        records: for each its text and the utterances that it came from.
+        records: text and source utterances of each record.
     """
     plans = [(windows(said), _sentences(text)) for text, said in records]
     vectors = encoder.encode([passage for turns, sentences in plans for passage in (*turns, *sentences)])
@@ -137,7 +137,7 @@ def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: Sen
 
 
 def windows(said: Sequence[Utterance]) -> list[str]:
-    """Each turn with the turn before it in its session, as text."""
+    """Each turn with its predecessor in the session, as text."""
     lines = [f"{u.speaker}: {u.text}" for u in said]
     follows = [n > 0 and said[n - 1].session == u.session for n, u in enumerate(said)]
     return [f"{lines[n - 1]}\n{line}" if follows[n] else line for n, line in enumerate(lines)]

@@ -1,4 +1,4 @@
-"""The index of one shelf in memory: catches up with the store, searches the numbers, reads the records that were found."""
+"""The in-memory index of one shelf: catches up with the store, searches the numbers, loads the records found."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ld_agent.storage.base import IndexRow, Shelf
 from ld_agent.types import Recalled
 
 FEWEST_NEW, NEW_SHARE = 500, 0.05
-"""Records, and share of all records, that a kept index may lack before it is kept again."""
+"""Number and share of new records after which a snapshot is stored again."""
 ENCODED_AT_ONCE = 32
-"""Records. What an interrupted run has encoded is kept, and the encoder still knows a text that stands in them twice."""
+"""Records encoded before they are stored: an interrupted run keeps its work, and the encoder caches repeated texts."""
 
 
 class RecordIndex:
@@ -28,10 +28,10 @@ class RecordIndex:
 
     Args:
         shelf: where the records are.
-        encoder: its dimension is that of the vectors, and it makes those that are missing.
-        encoded: keep vectors; if not, records are found by time and words alone.
+        encoder: makes missing vectors, and determines their dimension.
+        encoded: keep vectors; if false, records are found only by time and words.
         passages: make and keep the records' passages, for scorers that need them.
-        progress: is told how many records are encoded, where some are not, as after an import.
+        progress: called while missing vectors are encoded, as after an import.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RecordIndex:
         self._progress = progress
         self._shelf, self._encoder, self._encoded, self._looks_at_passages = shelf, encoder, encoded, passages
         self._lock = threading.RLock()
-        self._kept = 0  # records in the snapshot in the store
+        self._kept = 0  # records in the stored snapshot
         self._numbers = self._restored() or self._empty()
 
     def _empty(self) -> LongTermIndex:
@@ -55,7 +55,7 @@ class RecordIndex:
         return numbers
 
     def _restored(self) -> LongTermIndex | None:
-        """The index as it was last kept; None: it was not, or does not fit what is stored."""
+        """The index from the stored snapshot; None: there is none, or it does not match the store."""
         if not self._looks_at_passages or (kept := self._shelf.snapshot()) is None:
             return None
         last_key, data = kept
@@ -71,7 +71,7 @@ class RecordIndex:
         return numbers
 
     def _keep(self) -> None:
-        """Keep the index for the next start once enough was added; many records take seconds to count again."""
+        """Store a snapshot of the index once enough was added, because recounting many records takes seconds."""
         count = len(self._numbers)
         if self._looks_at_passages and count - self._kept >= max(FEWEST_NEW, NEW_SHARE * count):
             self._shelf.keep_snapshot(self._numbers.columns.last_key, to_bytes(self._numbers.snapshot()))
@@ -90,11 +90,11 @@ class RecordIndex:
         with self._lock:
             try:
                 return self._search(search)
-            except StoreError:  # a record is gone: removed by hand, or replaced by another process
+            except StoreError:  # a record is gone: removed manually, or replaced by another process
                 self._numbers, self._kept = self._empty(), 0
                 self.catch_up()
                 if not len(self._numbers):
-                    raise  # the whole conversation is
+                    raise  # the whole conversation is gone
                 return self._search(search)
 
     def _search(self, search: Search) -> list[Recalled]:
@@ -119,7 +119,7 @@ class RecordIndex:
         ]  # fmt: skip
 
     def catch_up(self) -> None:
-        """Take in what was stored since the last look, and encode what is not encoded yet."""
+        """Load records stored since the last call, and encode those without vectors."""
         with self._lock:
             for batch in new_rows(self._shelf, self._numbers.columns.last_key):
                 words = self._shelf.passage_words([row.key for row in batch]) if self._looks_at_passages else {}
@@ -135,7 +135,7 @@ class RecordIndex:
         return (self._encoded and row.vector is None) or (self._looks_at_passages and row.key not in passages)
 
     def _encoded_now(self, batch: Sequence[IndexRow], passages: dict[int, Passages]) -> list[IndexRow]:
-        """The rows of a batch with their vectors; vectors and passages that are missing are made and stored."""
+        """The rows of a batch with their vectors; missing vectors and passages are computed and stored."""
         rows = list[IndexRow]()
         before, total = len(self._numbers), max(self._shelf.count(), len(self._numbers) + len(batch))
         for start in range(0, len(batch), ENCODED_AT_ONCE):
@@ -148,7 +148,7 @@ class RecordIndex:
         return rows
 
     def _make_passages(self, keys: Sequence[int], passages: dict[int, Passages]) -> None:
-        """Make the passages of records from what was said, and store them."""
+        """Compute and store the passages of records."""
         bare = self._shelf.with_sources(keys) if keys else []
         fresh = dict(
             zip(

@@ -1,8 +1,7 @@
-"""Rough cosines with a bound on their error: among very many vectors they rule out nearly all before any is read whole.
+"""Approximate cosines with bounded errors, which rule out almost all of very many vectors before any is read in full.
 
-The cosines of n float vectors take as long as memory takes to deliver them. A signed byte a dimension is a quarter of
-that, and the rows which might still be among the best are few enough to be computed exactly, so a search returns what it
-would have returned without.
+Computing the cosines of n float vectors is limited by memory bandwidth. One signed byte per dimension needs a quarter
+of it, and the few rows that might still be among the best are computed exactly, so the search result does not change.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.passages import PackedVectors
 
 WORTH_IT = 16_384
-"""Vectors from which on the detour through bytes pays for itself."""
+"""Minimum number of vectors for which approximation pays off."""
 AT_ONCE = 8_192
 QUERY_STEPS = 63
-"""Of the query's greatest dimension. With 127, processors without VNNI could overflow the 16 bits in which they add pairs."""
+"""Quantised value of the query's greatest dimension. With 127, processors without VNNI could overflow their 16-bit
+sums."""
 ROUNDING = 1e-5
 
 
 class RoughVectors:
-    """A copy of n unit vectors in signed bytes, which grows with them. Vectors may be added but not changed.
+    """A growing copy of n unit vectors in signed bytes. Vectors may be added but not changed.
 
     Args:
         dimension: of the vectors.
@@ -31,7 +31,7 @@ class RoughVectors:
     def __init__(self, dimension: int) -> None:
         self._n = 0
         self._steps = np.empty((0, dimension), np.int8)
-        self._scale_and_lost = np.empty((2, 0), np.float32)  # a step of each vector; the norm of what its bytes lack
+        self._scale_and_lost = np.empty((2, 0), np.float32)  # step size of each vector; norm of its rounding error
 
     @property
     def nbytes(self) -> int:
@@ -39,14 +39,13 @@ class RoughVectors:
         return self._steps.nbytes + self._scale_and_lost.nbytes
 
     def cosines(self, vectors: Vectors, query: Vectors) -> tuple[Vectors, Vectors]:
-        """Cosines with a query and how much each may be off.
+        """Return approximate cosines with a query, and bounds of their errors.
 
         Args:
-            vectors: (n, dimension) all vectors; the first ones are those of the call before.
+            vectors: (n, dimension) all vectors; those of the previous call come first, unchanged.
             query: (dimension,) unit vector.
 
-        Returns:
-            (n,) cosines and (n,) bounds: the true cosine lies at most that far away.
+        Returns: (n,) cosines and (n,) bounds on their distance from the true cosines.
         """
         import torch
 
@@ -56,7 +55,7 @@ class RoughVectors:
         products = torch._int_mm(torch.from_numpy(self._steps[: self._n]), torch.from_numpy(rounded)[None].t())
         scale, lost = self._scale_and_lost[:, : self._n]
         cosines = products[:, 0].float().numpy() * (scale * step)
-        # q·v = q'·v' + (q - q')·v' + q·(v - v'), where v' is no longer than 1 plus what it lost
+        # q·v = q'·v' + (q - q')·v' + q·(v - v'), where |v'| ≤ 1 + |v - v'|
         off = np.float32(np.linalg.norm(query - rounded * step)) * (1 + lost) + lost + np.float32(ROUNDING)
         return cosines, off
 
@@ -80,13 +79,13 @@ class RoughVectors:
 def contenders(
     score: NDArray[np.floating], off: NDArray[np.floating], eligible: NDArray[np.bool_], most: int
 ) -> NDArray[np.intp]:
-    """The eligible rows that may be among the best ones, growing; equals of the last one are among them.
+    """The eligible rows that may be among the best, ascending, including ties with the last one.
 
     Args:
         score: (n,) rough scores.
-        off: (n,) how far the true ones may be away.
+        off: (n,) error bounds of the scores.
         eligible: (n,)
-        most: how many best ones are wanted, at least 1.
+        most: number of rows wanted, at least 1.
     """
     n = len(score)
     if most >= n:

@@ -1,6 +1,6 @@
-"""Numbers of an index as bytes, to be kept in the store and read back at the next start. Plain arrays; nothing is executed.
+"""Serializes the numbers of an index, to store them and load them at the next start. Plain arrays; nothing is executed.
 
-Knows arrays and lists of numbers by word; nothing of what they mean.
+Knows arrays and lists of numbers by word, but not their meaning.
 """
 
 from __future__ import annotations
@@ -66,4 +66,4 @@ def from_bytes(data: bytes) -> Arrays:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (OSError, EOFError, KeyError) as exc:
-        raise ValueError(f"not a kept index ({exc})") from exc
+        raise ValueError(f"not an index snapshot ({exc})") from exc

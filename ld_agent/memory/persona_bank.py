@@ -1,8 +1,8 @@
-"""The persona banks P_u, P_a, …: what is known of every speaker of one conversation (LD-Agent, section 2.3).
+"""The persona banks P_u, P_a, …: the traits of every speaker of one conversation (LD-Agent, section 2.3).
 
-A trait that repeats what is known is counted, not stored twice; one that contradicts an older one on the same topic
-supersedes it, and the older one stays as history. Selection for a prompt is by relevance and recency. Asks no model: traits
-come in as text.
+A trait that repeats a known one is counted, not stored again; one that contradicts an older trait on the same topic
+supersedes it, and the older one is kept as history. Traits for a prompt are selected by relevance and recency. Asks no
+model: traits arrive as text.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from ld_agent.types import Trait, Utterance, least_trusted
 RECENCY_SECONDS = 30 * 86_400.0
 NEAREST = 100
 ENCODED_AT_ONCE = 256
-"""Traits; what an interrupted run has encoded is kept."""
+"""Number of traits encoded before they are stored, so that an interrupted run keeps its work."""
 
 
 class PersonaBank:
-    """The traits of every speaker of one conversation, read from the store when first used.
+    """The traits of every speaker of one conversation, loaded from the store on first use.
 
     Args:
-        store: where they are kept.
+        store: where the traits are stored.
         key: the conversation's key in the store.
-        encoder: compares traits with each other and with what is said.
+        encoder: compares traits with each other and with utterances.
         settings: bounds, cap and weights.
-        progress: is told how many traits are encoded, where many are not, as after an import.
+        progress: called while many traits are encoded, as after an import.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PersonaBank:
         self._loaded: dict[str, SpeakerTraits] | None = None
 
     def drop_mirror(self) -> None:
-        """Read the bank again when it is next used, after another process, or an interrupted write, changed the store."""
+        """Reload the bank on next use, after another process or an interrupted write changed the store."""
         self._loaded = None
 
     @property
@@ -75,7 +75,7 @@ class PersonaBank:
         return banks
 
     def _encoded(self, bare: Sequence[Trait]) -> dict[str, Vectors]:
-        """The vectors of traits that were imported or come from another encoder, by id; stored as they are made."""
+        """Encode and store the missing vectors of traits, imported or from another encoder; return them by id."""
         vectors: dict[str, Vectors] = {}
         for start in range(0, len(bare), ENCODED_AT_ONCE):
             part = bare[start : start + ENCODED_AT_ONCE]
@@ -87,12 +87,13 @@ class PersonaBank:
         return vectors
 
     def traits(self, speaker: str | None = None, *, history: bool = False) -> list[Trait]:
-        """A speaker's traits in the order in which they became known, None: everyone's; ``history``: superseded ones too."""
+        """The traits of a speaker (None: of everyone), in the order they were learned; ``history``: superseded ones
+        too."""
         banks = self._banks.values() if speaker is None else [b for b in [self._banks.get(speaker)] if b]
         return [t for bank in banks for t in bank.traits if history or t.active]
 
     def seed(self, speaker: str, persona: Sequence[str], at: datetime) -> None:
-        """Give a speaker traits from the configuration, once: what was said of them since counts for more."""
+        """Add a speaker's traits from the configuration, once; what was said since takes precedence."""
         if not persona:
             return
         with self._mirrored():
@@ -103,7 +104,7 @@ class PersonaBank:
                     self._add(speaker, text, at, source="")
 
     def merge(self, extracted: Sequence[tuple[Utterance, Sequence[str]]]) -> None:
-        """Take in the traits that were found in utterances, each utterance once, all of them or none."""
+        """Merge the traits found in utterances atomically, each utterance once."""
         self._encoder.encode([text for _, texts in extracted for text in texts])  # one batch; `_add` meets the cache
         with self._mirrored():
             for utterance, texts in extracted:
@@ -113,7 +114,7 @@ class PersonaBank:
 
     @contextmanager
     def _mirrored(self) -> Iterator[None]:
-        """An atomic write; if it fails, what the bank holds in memory is dropped."""
+        """An atomic write; if it fails, the bank's state in memory is dropped."""
         try:
             with self._store.writing(self._key):
                 yield
@@ -134,7 +135,7 @@ class PersonaBank:
             if not (t.pinned or _less_trusted(channel, t.channel))
             and (
                 self._overrules(text, t.text, cosine)
-                or (_less_trusted(t.channel, channel) and self._is(text, t.text, cosine))  # now the person says it
+                or (_less_trusted(t.channel, channel) and self._is(text, t.text, cosine))  # now said by the person
             )
         ]
         same = [(cosine, row) for row, t, cosine in rivals if row not in overruled and self._is(text, t.text, cosine)]
@@ -163,18 +164,18 @@ class PersonaBank:
     def select(
         self, speakers: Sequence[str], query: Vectors, at: datetime, agent: str | None = None
     ) -> Mapping[str, tuple[str, ...]]:
-        """The traits to put into a prompt, by speaker: those that matter to the query or were said lately.
+        """The traits for a prompt, by speaker: those relevant to the query or mentioned recently.
 
-        What became known after ``at`` does not count, nor what it superseded as superseded.
+        Traits learned after ``at`` are ignored, and traits they superseded count as active.
 
         Args:
             query: (dimension,) unit vector.
             at: the query's time.
-            agent: which of the speakers is the agent.
+            agent: the speaker who is the agent.
 
         Returns:
-            at most ``personas.cap`` (or ``user_cap``, ``agent_cap``) trait texts by speaker, in the order in which they
-            became known; speakers of whom nothing is known are absent.
+            at most ``personas.cap`` (or ``user_cap``, ``agent_cap``) trait texts by speaker, in the order they were
+            learned; speakers without traits are absent.
         """
         chosen: dict[str, tuple[str, ...]] = {}
         now, recency = microseconds(at), self._settings.recency
@@ -186,7 +187,7 @@ class PersonaBank:
         return chosen
 
     def channels(self, chosen: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
-        """By speaker and text, the least trusted channel of chosen traits that were not said in the chat."""
+        """The least trusted channel of each selected trait that was not said in the chat, by speaker and text."""
         found: dict[tuple[str, str], list[str]] = {}
         for speaker, texts in chosen.items():
             for trait in (trait for text in texts for trait in self._bank(speaker).active(text)):
@@ -195,7 +196,7 @@ class PersonaBank:
         return {named: least_trusted(channels) for named, channels in found.items()}
 
     def nearest(self, texts: Sequence[str], but: str) -> list[str]:
-        """What is known of everyone but one and bears on some texts: of each speaker the `NEAREST` traits to each text."""
+        """The `NEAREST` traits to each text, of every speaker except ``but``."""
         if not texts:
             return []
         vectors = self._encoder.encode(texts)
@@ -203,14 +204,14 @@ class PersonaBank:
         return [trait.text for bank in others for trait in bank.nearest(vectors, NEAREST)]
 
     def known_speakers(self) -> list[str]:
-        """Everyone of whom something is or was known, in the order in which it became known."""
+        """All speakers with active or superseded traits, in the order of their first trait."""
         return list(self._banks)
 
     def require(self, speaker: str, speakers: Sequence[str]) -> None:
-        """Check that someone takes part.
+        """Check that a speaker takes part in the conversation.
 
         Raises:
-            InputError: naming those who do.
+            InputError: nobody has that name; lists the participants.
         """
         everyone = dict.fromkeys([*speakers, *self.known_speakers()])
         if speaker not in everyone:
@@ -220,5 +221,5 @@ class PersonaBank:
 
 
 def _less_trusted(channel: str, other: str) -> bool:
-    """What a document says supersedes nothing that was said in the chat."""
+    """Text from a document supersedes nothing said in the chat."""
     return channel != other and least_trusted((channel, other)) == channel

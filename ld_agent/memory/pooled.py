@@ -1,5 +1,5 @@
-"""Encoders whose vector is not sentence-transformers' to make: the first token's state, or the pooler's output, of any encoder
-of transformers, and DPR's two encoders. Knows texts and vectors only.
+"""Encoders that sentence-transformers does not handle: the first token's state or the pooler's output of any encoder of
+transformers, and DPR's two encoders. Knows texts and vectors only.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 LONGEST = 512
-"""Tokens of a text where neither tokenizer nor model gives a limit."""
+"""Maximum number of tokens if neither tokenizer nor model has a limit."""
 
 
 class PooledTransformer:
-    """An encoder of transformers with the interface of sentence-transformers as far as it is used here.
+    """An encoder of transformers with the part of sentence-transformers' interface that is used here.
 
     Args:
         source: hub id or directory.
-        pooling: "mean" of the tokens, "cls" (the first token's state) or "pooler" (what the model's pooler makes of it).
+        pooling: "mean" of the tokens, "cls" (the first token's state) or "pooler" (the output of the model's pooler).
 
     Raises:
         OSError, ValueError: the model cannot be loaded, or has no pooler.

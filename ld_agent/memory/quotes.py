@@ -1,6 +1,6 @@
-"""Quotes: the utterances behind recalled memories that bear most on what was just said, word for word.
+"""Quotes: the utterances behind recalled memories that are most relevant to the current one, verbatim.
 
-A summary loses details; the words themselves keep them. Pure functions over utterances and vectors: knows no store, no
+They keep the details that a summary loses. Pure functions over utterances and vectors: knows no store, no
 prompt and no tokens.
 """
 
@@ -20,9 +20,10 @@ from ld_agent.types import Recalled, Utterance
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
 """worth = cos + COVER · (share of the query's stems said) + SPEAKER [said by whom it is about] + DETAIL [no question]."""
 CANDIDATES = 48
-"""Utterances that are encoded where their vectors are not stored, those of most worth without: each takes milliseconds."""
+"""Maximum number of utterances encoded because their vectors are not stored, most promising first: each takes
+milliseconds."""
 LEAST, SHARE = 0.35, 0.6
-"""Least worth of an utterance that is quoted, and its least share of the best one's."""
+"""Minimum worth of a quoted utterance, absolute and as a share of the best one's."""
 
 
 def quotes(
@@ -34,14 +35,14 @@ def quotes(
     room: int,
     stored: Mapping[str, Vectors] | None = None,
 ) -> tuple[Utterance, ...]:
-    """Choose what to quote so that all of it fits in ``room``; what bears most on ``heard`` comes last.
+    """Choose quotes that fit in ``room``, the most relevant to ``heard`` last, because a small model finds best what is
+    closest to the question.
 
-    A small model finds best what stands nearest to the question. A quoted answer brings along the question it answers,
-    where there is room for both.
+    A quoted answer brings along its question if there is room for both.
 
     Args:
-        heard: what the quotes are chosen for.
-        agent: name of the one whom ``heard`` calls "you".
+        heard: the utterance to answer.
+        agent: name of the speaker whom ``heard`` calls "you".
         said: the utterances behind the recalled memories, in time order.
         encode: texts → (n, dimension) unit vectors.
         length: of a text, in the units of ``room``.
@@ -73,10 +74,10 @@ def worths(
     encode: Callable[[Sequence[str]], Vectors],
     stored: Mapping[str, Vectors] | None = None,
 ) -> NDArray[np.float64]:
-    """How much each of n utterances bears on what was heard, (n,); what it means includes the utterance before it.
+    """Return the relevance of n utterances to the one heard, (n,); each is encoded with the utterance before it.
 
     Args:
-        stored: the vectors of utterances with the one before, by id. Of the others the likeliest are encoded.
+        stored: vectors of utterances, each with the one before, by id; the most promising of the others are encoded.
     """
     asked = set(stems(heard.text))
     about = _about(heard, agent)
@@ -100,17 +101,17 @@ def worths(
 
 
 def sources_of(recalled: Sequence[Recalled]) -> list[str]:
-    """The ids of the utterances that recalled memories came from, each once."""
+    """The ids of the source utterances of recalled memories, without repetitions."""
     return list(dict.fromkeys(source for one in recalled for source in one.record.sources))
 
 
 def in_time_order(ids: Sequence[str], said: Mapping[str, Utterance]) -> list[Utterance]:
-    """Those utterances that are there, oldest first."""
+    """The existing utterances among ``ids``, oldest first."""
     return sorted((said[i] for i in ids if i in said), key=lambda u: (u.at, int(u.id.lstrip("u") or 0)))
 
 
 def _about(heard: Utterance, agent: str) -> str:
-    """Whom an utterance is about: its speaker ("my"), else the agent ("your"); "": someone else."""
+    """Who an utterance is about: its speaker ("my"), else the agent ("your"); "": someone else."""
     if FIRST_PERSON.search(heard.text):
         return heard.speaker
     return agent if SECOND_PERSON.search(heard.text) else ""
@@ -121,7 +122,7 @@ def _asks(utterance: Utterance) -> bool:
 
 
 def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:
-    """The place of the question that an utterance answers, if there is one."""
+    """The index of the question that an utterance answers, if any."""
     before = said[place - 1] if place else None
     answers = (
         before is not None

@@ -1,6 +1,7 @@
-"""Backfills views that were enabled later, fell behind or failed: stored sessions are digested as if they had just ended.
+"""Backfills views that were enabled later, fell behind or failed: stored sessions are digested as if they had just
+ended.
 
-Each batch of sessions is stored when it is done, so that an interrupted rebuild resumes where it stopped.
+Each batch of sessions is stored when complete, so that an interrupted rebuild resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ BATCH = 8  # sessions digested at once: enough to batch the model's work, few en
 
 
 def missing(agent: Agent, conversation: StoredConversation) -> dict[str, int]:
-    """How many finished sessions each enabled view has not digested, by its name."""
+    """The number of finished sessions that each enabled view has not digested, by name."""
     views = agent.config.memory.views
     return {name: len(agent.store.shelf(conversation.key, name).undigested(backlog=True)) for name in views}
 
 
 def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str, int], None]) -> list[str]:
-    """Let every enabled view digest the finished sessions of a conversation that it lacks, oldest first.
+    """Let every enabled view digest the finished sessions it lacks, oldest first.
 
-    What was set aside after failures is tried again.
+    Work set aside after failures is retried.
 
     Args:
         taken: called after each batch with the view's name and how many sessions it digested.
 
     Returns:
-        what could not be done, in words; the sessions after it stay pending.
+        notes on what failed; later sessions stay pending.
     """
     problems: list[str] = []
     agent.store.retry(conversation.key)
@@ -49,8 +50,8 @@ def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str
             before, left = left, len(shelf.undigested(backlog=True))
             taken(view.name, before - left)
             if left > max(len(waiting) - start - BATCH, 0):
-                break  # what comes later may build on it
-    agent.conversation(conversation.id, agent_name=conversation.agent)  # extracts the traits that were set aside
+                break  # later sessions may build on it
+    agent.conversation(conversation.id, agent_name=conversation.agent)  # extract the traits that were set aside
     failures = agent.store.failures(conversation.key)
     return problems + [
         f"conversation {conversation.id!r}, {f.work} of {f.item}: {f.error}" for f in failures if f.work == TRAITS

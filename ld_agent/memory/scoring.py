@@ -1,6 +1,5 @@
-"""Equations (1)–(3) of LD-Agent as pure functions over arrays: n records at once, no store, no text, no clock. And the
-scorers by name: ``paper`` is equation (2) as it stands, ``hybrid`` is ours, ``dense`` and ``bm25`` are simple rivals to
-measure them by.
+"""Equations (1)–(3) of LD-Agent as pure functions over arrays: n records at once, no store, no text, no clock. Also the
+named scorers: ``paper`` is equation (2) exactly, ``hybrid`` is ours, ``dense`` and ``bm25`` are simple baselines.
 
 Symbols: V_q, V_k topic sets of query and record; t age of the record in seconds; τ time constant in seconds;
 s_sem cosine of the embeddings; s_top topic overlap; λ_t time decay; γ semantic threshold; k records wanted.
@@ -22,7 +21,7 @@ Counts = NDArray[np.integer]
 
 
 def topic_overlap(shared: Counts, query_size: int, record_sizes: Counts) -> NDArray[np.float64]:
-    """Equation (1): ½ (|V_q ∩ V_k| / |V_q| + |V_q ∩ V_k| / |V_k|), and 0 where either set is empty.
+    """Equation (1): ½ (|V_q ∩ V_k| / |V_q| + |V_q ∩ V_k| / |V_k|), and 0 if either set is empty.
 
     Args:
         shared: (n,) |V_q ∩ V_k|.
@@ -46,7 +45,7 @@ def time_decay(age: Floats, tau: float | None) -> NDArray[np.float64]:
         tau: τ in seconds; None: no decay.
 
     Returns:
-        (n,) λ in (0, 1]; ages so great that the exponential would vanish keep the smallest positive number.
+        (n,) λ in (0, 1]; if the exponential underflows, the smallest positive number.
     """
     if tau is None:
         return np.ones(len(age))
@@ -56,7 +55,7 @@ def time_decay(age: Floats, tau: float | None) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a scorer may use, each (n,): s_sem, s_top and λ, and by name what only some scorers look at."""
+    """The terms available to a scorer, each (n,): s_sem, s_top and λ, and by name those of particular scorers."""
 
     s_sem: Floats
     s_top: Floats
@@ -88,16 +87,16 @@ def bm25_score(terms: Terms) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """One way to rank records, and what it says about itself.
+    """One way to rank records, with its description.
 
     Attributes:
         score: the sum by which records are ranked.
-        formula: the same, as shown next to the numbers.
-        decided_by: name of the number that decides whether a record is admitted at all.
-        decided_by_is: what that number is, where the name is not the paper's.
+        formula: the sum as shown next to the numbers.
+        decided_by: name of the number that decides whether a record is eligible.
+        decided_by_is: explanation of that number, if it is not the paper's.
         bound: what the number must exceed; None: γ.
-        needs_passages: looks at what was said behind each record, and not at its summary alone.
-        first_look: weights by which candidates are chosen before their passages are read; None: all records are ranked.
+        needs_passages: uses the utterances behind each record, not only its summary.
+        first_look: weights for choosing candidates before their passages are read; None: rank all records.
     """
 
     name: str
@@ -110,7 +109,7 @@ class Scorer:
     first_look: Mapping[str, float] | None = None
 
     def admits(self, terms: Terms, gamma: float) -> NDArray[np.bool_]:
-        """(n,) whether each record may be recalled."""
+        """(n,) whether each record is eligible."""
         deciding = terms.s_sem if self.decided_by == "s_sem" else terms.more[self.decided_by]
         admitted: NDArray[np.bool_] = deciding > (gamma if self.bound is None else self.bound)
         return admitted
@@ -160,13 +159,13 @@ def scorer(name: str) -> Scorer:
 
 
 def best(score: Floats, eligible: NDArray[np.bool_], at: Floats, k: int) -> NDArray[np.intp]:
-    """Equation (3): rows of the k best eligible records, best first; among equals the newer, then the later row.
+    """Equation (3): rows of the k best eligible records, best first; ties go to the newer record, then the later row.
 
     Args:
         score: (n,) s_overall.
-        eligible: (n,) admitted by the scorer (the paper's s_sem > γ) and not younger than the query.
+        eligible: (n,) admitted by the scorer (in the paper, s_sem > γ) and not younger than the query.
         at: (n,) time of the record, seconds.
-        k: how many at most; 0 gives none.
+        k: maximum number of records; 0 gives none.
 
     Returns:
         (m,) row numbers, m ≤ k; m = 0 is the paper's "no relevant memory".

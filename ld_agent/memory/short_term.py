@@ -13,11 +13,11 @@ class ShortTermCache:
     """M_S of one thread of a conversation, kept in the store and mirrored here.
 
     Args:
-        store: where utterances are kept.
+        store: where utterances are stored.
         key: the conversation's key in the store.
         beta: β in seconds.
         clock: the time now, for utterances that come without one.
-        thread: its name.
+        thread: name of the thread.
     """
 
     def __init__(self, store: Store, key: int, beta: float, clock: Callable[[], datetime], thread: str = "") -> None:
@@ -29,22 +29,26 @@ class ShortTermCache:
         """The running session, oldest first; () between sessions."""
         return tuple(self._utterances)
 
-    def append(self, speaker: str, text: str, at: datetime | None, channel: str = "chat") -> Utterance:
+    def append(
+        self, speaker: str, text: str, at: datetime | None, channel: str = "chat", *, interrupted: bool = False
+    ) -> Utterance:
         """Equation (4): where the gap exceeds β the session is closed and M_S ← {(t', u')}; else u' joins it.
 
-        The utterance is on the disk when this returns.
+        The utterance is on disk when this returns.
 
         Raises:
             InputError: ``at`` lies before the last utterance.
         """
-        utterance = self._store.append(self._key, speaker, text, at, self._beta, self._clock, self.thread, channel)
+        utterance = self._store.append(
+            self._key, speaker, text, at, self._beta, self._clock, self.thread, channel, interrupted
+        )
         if self._utterances and self._utterances[-1].session != utterance.session:
             self._utterances = []
         self._utterances.append(utterance)
         return utterance
 
     def exceeded(self, at: datetime) -> bool:
-        """Whether a gap that lasts until ``at`` would end the running session: t' - t_last > β."""
+        """Whether a gap until ``at`` would end the running session: t' - t_last > β."""
         return bool(self._utterances) and (at - self._utterances[-1].at).total_seconds() > self._beta
 
     def end(self) -> None:
@@ -53,5 +57,5 @@ class ShortTermCache:
         self._utterances = []
 
     def reload(self) -> None:
-        """Read the running session again, after another process wrote to the store."""
+        """Reload the running session after another process wrote to the store."""
         self._utterances = self._store.open_utterances(self._key, self.thread)

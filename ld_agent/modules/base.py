@@ -1,4 +1,4 @@
-"""Who answers whom: the backbones of a configuration and the requests of its modules. Knows no prompt and no memory."""
+"""The backbones of a configuration and the requests of its modules. Knows no prompt and no memory."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from ld_agent.prompts import Prompt
 
 MODULES = tuple(ModulesSection.model_fields)
 MOST_CHARACTERS_A_TOKEN = 16
-"""More than any tokenizer packs into one on average; bounds the answer of a server that ignores ``max_tokens``."""
+"""Characters per token, more than any tokenizer's average; bounds the answers of a server that ignores
+``max_tokens``."""
 
 
 class Models:
-    """The modules' backbones, built when first needed: one for all of them, unless a module names its own.
+    """The modules' backbones, created on first use: one for all modules, unless a module names its own.
 
     Args:
         config: the configuration.
         backbone: a ready backbone to use for every module instead, such as a `ScriptedBackbone`.
 
     Attributes:
-        language: of the prompts; answers come out with its markers replaced by those that are read.
+        language: language of the prompts; its markers are replaced with canonical ones in answers.
     """
 
     def __init__(self, config: Config, backbone: Backbone | None = None) -> None:
@@ -49,7 +50,7 @@ class Models:
         return self.language.prompt(name)
 
     def backbone(self, module: str) -> Backbone:
-        """The backbone of a module, loaded now if it was not.
+        """The backbone of a module, loaded if necessary.
 
         Raises:
             ModelError: it cannot be loaded.
@@ -69,14 +70,14 @@ class Models:
             return self._built[key]
 
     def backbone_key(self, module: str) -> str:
-        """The same for modules that share a backbone; loads nothing."""
+        """A value that is equal for modules sharing a backbone; loads nothing."""
         return "" if self._given is not None else self._sections[module].model_dump_json()
 
     def settings(self, module: str) -> ModuleSection:
         return self._settings[module]
 
     def prompt_budget(self, module: str) -> int:
-        """Tokens that a prompt of this module may have, so that the answer still fits the window."""
+        """Maximum number of tokens in a prompt of this module, so that the answer still fits the window."""
         window = self.backbone(module).context_window
         return max(window - self._settings[module].max_new_tokens, window // 4)
 
@@ -93,11 +94,11 @@ class Models:
         on_text: Callable[[str], None] | None = None,
         most: int | None = None,
     ) -> Request:
-        """A request with the module's settings.
+        """Build a request with the module's settings.
 
         Args:
-            most: new tokens that an answer of use can have, where that is less than the module may write: a model that
-                will not end then costs no more.
+            most: maximum number of new tokens in a useful answer, if less than the module's limit; bounds the cost of
+        a model that does not stop.
         """
         settings = self._settings[module]
         return Request(
@@ -114,7 +115,7 @@ class Models:
         )
 
     def complete(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer requests of any modules in order; those that share a backbone go to it as one batch.
+        """Answer requests of any modules, in order; those that share a backbone form one batch.
 
         Raises:
             BackboneError: a backbone failed.

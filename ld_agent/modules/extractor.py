@@ -1,7 +1,7 @@
 """The persona extractor: one utterance in, its speaker's traits out, or none (LD-Agent, section 2.3).
 
-A model's answer is not yet a trait: prefixes, numbers, quotes, reasoning and repeated examples are stripped, and a sentence
-that shares no word with what the model was shown is discarded.
+Prefixes, numbers, quotes, reasoning and repeated examples are stripped from a model's answer, and sentences that share
+no word with the input are discarded.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from ld_agent.backbones.base import Completion, Message
+from ld_agent.languages.rules import Reading
 from ld_agent.modules.base import Models
 from ld_agent.modules.listed_traits import listed_traits
 from ld_agent.modules.wording import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 from ld_agent.steps import Steps, run
 
-NO_TRAIT = re.compile(
-    r"\bno[\s_\-]+(?:\w+ ){0,3}(?:traits?|facts?|information|persona)\b|\bno(?:traits?|facts?)\b|没有特征",
-    re.IGNORECASE,
-)
-"""A sentence that says that there is no trait."""
-NOTHING = re.compile(r"\W*(?:none|nothing|n/?a|no|null|没有|无|なし|없음)\W*", re.IGNORECASE)
-"""A whole answer that says so."""
+NO_TRAIT, NOTHING, OF_THE_TASK = Reading("no_trait"), Reading("nothing"), Reading("of_the_task")
 FIRST_PERSON = re.compile(r"(?:I|My|We|Our)\b|[^a-zA-Z]*\Z")
 CODE = re.compile(r"[{}]|</?[a-z]\w*[=/>]|\w\(\s*\w*\s*=|\"\s*:|\\u[0-9a-f]{4}", re.IGNORECASE)
 MARKER = re.compile(
@@ -44,18 +39,12 @@ INLINE_NUMBER = re.compile(r"\s\(?\d{1,2}[.)]\s+(?=[\"'“]?[A-Z])")
 INTERJECTION = re.compile(
     r"^(?:(?:yes|yeah|oh|okay|ok|haha)\b[,.!]*\s+|(?:no|well|so)[,.!]+\s+)+(?=\w)", re.IGNORECASE
 )  # "no" and "so" without a comma carry meaning: "no kids", "so far"
-ABOUT_THE_TASK = re.compile(
-    r"^(?:(?:the|this|that) (?:speaker|sentence|statement|text|person|user|utterance|answer)|there (?:is|are) no|"
-    r"it (?:is|seems) (?:about|that)|i (?:am|cannot|can['’]?t) (?:an? (?:ai|language model)|find|extract|determine|tell))\b"
-    r"|^(?:这个人|该人|此人|说话者|说话人|该用户|这句话)|^(?:이 사람|화자|말하는 사람)[은는이가]",
-    re.IGNORECASE,
-)
 BORDER = re.compile(r"(?<=[.!?])[\"'”’)]*\s+|[。！？；;|•\n]+")
 ABBREVIATION = re.compile(r"\b(?:[A-Z]|dr|mr|mrs|ms|st|prof|jr|sr|vs|etc|approx|e\.g|i\.e|a\.m|p\.m)\.$", re.IGNORECASE)
 UNFINISHED = re.compile(r"[^.!?。！？\n]*\Z")  # a last sentence that the bound on new tokens cut off
-LONGEST_PROMPT = 1024  # tokens: reading more at once finds no more traits, and time grows with the square
+LONGEST_PROMPT = 1024  # tokens: longer inputs yield no more traits, and time grows quadratically
 SHORTEST_PART = 64  # characters
-LONGEST_BEFORE = 240  # characters of the utterance before: its end, where a question would be
+LONGEST_BEFORE = 240  # characters of the previous utterance: its end, where a question would be
 LONGEST_TRAIT, LONGEST_TRAIT_CHARACTERS = 25, 200  # words; a word may be as long as an answer
 MOST_TRAITS = 6
 LONGEST_ANSWER = 10_000  # characters
@@ -67,8 +56,8 @@ class Extractor:
     Args:
         models: the backbones.
         prompting: "direct", "chain_of_thought" or "brief".
-        grounded_only: drop traits that share no word with the utterance or, where the prompt shows it, with what that
-            answers; see `grounded`.
+        grounded_only: drop traits that share no word with the utterance or, if the prompt shows it, with the previous
+            one; see `grounded`.
     """
 
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
@@ -83,15 +72,15 @@ class Extractor:
         return run(self.steps(texts, before), self._models.complete)
 
     def steps(self, texts: Sequence[str], before: Sequence[str] | None = None) -> Steps[list[tuple[str, ...]]]:
-        """`extract` as steps, for callers that batch further. An utterance too long for the window is read in parts.
+        """`extract` as steps, for callers that batch further. An utterance too long for the window is split.
 
         Args:
             texts: (n,) the utterances.
-            before: (n,) what another speaker said right before each, "" for nothing; None: nothing before any. Only
-                the prompting ``brief`` shows it: "I do too" is a trait after "I love dogs", and nothing alone.
+            before: (n,) what another speaker said right before each, "" for nothing; None: nothing before any. Only the
+                prompting ``brief`` shows it: "I do too" is a trait only after "I love dogs".
 
         Raises:
-            BackboneError: the model failed to answer at all.
+            BackboneError: the model failed to answer.
         """
         parts = [self._parts(text, answered) for text, answered in zip(texts, before or [""] * len(texts), strict=True)]
         requests = [
@@ -109,11 +98,12 @@ class Extractor:
         return parse_traits(text, shown, self._believe, reasoned=self._reasoned)
 
     def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
-        """Render the prompt of an utterance that fits the window, and of what it answers; training renders the same."""
+        """Render the prompt for an utterance that fits the window, with the previous one; training uses the same
+        prompt."""
         return self._prompt.render(text=text, before=_end_of(before))
 
     def _parts(self, text: str, before: str) -> list[tuple[str, str]]:
-        """Split an utterance into parts that fit; the first one comes with what it answers, where there is room."""
+        """Split an utterance into parts that fit; the first includes the previous utterance if there is room."""
         if not text.strip():
             return []
         if self._fits(text, before):
@@ -126,7 +116,7 @@ class Extractor:
     def _fits(self, text: str, before: str) -> bool:
         if len(text) + len(before) <= SHORTEST_PART:
             return True
-        if len(text) > 16 * self._room:  # no tokenizer packs as much: do not count what cannot fit
+        if len(text) > 16 * self._room:  # no tokenizer compresses this much: do not count what cannot fit
             return False
         used = self._models.count_tokens("extractor", self.prompt_for(text, before)) - self._overhead
         return used <= self._room
@@ -137,7 +127,10 @@ class Extractor:
 
     @cached_property
     def _room(self) -> int:
-        """Tokens that an utterance may have. Where the examples alone fill the window, they are cut, not the utterance."""
+        """Maximum number of tokens in an utterance.
+
+        If the examples alone fill the window, they are cut, not the utterance.
+        """
         budget = min(self._models.prompt_budget("extractor"), LONGEST_PROMPT)
         return max(budget - self._overhead, budget // 2)
 
@@ -152,17 +145,17 @@ def _end_of(text: str) -> str:
 def parse_traits(
     answer: str, utterance: str, believe: Callable[[str, str], bool] | None = None, *, reasoned: bool = False
 ) -> tuple[str, ...]:
-    """Read the traits out of what a model said about an utterance.
+    """Parse the traits in a model's answer about an utterance.
 
     Args:
-        answer: the model's text: sentences, a list, JSON, a chain of thought that ends in "Traits:", or one of the ways
-            of saying that there are none.
+        answer: the model's text: sentences, a list, JSON, a chain of thought that ends in "Traits:", or some way of
+            saying that there are none.
         utterance: the source of the traits.
         believe: (trait, utterance) → keep it; default: `grounded`.
-        reasoned: the answer is a chain of thought, so that only what "Traits:" introduces counts.
+        reasoned: the answer is a chain of thought, in which only the part after "Traits:" counts.
 
     Returns:
-        traits as sentences that begin with a capital letter and end with a full stop, without repetitions; () for none.
+        unique traits as sentences that begin with a capital letter and end with a full stop; () for none.
     """
     answer = re.sub(r"[^\S\n]+", " ", answer[:LONGEST_ANSWER])
     lines = listed_traits(answer, bare=not reasoned)
@@ -174,21 +167,21 @@ def parse_traits(
     for sentence in stated:
         trait = _tidied(sentence)
         if trait is None or (len(stated) < len(sentences) and not FIRST_PERSON.match(trait)):
-            continue  # after a "no trait", the rest is more likely an explanation
+            continue  # text after "no trait" is probably an explanation
         if (believe or grounded)(trait, utterance):
             traits.setdefault(trait.casefold(), trait)
     return tuple(traits.values())[:MOST_TRAITS]
 
 
 def _introduced(answer: str, reasoned: bool) -> str:
-    """The part of an answer in which its traits are, a line each where they are numbered; "": there are none."""
+    """The part of an answer that contains traits, one per line if they are numbered; "": there are none."""
     text = next((block for block in NEXT_EXAMPLE.split(answer) if re.search(r"\w", block)), "")
     markers = list(MARKER.finditer(text))
     reasoned = reasoned or THOUGHT.search(text) is not None
     if reasoned and not markers:
         return ""
     text = first_paragraph(text[markers[-1 if reasoned else 0].end() :] if markers else text)
-    if NOTHING.fullmatch(unicodedata.normalize("NFKC", text)):
+    if NOTHING.fullmatch(re.sub(r"^\W+|\W+$", "", unicodedata.normalize("NFKC", text))):
         return ""
     return INLINE_NUMBER.sub("\n", text) if re.match(r"\W*\d{1,2}[.)]", text) else text
 
@@ -205,9 +198,9 @@ def _sentences(line: str) -> list[str]:
 
 
 def _tidied(sentence: str) -> str | None:
-    """Return a sentence as a trait, or None where it cannot be one."""
+    """Return a sentence as a trait, or None if it cannot be one."""
     text = INTERJECTION.sub("", PREFIX.sub("", " ".join(sentence.split()))).strip(" \"'“”‘’*`-,:")
-    if "?" in text[-3:] or len(text) > LONGEST_TRAIT_CHARACTERS or ABOUT_THE_TASK.search(text) or CODE.search(text):
+    if "?" in text[-3:] or len(text) > LONGEST_TRAIT_CHARACTERS or OF_THE_TASK.search(text) or CODE.search(text):
         return None
     words = words_of(text)
     if len(set(words)) < 2 or len(words) > LONGEST_TRAIT:
@@ -218,9 +211,9 @@ def _tidied(sentence: str) -> str | None:
 
 
 def grounded(trait: str, utterance: str) -> bool:
-    """Whether a trait shares a word that carries meaning with the utterance; word forms of one stem count as one.
+    """Whether a trait shares a content word with the utterance; forms of one stem count as one word.
 
-    A trait without Latin letters is believed: its words cannot be told apart here.
+    A trait without Latin letters is accepted, because its words cannot be separated here.
     """
     said, stems = stems_of(utterance), stems_of(trait)
     return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)

@@ -1,6 +1,6 @@
-"""The response generator, r = G(u', m, M_S, P_u, P_a) of equation (5): what was recalled goes in, the reply comes out.
+"""The response generator, r = G(u', m, M_S, P_u, P_a) of equation (5): recalled context in, reply out.
 
-Renders the prompt so that it fits the model's window, leaving out the oldest context first and saying so.
+Renders a prompt that fits the model's window; what is left out is reported.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ld_agent.types import Recalled, ReplyOptions, Utterance
 T = TypeVar("T")
 DECISION_TOKENS = 12
 RETRIEVED = frozenset({"history", "bm25", "dense", "full"})
-"""Views whose memories are what was said, word for word."""
-SHORTEST_HEARD = 64  # characters; a window that has no room for them has none for the instructions either
+"""Views whose memories are verbatim utterances."""
+SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +28,20 @@ class Situation:
     """Everything a reply is made from.
 
     Attributes:
-        agent: name of the one who replies.
+        agent: name of the replying agent.
         heard: u', the utterance to answer; not in ``context``.
         context: M_S, the running session before it, oldest first.
         recalled: m, best first.
-        quotes: what was said in earlier sessions, word for word, oldest first.
+        quotes: verbatim utterances of earlier sessions, oldest first.
         traits: P_u and P_a: traits by speaker, the agent's under its own name.
         people: everyone else who takes part.
-        steps: how to use what was recalled, in the words of the memory mechanisms that want it said.
-        examples: earlier replies as models, left out first where the window is small.
-        labelled: say of each memory which mechanism it comes from.
+        steps: instructions of the memory mechanisms on how to use what was recalled.
+        examples: earlier replies as models; the first to be dropped if the window is small.
+        labelled: label each memory with its mechanism.
         decides: the answer also says whether ``heard`` is worth remembering; see `decision`.
-        instructions: the caller's, added to the agent's own and shortened to a quarter of the window.
+        instructions: those of the caller, added to the agent's own and cut to a quarter of the window.
         language: of the prompt.
-        doubted: by speaker and text, the channel of those traits that were not said in the chat.
+        doubted: the channel of each trait that was not said in the chat, by speaker and text.
     """
 
     agent: str
@@ -62,7 +62,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Prompted:
-    """A rendered prompt and what had to be left out of it."""
+    """A rendered prompt, with notes on what had to be left out."""
 
     messages: tuple[Message, ...]
     notes: tuple[str, ...] = ()
@@ -72,19 +72,20 @@ class Generator:
     """Writes replies with the ``generator`` module.
 
     Args:
-        prompting: ``direct`` adds instructions on how to use what is remembered; ``brief`` leaves them to tuning; ``paper``
-            has everything in one message (LD-Agent, appendix D.3), and so has ``rsum`` (LLM-Rsum, appendix B).
+        prompting: ``direct`` adds instructions on how to use memories; ``brief`` relies on tuning; ``paper`` puts
+            everything in one message (LD-Agent, appendix D.3), as does ``rsum`` (LLM-Rsum, appendix B).
     """
 
     def __init__(self, models: Models, prompting: str) -> None:
         self._models, self._direct = models, prompting == "direct"
-        self._render = {"paper": render_as_paper, "rsum": render_as_rsum}.get(prompting, render)
+        layouts = {"paper": render_as_paper, "rsum": render_as_rsum, "direct": render_with_reminder}
+        self._render = layouts.get(prompting, render)
 
     def prompt_for(self, situation: Situation) -> Prompted:
-        """Render a situation so that it fits the window: training and inference both come here.
+        """Render a situation so that it fits the window, for training and inference.
 
-        Left out first are the examples, then the oldest quotes, then the oldest lines of the context, then the least of
-        the memories, then the traits that have been known longest, then the middle of the utterance.
+        What does not fit is dropped in this order: examples, the oldest quotes, the oldest lines of the context, the
+        worst memories, the oldest traits, the middle of the utterance.
         """
         notes: list[str] = []
         if self._direct:
@@ -112,7 +113,7 @@ class Generator:
             _note(notes, len(least_first) - len(kept), "memories")
             situation = replace(situation, recalled=kept[::-1])
         if not self._fits(situation):
-            traits, start = tuple((name, t) for name, own in situation.traits.items() for t in own), situation
+            traits, start = tuple((name, t) for name, known in situation.traits.items() for t in known), situation
             known = _longest_tail(traits, lambda tail: self._fits(replace(start, traits=_by_name(tail))))
             _note(notes, len(traits) - len(known), "traits")
             situation = replace(situation, traits=_by_name(known))
@@ -134,7 +135,7 @@ class Generator:
         decides: bool = False,
         options: ReplyOptions | None = None,
     ) -> Request:
-        """The request of a reply; one that ``decides`` has room for the decision behind it."""
+        """The request for a reply; if it ``decides``, with room for the decision."""
         options = options or ReplyOptions()
         request = self._models.request(
             "generator", messages, seed=options.seed, on_text=on_text, most=options.max_new_tokens
@@ -152,7 +153,7 @@ class Generator:
         return self._models.complete([self.request(messages) for messages in prompts])
 
     def _with_bounded_instructions(self, situation: Situation, notes: list[str]) -> Situation:
-        """The situation with as many leading words of its instructions as fit a quarter of the prompt's room."""
+        """The situation with its instructions cut to a quarter of the prompt's room."""
         room = self._models.prompt_budget("generator") // 4
         words = tuple(situation.instructions.split(" "))[: 4 * room]
 
@@ -169,7 +170,7 @@ class Generator:
     def _fits(self, situation: Situation) -> bool:
         budget = self._models.prompt_budget("generator") - (DECISION_TOKENS if situation.decides else 0)
         characters = len(situation.heard.text) + sum(len(u.text) for u in situation.context)
-        if characters > 16 * budget:  # no tokenizer packs so much; spares counting what cannot fit
+        if characters > 16 * budget:  # no tokenizer compresses this much: do not count what cannot fit
             return False
         return self._models.count_tokens("generator", self._render(situation)) <= budget
 
@@ -188,22 +189,22 @@ class Generator:
 
 
 def render(situation: Situation) -> tuple[Message, ...]:
-    """The messages of a situation: what is known in the system message, then the running session turn by turn.
+    """The messages of a situation: memories and traits in the system message, then the running session turn by turn.
 
-    Others than the agent speak as the user; where they are several, each line begins with its speaker's name. Lines of
-    one role that follow each other are one message, since many chat templates want the roles to take turns.
+    Everyone but the agent has the role ``user``; if there are several people, each line begins with its speaker's name.
+    Consecutive lines of one role are merged, because many chat templates require alternating roles.
     """
     people = situation.people or (situation.heard.speaker,)
     [system] = situation.language.prompt("generator").render(**_known(situation))
     messages = [_with_added(system, situation)]
     for said in (*situation.context, situation.heard):
-        own = said.speaker == situation.agent
-        named_line = not own and (len(people) > 1 or said.channel != "chat")
+        by_agent = said.speaker == situation.agent
+        named_line = not by_agent and (len(people) > 1 or said.channel != "chat")
         speaker = _with_channel(as_name(said.speaker), said.channel, situation.language)
         text = f"{speaker}: {as_line(said.text)}" if named_line else as_line(said.text)
-        if own and messages[-1].role == "system":
+        if by_agent and messages[-1].role == "system":
             messages.append(Message("user", situation.language.words.opening))
-        role: Literal["assistant", "user"] = "assistant" if own else "user"
+        role: Literal["assistant", "user"] = "assistant" if by_agent else "user"
         if messages[-1].role == role:
             messages[-1] = Message(role, f"{messages[-1].content}\n{text}")
         else:
@@ -211,8 +212,19 @@ def render(situation: Situation) -> tuple[Message, ...]:
     return tuple(messages)
 
 
+def render_with_reminder(situation: Situation) -> tuple[Message, ...]:
+    """The messages of `render`, and where a decision is wanted, its form once more behind the utterance: a model that follows
+    instructions would rather go on as in its earlier replies, which show none.
+    """
+    *before, heard = render(situation)
+    if not situation.decides:
+        return (*before, heard)
+    reminder = situation.language.prompt("conditional_reply").render()[1].content
+    return (*before, Message(heard.role, f"{heard.content}\n\n{reminder}"))
+
+
 def render_as_paper(situation: Situation) -> tuple[Message, ...]:
-    """The messages of a situation as LD-Agent lays them out (appendix D.3): what is known and said in one user message."""
+    """The messages of a situation in LD-Agent's layout (appendix D.3): everything in one user message."""
     context = [(u.speaker, u.text) for u in situation.context]
     heard = (situation.heard.speaker, situation.heard.text)
     system, request = situation.language.prompt("generator_paper").render(
@@ -222,7 +234,8 @@ def render_as_paper(situation: Situation) -> tuple[Message, ...]:
 
 
 def render_as_rsum(situation: Situation) -> tuple[Message, ...]:
-    """The messages of a situation as LLM-Rsum's arms lay them out (Tables 2 and B.12 to B.14). Knows no persona banks."""
+    """The messages of a situation in the layout of LLM-Rsum's systems (Tables 2 and B.12 to B.14), without persona
+    banks."""
     relevant = [r for r in situation.recalled if r.record.view in RETRIEVED]
     memories = [r for r in situation.recalled if r.record.view not in RETRIEVED]
     system, request = situation.language.prompt("generator_rsum").render(
@@ -236,7 +249,7 @@ def render_as_rsum(situation: Situation) -> tuple[Message, ...]:
 
 
 def _known(situation: Situation) -> dict[str, Any]:
-    """What both layouts show of a situation besides the running session."""
+    """The variables that all layouts share, besides the running session."""
     known = {name: [_marked(name, trait, situation) for trait in traits] for name, traits in situation.traits.items()}
     return {
         "agent": situation.agent,
@@ -254,8 +267,8 @@ def _with_added(system: Message, situation: Situation) -> Message:
 
 
 def _origin(recalled: Recalled, situation: Situation) -> str:
-    """How long ago something was; where several mechanisms remember, what kind of memory it is; and where it comes from, if
-    the person who speaks did not say it in the chat."""
+    """The age of a memory; its kind, if several mechanisms are enabled; and its origin, if the person did not say it in
+    the chat."""
     record, language = recalled.record, situation.language
     more = []
     if situation.labelled:
@@ -266,7 +279,7 @@ def _origin(recalled: Recalled, situation: Situation) -> str:
 
 
 def _when(at: datetime, channel: str, situation: Situation, *more: str) -> str:
-    """How long ago something was, with what else there is to say of where it comes from."""
+    """The age of something, followed by its origin if given."""
     ago = situation.language.ago(at, situation.heard.at)
     return _with_channel(", ".join([ago, *more]), channel, situation.language)
 
@@ -291,7 +304,7 @@ def _by_name(traits: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:
 
 
 def _longest_tail(items: tuple[T, ...], fits: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """The longest end of ``items`` that fits, by bisection."""
+    """The longest suffix of ``items`` that fits, by bisection."""
     low, high = 0, len(items)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,7 +1,8 @@
-"""Notice what a reply makes up when it is asked for something that the asker once told: names, numbers, things and denials
-that nothing in its prompt shows.
+"""Detects what a reply makes up when the user asks about something they said earlier: names, numbers, things and
+denials without support in the prompt.
 
-A model answers "What was my husband's name?" with a name, told or not. Pure functions over text; knows no model.
+A model answers "What was my husband's name?" with a name, whether it knows one or not. Pure functions over text; knows
+no model.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Topics = Callable[[Sequence[str]], list[tuple[str, ...]]]
 """The nouns of each text, as lemmas (`TopicExtractor.extract`)."""
 
 _BLANK = re.compile(r"<[^\W\d][\w ]*>|\[[^\W\d][\w ]*\]")
-"""A form that a model did not fill in: "You live in <city>."."""
+"""A placeholder that a model did not fill in: "You live in <city>."."""
 _QUESTION = re.compile(r"[^.!?。！？]*[?？]")
 _ASIDE, _WH, _REMEMBERS, _ADVICE = (Reading(key) for key in ("aside", "question_word", "remembers", "advice"))
 _ASKS_NAME, _ASKS_NUMBER, _SOMEONE = Reading("asks_name"), Reading("asks_number"), Reading("someone")
@@ -28,14 +29,14 @@ _AS_ASKER, _FILLING = Reading("as_asker"), Reading("filling")
 
 
 def asks_what_was_told(text: str, known: str = "") -> bool:
-    """Whether an utterance asks for a fact about its speaker, or about someone known, and not for advice or news: "What's my
-    dog called?", "How old is Mina?".
+    """Whether an utterance asks for a fact about its speaker or someone known, rather than for advice or news: "What's
+    my dog called?", "How old is Mina?".
 
-    It says no in doubt, since a good answer to another question would be withheld: of 3,195 utterances of MSC's test part it
-    says yes to 7, of the 320 questions of ``data/samples/questions.jsonl`` to 264.
+    False if in doubt, because good answers to other questions would be withheld: it is true for 7 of 3,195 utterances
+    of MSC's test set, and for 264 of the 320 questions in ``data/samples/questions.jsonl``.
 
     Args:
-        known: what is remembered; a name counts where it contains it.
+        known: the remembered texts; a name counts if they contain it.
     """
     for question in _QUESTION.findall(text):
         fact = _ASIDE.sub(" ", _REMEMBERS.sub(" ", question)).strip()
@@ -53,10 +54,10 @@ def _names_someone(question: str, known: str) -> bool:
 
 
 def made_up(text: str, shown: str, topics: Topics) -> list[str]:
-    """The names, numbers and nouns that a text states and nothing shown contains, each once; its questions state nothing.
+    """The names, numbers and nouns that a text states without support, each once; questions state nothing.
 
     Args:
-        shown: all that the text's writer could know, the question included.
+        shown: everything the writer could know, including the question.
     """
     saying_nothing = stems_listed("saying_nothing")
     known, stems = {_plain(word) for word in WORD_RUN.findall(shown)}, stems_of(shown) | saying_nothing
@@ -91,13 +92,13 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
 def supported(
     reply: str, shown: str, topics: Topics, question: str = "", people: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
-    """The sentences of a reply that make nothing up, "" where none of them says anything, and what the others made up.
+    """The sentences of a reply that make nothing up ("" if none of them says anything), and what the others made up.
 
     Args:
-        shown: all that the reply's writer could know.
-        question: what it answers. Asked for a name, it does not answer with that of somebody who takes part, or of the one
-            asked about; asked about "my goats", it says "you" to their owner.
-        people: the names of those who take part.
+        shown: everything the writer could know.
+        question: the question. A name asked for is not that of a participant or of the person asked about; a question
+            about "my goats" is answered with "you".
+        people: the names of the participants.
     """
     kept, invented = [], list[str]()
     for sentence in SENTENCE_END.split(reply):
@@ -114,7 +115,7 @@ def supported(
 
 
 def _denied(sentence: str, shown: str, people: Sequence[str]) -> list[str]:
-    """A sentence that denies what nothing shown denies: "You don't have any cats." where no cat was spoken of."""
+    """A denial without support: "You don't have any cats." if no cat was mentioned."""
     if not NEGATED.search(sentence) or says_unknown(sentence) or sentence.rstrip().endswith(("?", "？")):
         return []
     own = stems_of(sentence) - stems_of(" ".join(people)) - {"not"}
@@ -124,7 +125,7 @@ def _denied(sentence: str, shown: str, people: Sequence[str]) -> list[str]:
 
 
 def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
-    """The names of a sentence that answers a question for one with those that the asker could not mean."""
+    """The names in an answer that the question cannot have asked for."""
     question = " ".join(_QUESTION.findall(question))
     if not _ASKS_NAME.search(question) or says_unknown(sentence):
         return []
@@ -137,7 +138,7 @@ def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
 
 
 def _unanswered(sentence: str, question: str, people: Sequence[str]) -> list[str]:
-    """A sentence without spaces that repeats a question, or names no number where one is asked for."""
+    """A sentence without spaces that repeats a question, or contains no number if one is asked for."""
     question = " ".join(_QUESTION.findall(question))
     if not EAST_ASIAN.search(question) or says_unknown(sentence):
         return []
@@ -151,7 +152,7 @@ def _unanswered(sentence: str, question: str, people: Sequence[str]) -> list[str
 
 
 def addressed(sentence: str, question: str) -> str:
-    """A sentence that answers in the asker's person, turned to them: "I keep 3 goats." becomes "You keep 3 goats."."""
+    """Turn an answer in the asker's person towards them: "I keep 3 goats." becomes "You keep 3 goats."."""
     begins = _AS_ASKER.match(sentence)
     if (
         not begins
@@ -167,7 +168,7 @@ def addressed(sentence: str, question: str) -> str:
 
 
 def _shared(sentence: str, question: str) -> bool:
-    """Whether two sentences share something besides pronouns."""
+    """Whether two sentences share more than pronouns."""
     if EAST_ASIAN.search(sentence):
         return bool(set(_FILLING.sub("", sentence)) & set(_FILLING.sub("", question)) - set("，。！？,.!? "))
     return bool(stems_of(sentence) & stems_of(question))
@@ -182,7 +183,7 @@ def _first_persons(known: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _names(word: str, *, first: bool) -> bool:
-    """Whether a word is a name, not being the first of its sentence."""
+    """Whether a word that does not begin its sentence is a name."""
     return word[0].isupper() and word != "I" and not first
 
 

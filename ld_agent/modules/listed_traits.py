@@ -1,6 +1,6 @@
-"""Traits in an answer that is JSON: lists and ``{"traits": [...]}`` are read, anything else, such as a tool call, is refused.
+"""Traits in JSON answers: lists and ``{"traits": [...]}`` are parsed; anything else, such as a tool call, is rejected.
 
-Knows JSON and no English; what makes a sentence a trait is the extractor's business.
+Knows JSON but no English; the extractor decides which sentences are traits.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ _OBJECT_OR_LIST = re.compile(r"\{\s*(?:['\"]|\}|\Z)|\[\s*[\[{\"\]]")
 _INTRODUCED = re.compile(r"(?:.*[:>])?\W*(?:json)?\W*", re.DOTALL | re.IGNORECASE)
 _KEYS = ("traits", "trait", "facts", "fact", "personas", "persona", "persona_traits", "personality_traits")
 _ENDINGS = ("", "]", "}", "]}", '"]', '"}', '"]}')
-"""What may be missing of an answer that was cut off."""
+"""What may be missing at the end of a truncated answer."""
 _DECODER = json.JSONDecoder(strict=False)
 
 
 def listed_traits(answer: str, *, bare: bool = True) -> list[str] | None:
-    """Read the traits out of an answer that is JSON, or contains it.
+    """Parse the traits in an answer that is JSON or contains it.
 
     Args:
         bare: a list without a key counts too.
 
     Returns:
-        the traits as the model wrote them; []: JSON that lists none; None: no JSON, read it as text.
+        the traits as written; []: JSON without traits; None: not JSON, to be parsed as text.
     """
     begins = _OBJECT_OR_LIST.search(answer)
     if begins is None:
@@ -38,7 +38,7 @@ def listed_traits(answer: str, *, bare: bool = True) -> list[str] | None:
 
 
 def _decoded(text: str) -> Any:
-    """The JSON value that a text begins with, closed where it was cut off; None where it is not JSON."""
+    """The JSON value at the beginning of a text, completed if truncated; None if it is not JSON."""
     for ending in _ENDINGS:
         try:
             return _DECODER.raw_decode(text.rstrip(" ,\n") + ending)[0]

@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
 
 
 def numbers(text: str) -> list[tuple[str, str]]:
-    """The numbers of a text in order: (as it is written, in digits without separators)."""
+    """The numbers of a text in order, as (text, digits without separators)."""
     found: list[tuple[int, int, float | str]] = []
     total = current = 0
     start = end = -1
@@ -58,26 +58,28 @@ def numbers(text: str) -> list[tuple[str, str]]:
         start, end = (token.start() if start < 0 else start), token.end()
     flush()
     english = [(text[a:b], f"{value:g}" if isinstance(value, float) else str(value)) for a, b, value in found]
-    return [*english, *((match.group(), str(_chinese(match.group()))) for match in _in_chinese(text))]
+    return [*english, *((match.group(), str(chinese_number(match.group()))) for match in _inchinese_number(text))]
 
 
 def counted(text: str) -> list[tuple[str, str]]:
-    """The numbers of a text without Chinese ones that count nothing: "一" of "一起", "十" of "十分"."""
+    """The numbers of a text, without Chinese numerals inside words: "一" of "一起", "十" of "十分"."""
     uncounted = [
-        match for match in _in_chinese(text) if _chinese(match.group()) < 2 or not _COUNTED.match(text[match.end() :])
+        match
+        for match in _inchinese_number(text)
+        if chinese_number(match.group()) < 2 or not _COUNTED.match(text[match.end() :])
     ]
     left_out = [match.group() for match in uncounted]
     return [number for number in numbers(text) if number[0] not in left_out]
 
 
-def _in_chinese(text: str) -> list[re.Match[str]]:
+def _inchinese_number(text: str) -> list[re.Match[str]]:
     return list(_CHINESE.finditer(text)) if HAN.search(text) else []
 
 
-def _chinese(word: str) -> int:
+def chinese_number(word: str) -> int:
     """The value of a Chinese number: "九十一" is 91, "一九三一" 1931, "四千五百" 4500.
 
-    >>> [_chinese(word) for word in ("十", "二十一", "两百", "三万", "一九三一")]
+    >>> [chinese_number(word) for word in ("十", "二十一", "两百", "三万", "一九三一")]
     [10, 21, 200, 30000, 1931]
     """
     if not set(word) & {*_TIMES, "万", "萬"}:

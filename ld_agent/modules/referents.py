@@ -1,80 +1,99 @@
-"""Whom a trait is about: "My sister is a nurse." keeps the name that "My sister Kate is a nurse" gave her.
+"""Resolves whom a trait is about: "My sister is a nurse." gets the name from "My sister Kate is a nurse".
 
 An extractor loses names, begins with a pronoun whose noun stayed behind, and takes for its speaker's what somebody of theirs
-does. The utterance says what is meant. Pure functions over English text; others come out as they are.
+does. The utterance says what is meant. Pure functions over text, by the rules of the language that reads it; others come out
+as they are.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from ld_agent.languages.rules import KNOWN, Referents
 from ld_agent.modules.wording import SENTENCE_END, stems_of
 
-PEOPLE = (
-    "husband wife spouse partner fiance fiancee fiancé fiancée boyfriend girlfriend son daughter stepson stepdaughter baby kid "
-    "child toddler twin brother sister sibling mum mom mother mama dad father papa stepmother stepfather grandma grandmother "
-    "granny nan grandpa grandfather granddad grandson granddaughter aunt uncle cousin nephew niece friend mate buddy neighbour "
-    "neighbor boss manager colleague coworker teacher coach roommate flatmate landlord landlady doctor dentist therapist ex "
-    "dog puppy cat kitten horse pony rabbit bunny parrot hamster"
-).split()
-_RELATION = rf"(?:\w+ )?(?:{'|'.join(PEOPLE)}|\w+-in-law)"
-_TITLE = r"(?:Mr|Mrs|Ms|Dr|Prof)\.? "
-_NAME = rf"(?:{_TITLE})?[A-Z][a-z]+(?:-[A-Z][a-z]+)?"
-_SOMEONE = re.compile(
-    rf"\b[Mm]y (?P<relation>{_RELATION})\b(?:(?:,? |['’]s name is | is (?:called|named) )(?P<name>{_NAME})\b)?"
-)
-_PRONOUN = re.compile(r"^(?P<pronoun>He|She|They|His|Her|Their)\b(?P<is>['’]s)?")
-_SPEAKER = re.compile(r"\b(?:i|i['’]\w+|we|we['’]\w+|me|us|our|ours|mine)\b", re.IGNORECASE)
-_DOES = re.compile(r"^I (?!have|own|got|had)\w")
-_NO_NAMES = frozenset("I I'm The A An And But Yes No God English French Spanish German Italian Christmas".split())
+
+@dataclass(frozen=True, slots=True)
+class _Someone:
+    """Somebody of a speaker's: what they are to them, their name or "", and both as a subject without the name."""
+
+    relation: str
+    name: str
+    subject: str
 
 
 def referring(trait: str, utterance: str) -> str | None:
-    """A trait that says whom it is about; None: what it states of its speaker was said of someone else.
+    """Return a trait that says whom it is about; None: it attributes to the speaker what was said about someone else.
 
     Args:
         trait: as extracted, in the first person.
         utterance: what it was extracted from.
     """
-    someone = {match["relation"].casefold(): match["name"] or "" for match in _SOMEONE.finditer(utterance)}
-    someone = {relation: name if name not in _NO_NAMES else "" for relation, name in someone.items()}
-    if not someone:
-        return trait
-    if _of_someone_else(trait, utterance):
-        return None
-    return _named(_unpronounced(trait, someone), someone)
-
-
-def _unpronounced(trait: str, someone: dict[str, str]) -> str:
-    """ "He teaches." becomes "My husband Tom teaches." where the utterance spoke of nobody else."""
-    found = _PRONOUN.match(trait)
-    if found is None or len(someone) != 1:
-        return trait
-    [(relation, name)] = someone.items()
-    subject = f"My {relation} {name}".rstrip()
-    owned = "'s" if found["pronoun"] in ("His", "Her", "Their") or found["is"] else ""
-    return f"{subject}{owned}{trait[found.end() :]}"
-
-
-def _named(trait: str, someone: dict[str, str]) -> str:
-    """A trait with the names that the utterance gives those it speaks of."""
-    for relation, name in someone.items():
-        if not name or re.search(rf"\b{re.escape(name)}\b", trait):
-            continue
-        noun = re.escape(relation.split()[-1])
-        place = re.search(rf"\b(?P<whose>[Mm]y|an?) (?:\w+ )?{noun}\b(?!['’]s|\s+(?:named|called|and)\b)", trait)
-        if place is not None:
-            link = " " if place["whose"].casefold() == "my" else " named "
-            trait = f"{trait[: place.end()]}{link}{name}{trait[place.end() :]}"
+    for rules in (rules.referents for rules in KNOWN.values()):
+        if someone := _someone(utterance, rules):
+            return (
+                None
+                if _of_someone_else(trait, utterance, rules)
+                else _named(_spelt(trait, someone, rules), someone, rules)
+            )
     return trait
 
 
-def _of_someone_else(trait: str, utterance: str) -> bool:
-    """Whether a trait says of "I" what the utterance says of "my wife"."""
-    if not _DOES.match(trait) or re.search(rf"\b{_RELATION}\b", trait):
+def _someone(utterance: str, rules: Referents) -> list[_Someone]:
+    """Those of the speaker's whom an utterance speaks of, each once."""
+    people: dict[str, _Someone] = {}
+    for match in rules.pattern("someone").finditer(utterance):
+        name = match["name"] or ""
+        whose, relation = utterance[match.start() : match.start("relation")], match["relation"].casefold()
+        subject = f"{whose[:1].upper()}{whose[1:]}{relation}"
+        people[relation] = _Someone(relation, "" if name in rules.not_names else name, subject)
+    return list(people.values())
+
+
+def _spelt(trait: str, someone: list[_Someone], rules: Referents) -> str:
+    """ "He teaches." becomes "My husband Tom teaches." if the utterance mentions nobody else."""
+    found = rules.pattern("pronoun").match(trait)
+    if found is None or len(someone) != 1:
+        return trait
+    [one] = someone
+    link = rules.link[0][1] if rules.link else " "
+    subject = f"{one.subject}{link}{one.name}" if one.name else one.subject
+    return f"{subject}{rules.possessive if found['owner'] else ''}{trait[found.end() :]}"
+
+
+def _named(trait: str, someone: list[_Someone], rules: Referents) -> str:
+    """A trait with the names that the utterance gives."""
+    for one in someone:
+        if not one.name or one.name in trait:
+            continue
+        place = rules.pattern("place", one.relation.split()[-1]).search(trait)
+        if place is not None:
+            link = next((text for pattern, text in rules.link if re.match(pattern, place.group())), " ")
+            trait = f"{trait[: place.end()]}{link}{one.name}{trait[place.end() :]}"
+    return trait
+
+
+def _of_someone_else(trait: str, utterance: str, rules: Referents) -> bool:
+    """Whether a trait says about "I" what the utterance says about "my wife"."""
+    if not rules.pattern("does").match(trait) or rules.pattern("relation").search(trait):
         return False
     words = stems_of(trait)
     source = max(SENTENCE_END.split(utterance), key=lambda sentence: len(words & stems_of(sentence)))
-    if not words & stems_of(source) or _SPEAKER.search(source):
+    clauses = re.split(rules.clause_end, source) if rules.clause_end else [source]
+    shared = [len(words & stems_of(clause)) for clause in clauses]
+    if not any(shared):
         return False
-    return re.match(rf"\W*[Mm]y {_RELATION}(?: {_NAME})? (?!and\b)\w", source) is not None
+    best = [number for number, share in enumerate(shared) if share == max(shared)]
+    return all(_subject_is_someone(clauses[: number + 1], rules) for number in best)
+
+
+def _subject_is_someone(clauses: Sequence[str], rules: Referents) -> bool:
+    """Whether the last clause is about somebody of the speaker's: back to the one that names a subject."""
+    for clause in reversed(clauses):
+        if rules.pattern("speaker").search(clause):
+            return False
+        if rules.pattern("they_do").match(clause):
+            return True
+    return False

@@ -1,7 +1,7 @@
-"""The modules that can be tuned, one entry each: all that building rows, tuning, measuring and model cards know of them.
+"""The tunable modules, one entry each: everything that row building, tuning, measuring and model cards know about them.
 
-To add one, write its file in this folder and its entry here; its settings are those of its name in `ModulesSection`. What an
-entry names as "package.module:function" is imported when it is used, so that looking at the table costs nothing. Knows no
+To add one, write its file in this folder and its entry here; its settings are under its name in `ModulesSection`.
+Functions named as "package.module:function" are imported on use, so that reading the table costs nothing. Knows no
 prompt, no corpus and no tensor.
 """
 
@@ -18,20 +18,20 @@ NO_TRAIT = "NO_TRAIT"
 
 @dataclass(frozen=True, slots=True)
 class TunedModule:
-    """What a tuned module is.
+    """The description of a tunable module.
 
     Attributes:
         name: in configs (``modules.NAME``), in requests and on the command line.
-        purpose: what it does, as its adapter's card says it: "It …".
+        purpose: what it does, completing "It …" on its adapter's card.
         prompts: its files in ``a language``, "*" as in a file name.
         rows: the function that makes its training rows; see `training.row_building.BuildRequest`.
-        options: options of ``training.build`` that are for this module.
-        answer: the function that takes from a raw answer what counts of it, as at inference; None: all of it.
-        nothing: the answer that says there is nothing to say; None: there is always something.
-        metrics: what is measured of answers to validation rows: ``bleu_n``, ``rouge_n``, ``rouge_l`` and, with ``nothing``,
-            ``accuracy`` of saying so.
-        error: the metrics whose mean falls short of 1 by the error of an answer, for tuning on the measure itself; none: a
-            different answer is not a wrong one.
+        options: options of ``training.build`` for this module only.
+        answer: the function that parses a raw answer as at inference; None: use it unchanged.
+        nothing: the answer that means there is nothing to say; None: there always is.
+        metrics: the metrics of answers to validation rows: ``bleu_n``, ``rouge_n``, ``rouge_l`` and, with ``nothing``,
+            ``accuracy`` of that decision.
+        error: metrics whose mean, subtracted from 1, is the error of an answer, for tuning on the metric itself; none:
+            a different answer is not wrong.
     """
 
     name: str
@@ -45,7 +45,7 @@ class TunedModule:
     error: tuple[str, ...] = ()
 
     def read_answer(self, text: str) -> str:
-        """What counts of a raw answer."""
+        """Parse a raw answer."""
         return text if self.answer is None else str(resolve_name(self.answer)(text))
 
 
@@ -105,7 +105,7 @@ def tuned_module(name: str) -> TunedModule:
     """Return a module's entry.
 
     Raises:
-        InputError: no such module; lists those there are.
+        InputError: no such module; lists the existing ones.
     """
     if name not in TUNED:
         raise InputError(f"{name!r} is not a module that can be tuned; give one of {', '.join(TUNED)}")

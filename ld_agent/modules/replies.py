@@ -1,6 +1,6 @@
-"""The reply in a model's answer: without its own name before it, a decision behind it, or what the agent has just said.
+"""Extracts the reply from a model's answer: without the agent's name, a trailing decision, or repeated sentences.
 
-Whole answers and answers that are still being written give the same reply. Pure functions over text.
+Complete and streamed answers give the same reply. Pure functions over text.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from ld_agent.modules.wording import words_of
 
 DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
-"""Where the decision begins: on a line of its own, or behind a sentence."""
+"""The beginning of a decision: on a separate line, or after a sentence."""
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*(?=.)")
 FEWEST_REPEATED = 4
-"""Words of a sentence that is not said twice; shorter ones ("Oh no!") are."""
+"""Minimum number of words of a sentence that must not be repeated; shorter ones ("Oh no!") may be."""
 COMING = re.compile(
     r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:"
     r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]*$",
     re.IGNORECASE,
 )
-"""An end that may yet become a decision's beginning."""
+"""An end of a text that may become the beginning of a decision."""
 
 
 def decision(answer: str) -> bool | None:
-    """Whether an answer says that the utterance is worth remembering; None: it does not say."""
+    """Parse whether the utterance is worth remembering; None: the answer does not say."""
     found = list(DECISION.finditer(answer))
     verdict = re.match(r"\W*(yes|no)\b", answer[found[-1].end() :], re.IGNORECASE) if found else None
     return None if verdict is None else verdict.group(1).casefold() == "yes"
@@ -33,11 +33,11 @@ def decision(answer: str) -> bool | None:
 def reply_text(
     answer: str, agent: str, speakers: Sequence[str], *, decides: bool = False, said: Collection[str] = ()
 ) -> str:
-    """The reply in a model's answer: without the agent's own name before it, and not continuing as another speaker.
+    """The reply in a model's answer: without the agent's leading name, and ending before another speaker.
 
     Args:
-        decides: a decision stands behind the reply, and is left out.
-        said: sentences of the agent in this session (`repeatable`), which are left out where something else is said too.
+        decides: a decision follows the reply and is removed.
+        said: earlier sentences of the agent in this session (`repeatable`), removed unless nothing else remains.
     """
     if decides:
         answer = DECISION.split(answer)[0]
@@ -53,7 +53,7 @@ def reply_text(
 
 
 def repeatable(lines: Iterable[str]) -> frozenset[str]:
-    """The sentences of some lines that a person would not say twice in one session: those of a few words or more.
+    """The sentences that a person would not repeat within a session, because they have enough words.
 
     A Chinese, Japanese or Korean character counts as a word.
     """
@@ -76,14 +76,14 @@ def _plain(sentence: str) -> str:
 
 
 class ReplyStream:
-    """Shows a reply while it is generated, and of it only what `reply_text` will keep.
+    """Shows a reply while it is generated, but only what `reply_text` will keep.
 
-    A line that may yet turn out to begin with someone's name is held back until that is clear.
+    A line that may begin with a speaker's name is held back until that is clear.
 
     Args:
         show: called with each piece to show.
-        decides: a decision stands behind the reply, and is not shown.
-        said: as for `reply_text`; what may become such a sentence is held back until it does not.
+        decides: a decision follows the reply and is not shown.
+        said: as for `reply_text`; a potential repetition is held back until it differs.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ReplyStream:
         self._text, self._shown = "", ""
 
     def __call__(self, piece: str) -> None:
-        """Take the next piece of what the model says."""
+        """Process the next piece of the model's answer."""
         self._text += piece
         line = self._text[self._text.rfind("\n") + 1 :]
         begun = line.lstrip(' \t*"').casefold()
@@ -113,7 +113,7 @@ class ReplyStream:
         settled = self._text[: max(len(self._text) - held, 0)]
         kept = reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
         if _plain(kept) and all(_plain(one) in self._said for one in SENTENCE.split(kept)):
-            return  # shown only if nothing else is said
+            return  # shown only if nothing else remains
         if len(kept) > len(self._shown) and kept.startswith(self._shown):
             self._show(kept[len(self._shown) :])
             self._shown = kept

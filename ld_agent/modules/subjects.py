@@ -1,7 +1,8 @@
-"""Whose the clauses of a summary are: "Sam studies the sea" is given to Mira where it was she who said so of herself.
+"""Reassigns clauses of a summary: "Sam studies the sea" becomes Mira's if she said it about herself.
 
 A clause is what follows a speaker's name that is its subject. It is given to the person whose statements come nearest to it,
-by meaning and by words, where they are clearly nearer than those of the person named. Pure; knows no model.
+by meaning and by words, where they are clearly nearer than those of the person named. What a clause is, a language's rules
+say. Pure; knows no model.
 """
 
 from __future__ import annotations
@@ -13,23 +14,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.languages import ENGLISH
+from ld_agent.languages.rules import Clauses
 from ld_agent.modules.attribution import SECOND_PERSON, speaks_of_self
-from ld_agent.modules.wording import SENTENCE_END, stems_of
+from ld_agent.modules.enumerations import folded, unfolded
+from ld_agent.modules.wording import REPORTING, SENTENCE_END, stems_of
 
-WORDS, MARGIN = 0.5, 0.03
-"""nearness = cos + WORDS · (share of the clause's stems said); how much nearer another person must be than the one named."""
+WORDS = 0.5
+"""nearness = cos + WORDS · (share of the clause's stems said)."""
+MARGIN, MARGIN_WITHOUT_WORDS, NEAREST_LEAST = 0.03, 0.2, 0.2
+"""How much nearer another person must be than the one named: where their statement has more of the clause's words, and where it
+has not; and how near at least."""
 MOST_STATEMENTS = 600
-BEFORE_SUBJECT = r"(?:^|[,;:]\s+|\b(?:and|but|while|whereas|because|although|then|so|that|as)\s+)"
-PRONOUN = re.compile(r"^\W*(?P<pronoun>he|she|his|her)\b", re.IGNORECASE)
-ANOTHER = re.compile(r"\b(?:him|them|they|their|each other|both)\b", re.IGNORECASE)
-"""Words for people besides the subject; a clause with one is not its subject's alone."""
-OF_ANOTHER = re.compile(
-    r"^\S+ (?:\d+ )?(?:prais|admir|commend|appreciat|encourag|thank|congratulat|suggest|recommend|advis|ask|offer|highlight)",
-    re.IGNORECASE,
-)
-"""What somebody does with what another person said."""
-_PART = re.compile(r"[,;:]\s+|\s+(?:and|but|so|or)\s+")
+NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
+"""No letter follows, but for those of languages without spaces, or whose particles follow a name at once."""
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,8 @@ class Clause:
     """A clause with one person as its subject.
 
     Attributes:
-        start, end: where in the summary its subject stands, a name or a pronoun.
+        start, end: position of its subject, a name or pronoun, in the summary.
+        subject_end: where in ``text`` what follows the subject begins.
         named: the subject is a name.
         possessive: it is "his" or "her", or a name with "'s".
     """
@@ -46,44 +47,68 @@ class Clause:
     text: str
     start: int
     end: int
+    subject_end: int
     named: bool = True
     possessive: bool = False
 
 
-def corrected(summary: str, lines: Sequence[tuple[str, str]], encode: Encode) -> str:
-    """A summary whose clauses stand with whoever said them of themselves, as far as that shows.
+def corrected(
+    summary: str, lines: Sequence[tuple[str, str]], encode: Encode, rules: Clauses = ENGLISH.rules.clauses
+) -> str:
+    """Return the summary with each clause assigned to the person who said it about themselves, if that is clear.
 
     Args:
         lines: (speaker, text) of the conversation.
         encode: texts → (n, dimension) unit vectors.
+        rules: of the summary's language.
     """
-    told = statements(lines)
-    found = clauses(summary, list(dict.fromkeys(speaker for speaker, _ in lines)))
+    names = list(dict.fromkeys(speaker for speaker, _ in lines))
+    listing = unfolded(summary, names, rules)
+    if all(len(items) == 1 for items in listing):
+        return _with_owners(summary, lines, encode, rules)
+    before = [item for items in listing for item in items]
+    after = SENTENCE_END.split(_with_owners(" ".join(before), lines, encode, rules))
+    said = []
+    for sentence, items in zip(SENTENCE_END.split(summary), listing, strict=True):
+        now, after = after[: len(items)], after[len(items) :]
+        said.append(sentence if now == items else folded(now, names, rules))
+    return " ".join(said)
+
+
+def _with_owners(summary: str, lines: Sequence[tuple[str, str]], encode: Encode, rules: Clauses) -> str:
+    told = statements(lines, rules)
+    found = clauses(summary, list(dict.fromkeys(speaker for speaker, _ in lines)), rules)
     if not found or len({speaker for speaker, _ in told}) < 2:
         return summary
     told = list(_likeliest(told, found))
-    near = _nearness(found, told, encode)
-    for clause, nearness in reversed(list(zip(found, near, strict=True))):
-        by_person: dict[str, float] = {}
-        for (speaker, _), value in zip(told, nearness.tolist(), strict=True):
-            by_person[speaker] = max(by_person.get(speaker, -1.0), value)
-        owner = max(by_person, key=by_person.__getitem__)
-        if by_person[owner] - by_person.get(clause.subject, -1.0) > MARGIN:
-            name = f"{owner}'s" if clause.possessive and not clause.named else owner
+    near, shares = _nearness(found, told, encode, rules)
+    for clause, nearness, shared in reversed(list(zip(found, near, shares, strict=True))):
+        best: dict[str, tuple[float, float]] = {clause.subject: (-1.0, 0.0)}
+        for (speaker, _), value, words in zip(told, nearness.tolist(), shared.tolist(), strict=True):
+            nearest, most = best.get(speaker, (-1.0, 0.0))
+            best[speaker] = max(nearest, value), max(most, words)
+        owner = max(best, key=best.__getitem__)
+        (nearest, more), (named, fewer) = best[owner], best[clause.subject]
+        if nearest > NEAREST_LEAST and nearest - named > (MARGIN if more > fewer else MARGIN_WITHOUT_WORDS):
+            name = f"{owner}{_owning(rules)}" if clause.possessive and not clause.named else owner
             summary = f"{summary[: clause.start]}{name}{summary[clause.end :]}"
     return summary
 
 
-def statements(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def statements(lines: Sequence[tuple[str, str]], rules: Clauses = ENGLISH.rules.clauses) -> list[tuple[str, str]]:
     """(speaker, sentence) of what people state, without what they ask and what they say of "you" alone.
 
-    Of a question, the clauses count in which its speaker speaks of themselves: "I'm new to this, could you help?".
+    Clauses of a question count if they are about its speaker: "I'm new to this, could you help?".
     """
     sentences = [(speaker, sentence) for speaker, text in lines for sentence in SENTENCE_END.split(text)]
     told: list[tuple[str, str]] = []
     for speaker, sentence in sentences:
-        if sentence.rstrip().endswith("?"):
-            parts = [part for part in _PART.split(sentence) if speaks_of_self(part) and not SECOND_PERSON.search(part)]
+        if sentence.rstrip().endswith(("?", "？")):
+            parts = [
+                part
+                for part in rules.pattern("part").split(sentence)
+                if speaks_of_self(part) and not SECOND_PERSON.search(part)
+            ]
             told += [(speaker, part) for part in parts]
         elif speaks_of_self(sentence) or not SECOND_PERSON.search(sentence):
             told.append((speaker, sentence))
@@ -91,7 +116,8 @@ def statements(lines: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _likeliest(told: Sequence[tuple[str, str]], found: Sequence[Clause]) -> Sequence[tuple[str, str]]:
-    """The `MOST_STATEMENTS` that share most words with a clause, in order: a day of talk is too much to encode."""
+    """The `MOST_STATEMENTS` statements that share most words with a clause, in order; a long session is too much to
+    encode."""
     if len(told) <= MOST_STATEMENTS:
         return told
     words = [stems_of(clause.text) for clause in found]
@@ -99,28 +125,31 @@ def _likeliest(told: Sequence[tuple[str, str]], found: Sequence[Clause]) -> Sequ
     return [told[n] for n in sorted(sorted(range(len(told)), key=lambda n: -shared[n])[:MOST_STATEMENTS])]
 
 
-def _nearness(found: Sequence[Clause], told: Sequence[tuple[str, str]], encode: Encode) -> NDArray[np.float64]:
-    """(clauses, statements) how near each statement comes to each clause, which is read as if its subject said it."""
+def _nearness(
+    found: Sequence[Clause], told: Sequence[tuple[str, str]], encode: Encode, rules: Clauses
+) -> tuple[Numbers, Numbers]:
+    """(clauses, statements) how near each statement comes to each clause, which is read as if its subject said it; and the share
+    of the clause's words that it has.
+    """
     names = stems_of(" ".join(clause.subject for clause in found))
-    vectors = encode([*(_first_person(clause) for clause in found), *(sentence for _, sentence in told)])
+    vectors = encode([*(_first_person(clause, rules) for clause in found), *(sentence for _, sentence in told)])
     cosines = vectors[: len(found)] @ vectors[len(found) :].T
     said = [stems_of(sentence) for _, sentence in told]
-    words = [stems_of(clause.text) - names for clause in found]
+    words = [stems_of(clause.text) - names - REPORTING for clause in found]
     shares = np.array([[len(own & stems) / max(len(own), 1) for stems in said] for own in words])
-    nearness: NDArray[np.float64] = cosines + WORDS * shares
-    return nearness
+    return cosines + WORDS * shares, shares
 
 
-def _first_person(clause: Clause) -> str:
-    subject = clause.subject if clause.named else r"\w+"
-    return re.sub(rf"^\W*(?:{subject})(?:['’]s)?", "My" if clause.possessive else "I", clause.text)
+def _first_person(clause: Clause, rules: Clauses) -> str:
+    return f"{rules.first_person[clause.possessive]}{clause.text[clause.subject_end :]}"
 
 
-def clauses(summary: str, names: Sequence[str]) -> list[Clause]:
-    """Split a summary into clauses, leaving out what has two subjects or none, or speaks of others too."""
+def clauses(summary: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> list[Clause]:
+    """Split a summary into clauses, skipping those with two subjects or none, or about other people too."""
     name = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
-    start = re.compile(rf"{BEFORE_SUBJECT}(?P<name>{name})(?P<rest>['’]s)?\b(?!\s+and\s+(?:{name})\b)")
-    joint = re.compile(rf"(?:{name})(?:['’]s)?\s*(?:,|and|&|or)\s+(?:{name})\b")
+    owning = f"(?P<owning>{rules.possessive})?" if rules.possessive else "(?P<owning>(?!))?"
+    start = re.compile(rf"(?:{rules.start or '^'})(?P<name>{name}){owning}{NAME_END}")
+    joint = re.compile(rf"(?:{name})(?:{rules.possessive})?\s*(?:{rules.joins or '(?!)'})\s*(?:{name}){NAME_END}")
     found: list[Clause] = []
     last = ""
     for offset, sentence in _sentences(summary):
@@ -129,22 +158,36 @@ def clauses(summary: str, names: Sequence[str]) -> list[Clause]:
             continue
         marks = list(start.finditer(sentence))
         if not marks:
-            pronoun = PRONOUN.match(sentence)
-            if last and pronoun and not re.search(name, sentence):
-                place = (offset + pronoun.start("pronoun"), offset + pronoun.end())
-                owned = pronoun["pronoun"].casefold() in ("his", "her")
-                found.append(Clause(last, sentence, *place, named=False, possessive=owned))
-            else:
-                last = ""
+            last = _spoken_of(last, offset, sentence, name, rules, found)
             continue
         ends = [mark.start("name") for mark in marks[1:]] + [len(sentence)]
         for mark, end in zip(marks, ends, strict=True):
-            clause = sentence[mark.start("name") : end].strip(" ,;")
-            if set(re.findall(name, clause)) == {mark["name"]}:
+            clause = sentence[mark.start("name") : end].strip(" ,;，；、")
+            if re.findall(name, clause) == [mark["name"]]:
                 place = (offset + mark.start("name"), offset + mark.end("name"))
-                found.append(Clause(mark["name"], clause, *place, possessive=mark["rest"] is not None))
+                after = mark.end() - mark.start("name")
+                found.append(Clause(mark["name"], clause, *place, after, possessive=mark["owning"] is not None))
         last = marks[0]["name"] if len(set(re.findall(name, sentence))) == 1 else ""
-    return [clause for clause in found if not ANOTHER.search(clause.text) and not OF_ANOTHER.match(clause.text)]
+    return [
+        c for c in found if not (rules.pattern("others").search(c.text) or rules.pattern("of_another").match(c.text))
+    ]
+
+
+def _spoken_of(last: str, offset: int, sentence: str, name: str, rules: Clauses, found: list[Clause]) -> str:
+    """Append a sentence that begins with a pronoun, and return whom it speaks of; "" where that does not show."""
+    pronoun = re.match(rf"\W*(?:{rules.pronoun or '(?!)'})", sentence)
+    if not last or pronoun is None or re.search(name, sentence):
+        return ""
+    owner = pronoun["owner"] is not None
+    begins = pronoun.start("owner" if owner else "pronoun")
+    place = (offset + begins, offset + pronoun.end())
+    found.append(Clause(last, sentence, *place, pronoun.end(), named=False, possessive=owner))
+    return last
+
+
+def _owning(rules: Clauses) -> str:
+    """What follows the name of an owner."""
+    return re.sub(r"\[(.).*?\]", r"\1", rules.possessive)
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str]]:

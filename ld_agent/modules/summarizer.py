@@ -1,8 +1,8 @@
 """The event summarizer A(·) of equation (4): a finished session in, a brief summary out.
 
-A session is summarised in one call. What does not fit the model's window is summarised in parts, and the parts' summaries
-are merged. An answer that is not a summary is replaced by the session's most typical sentences and marked as a fallback. A
-clause that stands with the wrong person is put right.
+A session is summarised in one call. A session too long for the model's window is summarised in parts, whose summaries
+are merged. An answer that is not a summary is replaced by the session's most typical sentences and marked as a
+fallback. Clauses that name the wrong person are corrected.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config import SummarizerSection
+from ld_agent.languages.rules import Reading
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
 from ld_agent.modules.subjects import corrected
@@ -23,29 +24,23 @@ from ld_agent.prompts import as_name
 from ld_agent.steps import Steps, run
 from ld_agent.types import Session, Utterance
 
-LEAD_IN = re.compile(
-    r"^[\s\"'*#\-]*(?:(?:sure|certainly|of course|okay|ok)\b[,.!]*\s+)?"
-    r"(?:here(?:['’]s| is| are)\b[^:\n]{0,80}:|(?:the |a )?(?:brief |short )?summary\b[^:\n]{0,60}:"
-    r"|(?:in summary|to summarize),"
-    r"|[^。：:\n]{0,12}(?:总结|摘要|概要|小结)[^。：:\n]{0,8}[:：]|(?:대화 )?요약[^:\n]{0,8}:)[\s*]*",
-    re.IGNORECASE,
-)
+LEAD_IN = Reading("lead_in")
+MARKS = re.compile(r"^[\s\"'*#\-]*")
 LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
 T = TypeVar("T")
 FEWEST_WORDS = 3
-LONGEST_SUMMARY, LONGEST_JOINED = 2_000, 10_000  # characters; of one that stands for merges that failed
+LONGEST_SUMMARY, LONGEST_JOINED = 2_000, 10_000  # characters; of a substitute for failed merges
 LONGEST_ANSWER = 10_000  # characters
 SHORTEST_PIECE = 64  # characters
-EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # of one utterance in an extracted summary
+EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # characters of one utterance in an extracted summary
 
-
-MOST_CANDIDATES = 600
-"""Utterances that are encoded for an extracted summary."""
+MOST_CANDIDATES, FEWEST_CANDIDATES = 600, 20
+"""Most utterances of a session that are encoded for extracted summaries, and of each of its parts at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A session's summary; ``fallback``: extracted from the session, since the model's answer was not one."""
+    """A session's summary; ``fallback``: extracted from the session, because the model's answer was unusable."""
 
     text: str
     fallback: bool = False
@@ -63,9 +58,9 @@ class Summarizer:
         self._models = models
         self._encoder = encoder
         settings = models.settings("summarizer")
-        own = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
-        self._attribution = own.attribution
-        self._prompt = models.prompt("summarizer_paper" if own.prompting == "paper" else "summarizer")
+        section = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
+        self._attribution = section.attribution
+        self._prompt = models.prompt("summarizer_paper" if section.prompting == "paper" else "summarizer")
 
     def summarize(self, sessions: Sequence[Session]) -> list[Summary]:
         """Summarise sessions in one batch; see `steps`."""
@@ -93,10 +88,11 @@ class Summarizer:
         if summary.fallback or not self._attribution:
             return summary
         lines = [(u.speaker, u.text) for u in session.utterances]
-        return replace(summary, text=corrected(summary.text, lines, self._encoder.encode))
+        rules = self._models.language.rules.clauses
+        return replace(summary, text=corrected(summary.text, lines, self._encoder.encode, rules))
 
     def prompt_for(self, session: Session) -> tuple[Message, ...]:
-        """Render the prompt of a session that fits the window; training renders the same."""
+        """Render the prompt of a session that fits the window; training uses the same prompt."""
         return self._render(self._models.language.named(session.speakers), session.utterances, 1, 1)
 
     def _render(self, names: str, part: Sequence[Utterance], number: int, parts: int) -> tuple[Message, ...]:
@@ -119,7 +115,7 @@ class Summarizer:
         return pack([piece for u in whole for piece in _pieces(u, fits)], fits)
 
     def _merge_round(self, sessions: Sequence[Session], drafts: list[list[Summary]]) -> Steps[list[list[Summary]]]:
-        """Merge each session's drafts in groups that fit the window; a single draft stays as it is."""
+        """Merge each session's drafts in groups that fit the window; a single draft is unchanged."""
         plans = [
             self._plan(self._models.language.named(session.speakers), group)
             for session, group in zip(sessions, drafts, strict=True)
@@ -148,20 +144,25 @@ class Summarizer:
         return self._models.count_tokens("summarizer", messages) <= self._models.prompt_budget("summarizer")
 
     def _drafts(self, answers: Sequence[Completion], parts: Sequence[Sequence[Utterance]]) -> list[Summary]:
-        """The summaries of a session's parts; where no answer is usable, one extracted from all of them."""
+        """The summaries of a session's parts; if no answer is usable, one extracted from all of them."""
         texts = [_said(answer) for answer in answers]
         usable = [is_summary(text, part) for text, part in zip(texts, parts, strict=True)]
         if not any(usable):
             return [Summary(self._extracted([u for part in parts for u in part]), fallback=True)]
+        most = max(MOST_CANDIDATES // len(parts), FEWEST_CANDIDATES)
         return [
-            Summary(text) if ok else Summary(self._extracted(part), fallback=True)
+            Summary(text) if ok else Summary(self._extracted(part, most), fallback=True)
             for text, ok, part in zip(texts, usable, parts, strict=True)
         ]
 
-    def _extracted(self, part: Sequence[Utterance], sentences: int = 2) -> str:
-        """The utterances nearest to the mean of the part's embeddings, in order, with their speakers."""
+    def _extracted(self, part: Sequence[Utterance], most: int = MOST_CANDIDATES, sentences: int = 2) -> str:
+        """The utterances nearest to the mean of the part's embeddings, in order, with their speakers.
+
+        Args:
+            most: utterances that are encoded; of a longer part, evenly spread ones.
+        """
         candidates = [u for u in part if u.text.strip()] or list(part)
-        candidates = candidates[:: len(candidates) // MOST_CANDIDATES + 1]  # of a day of talk, evenly spread ones
+        candidates = candidates[:: len(candidates) // most + 1]
         vectors = self._encoder.encode([u.text for u in candidates])
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
@@ -171,9 +172,9 @@ class Summarizer:
 def cleaned(answer: str) -> str:
     """Strip lead-in ("Here is a summary:"), list marks, quotes, line breaks and repeated sentences from an answer.
 
-    Whole sentences of `LONGEST_SUMMARY` characters at most remain.
+    Keeps whole sentences up to `LONGEST_SUMMARY` characters.
     """
-    text = LIST_MARK.sub("", first_paragraph(LEAD_IN.sub("", answer.strip()[:LONGEST_ANSWER])))
+    text = LIST_MARK.sub("", first_paragraph(_without_lead_in(answer.strip()[:LONGEST_ANSWER])))
     sentences = SENTENCE_END.split(" ".join(text.split()).strip("\"'*` "))
     once: dict[str, str] = {}
     for sentence in sentences:
@@ -181,8 +182,14 @@ def cleaned(answer: str) -> str:
     return bounded(" ".join(once.values()))
 
 
+def _without_lead_in(text: str) -> str:
+    plain = MARKS.sub("", text)
+    lead_in = LEAD_IN.match(plain)
+    return plain[lead_in.end() :].lstrip(" \t\r\n*") if lead_in else text
+
+
 def bounded(text: str, longest: int = LONGEST_SUMMARY) -> str:
-    """Cut a text to its whole sentences within a number of characters; to whole words where the first is longer."""
+    """Cut a text to whole sentences within a number of characters, or to whole words if the first is longer."""
     if len(text) <= longest:
         return text
     beginning = text[: longest - 2]
@@ -191,7 +198,7 @@ def bounded(text: str, longest: int = LONGEST_SUMMARY) -> str:
 
 
 def whole_sentences(text: str) -> str:
-    """Return a text that was cut off without its unfinished last sentence; all of it where no sentence ends."""
+    """Return a truncated text without its unfinished last sentence; all of it if no sentence ends."""
     ends = list(re.finditer(r"[.!?…][\"'”’)]*(?=\s|$)|[。！？][\"'”’）」』]*", text))
     return text[: ends[-1].end()] if ends else text
 
@@ -221,7 +228,7 @@ def _plausible(text: str, source: str) -> bool:
 def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 1) -> list[list[T]]:
     """Group items in order, each group as long as fits; each but the last has at least ``fewest`` items.
 
-    ``fits`` is asked a few times a group rather than once an item: what is part of something that fits, fits.
+    ``fits`` is called a few times per group rather than per item, because every part of a fitting group fits.
     """
     groups: list[list[T]] = []
     start = size = 0
@@ -233,7 +240,8 @@ def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 
 
 
 def _longest(items: Sequence[T], start: int, guess: int, fits: Callable[[Sequence[T]], bool], fewest: int) -> int:
-    """How many items from ``start`` on fit together: searched from a guess in growing strides, then by bisection."""
+    """The number of items from ``start`` that fit together, found from a guess in growing strides, then by
+    bisection."""
     most = len(items) - start
     fit = min(fewest, most)
 

@@ -17,12 +17,12 @@ from ld_agent.errors import BackboneError, ConfigError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, build_views
-from ld_agent.memory.views.events import EventView
+from ld_agent.memory.views.events import MOST_READ, EventView, _spread
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import run
 from ld_agent.storage.sqlite import Store
-from ld_agent.types import Recalled
+from ld_agent.types import Recalled, Utterance
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -163,3 +163,10 @@ def test_views_are_made_by_name(remember):
     assert [view.name for view in build_views(["events"], parts)] == ["events"]
     with pytest.raises(ConfigError, match=r"memory\.views names 'evnts'.*events"):
         build_views(["evnts"], parts)
+
+
+def test_nouns_are_looked_for_in_a_bounded_part_of_a_very_long_session():
+    said = [Utterance(f"u{n}", "Maya", "I keep bees.", START, 1) for n in range(10_000)]
+    part = _spread(said)
+    assert (len(part), part[0], part[-1]) == (MOST_READ, said[0], said[-5])
+    assert _spread(said[:MOST_READ]) == said[:MOST_READ]

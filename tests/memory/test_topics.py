@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
+import spacy
 
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError, ModelError
@@ -98,7 +100,12 @@ def test_a_missing_pipeline_says_how_to_get_it():
         TopicExtractor("en_core_web_none")
 
 
-def test_a_pipeline_without_lemmas_gives_the_words_themselves():
-    without = TopicExtractor(Config().topics.model)
-    without._pipeline.remove_pipe("lemmatizer")
+def test_a_pipeline_without_lemmas_gives_the_words_themselves(tmp_path: Path):
+    spacy.load(Config().topics.model, exclude=["lemmatizer", "parser", "ner", "senter"]).to_disk(tmp_path / "no_lemmas")
+    without = TopicExtractor(str(tmp_path / "no_lemmas"))
     assert without.extract(["Maya feeds her dogs."]) == [("dogs", "maya")]
+
+
+def test_a_pipeline_is_loaded_once_for_all_extractors(topics: TopicExtractor):
+    settings = Config().topics
+    assert TopicExtractor(settings.model, ("VERB",))._pipeline is TopicExtractor(settings.model)._pipeline

@@ -67,3 +67,15 @@ def test_what_was_asked_for_is_a_trait(trait: str, said: str, others: tuple[str,
 def test_each_trait_is_judged_by_its_own_sentence():
     said = "Your daughter Mina sounds lovely. I grow tomatoes on my balcony."
     assert own_traits(["I have a daughter named Mina.", "I grow tomatoes."], said) == ("I grow tomatoes.",)
+
+
+@pytest.mark.parametrize(
+    ("said", "trait", "own"),
+    [
+        ("요즘 어떻게 지내세요?", "나는 지내고 있습니다.", False),
+        ("最近还在学弹吉他吗？", "我在学弹吉他。", False),
+        ("지금 손녀가 태어나서 행복하게 지내고 있습니다.", "나는 손녀가 태어났습니다.", True),
+    ],
+)
+def test_a_question_that_leaves_the_person_out_says_nothing_of_its_speaker(said: str, trait: str, own: bool):
+    assert belongs(trait, said) is own

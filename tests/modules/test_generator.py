@@ -289,3 +289,14 @@ def test_a_sentence_is_not_said_twice_in_a_session_where_something_else_is_said(
         for start in range(0, len(answer), size):
             stream(answer[start : start + size])
         assert kept.startswith("".join(pieces))
+
+
+@pytest.mark.parametrize("how", ["brief", "direct"])
+def test_a_model_that_follows_instructions_reads_last_that_it_decides(config, how: str):
+    models = Models(config(), ScriptedBackbone())
+    plain, deciding = (
+        Generator(models, how).prompt_for(replace(FULL, decides=decides)).messages for decides in (False, True)
+    )
+    assert deciding[:-1] == plain[:-1]
+    assert (deciding == plain) is (how == "brief")
+    assert ('"Remember: yes" or "Remember: no"' in deciding[-1].content) is (how == "direct")

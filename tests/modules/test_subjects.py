@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ld_agent.languages import language
+from ld_agent.languages.rules import Clauses
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.subjects import clauses, corrected, statements
 
@@ -41,6 +47,10 @@ def test_a_clause_ends_where_another_subject_begins():
             "Mira and Sam talk about marine biologists and motorbikes.",
         ),
         ("Mira dives with sharks.", "Mira dives with sharks."),
+        (
+            "Mira is kind, works as a marine biologist and has old motorbikes in a garage.",
+            "Mira is kind and works as a marine biologist. Sam has old motorbikes in a garage.",
+        ),
         ("", ""),
     ],
 )
@@ -74,3 +84,49 @@ def test_a_question_states_what_its_speaker_says_of_themselves_and_doubts_about_
         ("Ben", "I'm sure you are a great nurse. I'm glad you came."),
     ]
     assert statements(lines) == [("Ann", "I like country music"), ("Ann", "Should we meet")]
+
+
+SAID = {
+    "zh": [
+        ("小红", "我刚开始在海洋馆当饲养员。我妹妹住在里斯本。"),
+        ("阿明", "真棒！你会和鲨鱼一起潜水吗？"),
+        ("阿明", "我在车库里修旧摩托车，大多是意大利的。"),
+    ],
+    "ko": [
+        ("민지", "저는 수족관에서 사육사로 일하기 시작했어요. 제 여동생은 리스본에 살아요."),
+        ("준호", "멋지네요! 상어랑 잠수도 하세요?"),
+        ("준호", "저는 차고에서 오래된 오토바이를 고쳐요."),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "summary", "right"),
+    [
+        ("zh", "阿明在海洋馆当饲养员，小红在车库里修旧摩托车。", "小红在海洋馆当饲养员，阿明在车库里修旧摩托车。"),
+        ("zh", "阿明的妹妹住在里斯本。", "小红的妹妹住在里斯本。"),
+        ("zh", "小红来了。她在车库里修旧摩托车。", "小红来了。阿明在车库里修旧摩托车。"),
+        ("zh", "小红和阿明谈到海洋馆和旧摩托车。", "小红和阿明谈到海洋馆和旧摩托车。"),
+        ("zh", "小红告诉阿明她在海洋馆当饲养员。", "小红告诉阿明她在海洋馆当饲养员。"),
+        ("zh", "小红称赞旧摩托车。", "小红称赞旧摩托车。"),
+        ("ko", "준호는 수족관에서 사육사로 일하고, 민지는 차고에서 오래된 오토바이를 고쳐요.",
+         "민지는 수족관에서 사육사로 일하고, 준호는 차고에서 오래된 오토바이를 고쳐요."),
+        ("ko", "준호의 여동생은 리스본에 살아요.", "민지의 여동생은 리스본에 살아요."),
+        ("ko", "민지와 준호는 수족관과 오토바이 이야기를 했다.", "민지와 준호는 수족관과 오토바이 이야기를 했다."),
+    ],
+)  # fmt: skip
+def test_a_clause_in_another_language_is_given_to_whoever_said_it(code: str, summary: str, right: str):
+    def by_words_alone(texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.zeros((len(texts), 1), np.float32)
+
+    assert corrected(summary, SAID[code], by_words_alone, language(code).rules.clauses) == right
+
+
+def test_rules_that_a_language_leaves_out_find_nothing():
+    rules = Clauses(
+        start="", part="", joins="", possessive="", pronoun="", others="", of_another="", first_person=("", "")
+    )
+    found = clauses("Ann keeps bees, and Ben sleeps. He snores.", ["Ann", "Ben"], rules)
+    assert [c.subject for c in found] == []
+    assert [c.text for c in clauses("Ann keeps bees. She sleeps.", ["Ann", "Ben"], rules)] == ["Ann keeps bees."]
+    assert statements([("Ann", "I sail, do you?")], rules) == []

@@ -44,7 +44,7 @@ def check_views(names: Sequence[str]) -> None:
     """Check names before anything heavy is loaded.
 
     Raises:
-        ConfigError: an unknown name, which lists the known ones, or a combination that makes no sense.
+        ConfigError: a name is unknown, or the combination makes no sense.
     """
     for name in names:
         if name not in VIEWS:
@@ -58,10 +58,10 @@ def check_views(names: Sequence[str]) -> None:
 
 
 def check_memory(settings: MemorySection) -> None:
-    """`check_views`, and that each enabled view may recall anything.
+    """Check names as `check_views` does, and that each enabled view can recall anything.
 
     Raises:
-        ConfigError: a view whose bound is 0, or as `check_views`.
+        ConfigError: the bound of a view is 0, or as `check_views`.
     """
     check_views(settings.views)
     for view in (VIEWS[name] for name in settings.views):

@@ -1,6 +1,6 @@
-"""What a memory mechanism is to the agent: a view that takes sessions in and recalls what it made of them.
+"""The agent's interface to a memory mechanism: a view digests sessions and recalls the records it made from them.
 
-The methods are steps (`ld_agent.steps`): a view that needs the model yields requests, one that does not just returns.
+The methods are steps (`ld_agent.steps`): a view that needs the model yields requests; others just return.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ld_agent.types import Recalled, Session
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is looked for.
+    """A query to the memory.
 
     Attributes:
         vector: (dimension,) unit vector of the text.
@@ -41,13 +41,13 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ViewContext:
-    """What a view is made from: the parts that it shares with the rest of one conversation.
+    """What a view needs from its conversation.
 
-    ``models`` makes the requests of views that ask a model of their own (module ``memory``); ``agent`` is the agent's name.
-    ``waits``: there will be another occasion for what failed; false in a rebuild. ``indexes``: what views search in.
-    ``progress``: is told of long work on them.
+    ``models`` builds the requests of views that ask a model (module ``memory``); ``agent`` is the agent's name.
+    ``waits``: failed work will be retried later; false in a rebuild. ``indexes``: the search indexes of the views.
+    ``progress``: called during long work on them.
 
-    ``annotated``: what people noted down of this conversation, oldest first, where a corpus says so.
+    ``annotated``: the corpus's annotated memories of this conversation, oldest first, if any.
     """
 
     store: Store
@@ -70,22 +70,22 @@ class ViewContext:
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """What the reply's prompt says besides the memories: steps to follow, and examples where there is room for them."""
+    """What the reply's prompt says besides the memories: steps to follow, and examples if there is room."""
 
     steps: str = ""
     examples: tuple[str, ...] = ()
 
 
 class View:
-    """One memory mechanism of one conversation. A subclass says what it is and overrides what it does.
+    """One memory mechanism of one conversation. A subclass declares its attributes and overrides its behaviour.
 
     Attributes:
-        name: how configs name it.
-        asks_model: taking a session in costs model calls; if not, any number of sessions is taken in at once.
-        rewrites: each record replaces the one before, so that records are versions of one text.
-        observes: takes the running session in too, utterance by utterance.
-        alone: why it makes no sense with other views; "": it does.
-        bound: the key below ``memory`` that says how many records it recalls at most; "": it has none.
+        name: its name in configs.
+        asks_model: digesting a session requires model calls; if false, any number of sessions is digested at once.
+        rewrites: each record replaces the previous one, so that records are versions of one text.
+        observes: also processes the running session, utterance by utterance.
+        alone: the reason it cannot be combined with other views; "": it can.
+        bound: the key below ``memory`` with the maximum number of recalled records; "": none.
     """
 
     name: ClassVar[str]
@@ -101,7 +101,7 @@ class View:
 
     @classmethod
     def most(cls, settings: MemorySection) -> int | None:
-        """How many records it recalls at most; None: no such bound."""
+        """Maximum number of recalled records; None: unbounded."""
         value: Any = settings
         for part in cls.bound.split(".") if cls.bound else ():
             value = getattr(value, part)
@@ -109,42 +109,42 @@ class View:
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        """What the numbers of a recall are and what decides, in a line."""
+        """One line that explains the numbers of a recall and what decides."""
         return f"overall is what {cls.name} ranks by"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        """Take in closed sessions, oldest first, and keep what is to be remembered of them.
+        """Digest closed sessions, oldest first, into records.
 
-        Each session is stored as digested together with its records, so that it is taken in once whatever happens.
+        Each session is marked as digested together with storing its records, so that it is digested exactly once.
 
         Raises:
-            BackboneError: the model failed; what was not taken in stays pending.
+            BackboneError: the model failed; undigested sessions stay pending.
         """
         raise NotImplementedError
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
-        """The records that matter to a query, best first; none: no relevant memory."""
+        """Return the records relevant to a query, best first; empty: no relevant memory."""
         raise NotImplementedError
 
     @property
     def decides(self) -> bool:
-        """Whether the call that replies also decides if the answered utterance is worth remembering."""
+        """Whether the generator's call also decides if the answered utterance is worth remembering."""
         return False
 
     def observe(self, session: Session) -> Steps[None]:
-        """Take in utterances of a running session that are not taken in yet; for views that observe."""
+        """Process new utterances of a running session; for views that observe."""
         yield from ()
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """How the generator is to use these memories."""
+        """How the generator should use these memories."""
         return Guidance()
 
     @property
     def explanation(self) -> Mapping[str, Any]:
-        """How the last recall came about beyond its numbers, as plain values that JSON can hold."""
+        """What explains the last recall beyond its numbers, as plain JSON values."""
         return {}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the last recall left out, in words."""
+        """Notes on what the last recall left out."""
         return ()

@@ -1,6 +1,6 @@
-"""Several views at once: their work side by side in shared batches, and what they recall as one list.
+"""Merges the recalls of several views into one list.
 
-Knows no mechanism: it sees lists of recalled records and steps that ask for completions.
+Knows no mechanism, only lists of recalled records.
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ from ld_agent.types import Recalled
 
 T = TypeVar("T")
 FEW = 2
-"""Most utterances behind a record that tells the same as one made of a single one of them; more are a whole session."""
+"""Maximum number of sources of a record that duplicates one made from a single one of them; more are a whole
+session."""
 NEAR = 0.8
-"""Share of common words, in [0, 1], from which on two texts say the same."""
+"""Share of common words, in [0, 1], at which two texts count as duplicates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What several views recalled together, best first, and what was left out for want of room."""
+    """The merged recall of several views, best first, and what did not fit."""
 
     recalled: tuple[Recalled, ...]
     over_budget: int = 0
 
 
 def merged(found: Mapping[str, Sequence[Recalled]], budget: int | None, count: Callable[[str], int]) -> Merged:
-    """Make one list of what several views recalled.
+    """Merge the recalls of several views into one list.
 
-    Scores of two mechanisms are of different kinds (a cosine, a BM25 sum, an overall score), so that each is taken
-    relative to its own view's best; equals stand in the order of the views. Of two records of different views that come
-    from the same utterance, or say nearly the same, the first stays. What exceeds the budget is left out, the last first.
+    Scores of different mechanisms are not comparable (a cosine, a BM25 sum, an overall score), so each is taken
+    relative to the best of its view; ties follow the order of the views. Of two records of different views with the
+    same source, or nearly the same text, the first is kept. Records beyond the budget are dropped from the end.
 
     Args:
-        found: by view, best first. One view alone is left as it is.
-        budget: tokens of all texts together; None: no limit. The best record stays whatever its length.
+        found: by view, best first. A single view is returned unchanged.
+        budget: tokens of all texts together; None: no limit. The best record is always kept.
         count: tokens of a text.
     """
     if len(found) < 2:
-        return Merged(tuple(recalled for own in found.values() for recalled in own))
+        return Merged(tuple(recalled for recalls in found.values() for recalled in recalls))
     ranked = [
         (-relative, place, rank, recalled)
-        for place, own in enumerate(found.values())
-        for rank, (relative, recalled) in enumerate(zip(_relative(own), own, strict=True))
+        for place, recalls in enumerate(found.values())
+        for rank, (relative, recalled) in enumerate(zip(_relative(recalls), recalls, strict=True))
     ]
     ranked.sort(key=lambda entry: entry[:3])
     kept: list[Recalled] = []
@@ -62,7 +63,7 @@ def merged(found: Mapping[str, Sequence[Recalled]], budget: int | None, count: C
 
 
 def overlap(one: Recalled, other: Recalled) -> bool:
-    """Whether two records tell of the same utterance, or nearly the same."""
+    """Whether two records come from the same utterance or say nearly the same."""
     first, second = one.record, other.record
     fewer, more = sorted((len(first.sources), len(second.sources)))
     if fewer == 1 and more <= FEW and set(first.sources) & set(second.sources):
@@ -71,11 +72,11 @@ def overlap(one: Recalled, other: Recalled) -> bool:
     return bool(words and others) and len(words & others) >= NEAR * len(words | others)
 
 
-def _relative(own: Sequence[Recalled]) -> list[float]:
-    """Scores relative to the view's best, in its order: 1 for the first, and never growing."""
-    best = own[0].score if own else 0.0
+def _relative(recalls: Sequence[Recalled]) -> list[float]:
+    """Scores relative to the view's best, in its order: 1 for the first, non-increasing."""
+    best = recalls[0].score if recalls else 0.0
     shares: list[float] = []
-    for recalled in own:
+    for recalled in recalls:
         share = recalled.score / best if best > 0 else 1.0
         shares.append(min([share, *shares[-1:], 1.0]))
     return shares

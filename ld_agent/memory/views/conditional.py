@@ -1,7 +1,7 @@
-"""Conditional memory (ECM): what is worth remembering of each utterance, kept as its situation and what was learned.
+"""Conditional memory (ECM): for each utterance worth remembering, a record of its situation and of what was learned.
 
-One call replies and decides; where the answer is yes, one more makes the record. A model that gives no decision is asked
-in the record's call, so that an utterance costs two calls at most. Recall is dense, with self-reflection.
+One call replies and decides; if the answer is yes, a second call writes the record. If the model gives no decision, the
+second call asks again, so that an utterance costs at most two calls. Recall is dense, with self-reflection.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
-from ld_agent.memory.views.memory_text import supported
+from ld_agent.memory.views.memory_text import meaning, supported
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
+from ld_agent.modules.attribution import speaks_of_self
+from ld_agent.modules.referents import referring
+from ld_agent.modules.subjects import statements
+from ld_agent.modules.wording import SENTENCE_END
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance
@@ -30,16 +34,17 @@ _LABEL = re.compile(
     r"(?:[\s>*_\]\"']*:|\s+is\s+that\b)",
     re.IGNORECASE,
 )
-"""Where a part begins: "Note:", in a list, in Markdown or JSON, or "The note is that"."""
+"""The beginning of a part: "Note:", in a list, in Markdown or JSON, or "The note is that"."""
 _EMPTY = re.compile(r"\W*(?:none|nan|n/a|nothing|no note)?\W*", re.IGNORECASE)
-INSTANT = timedelta(microseconds=1)  # the store's finest difference of two times
+INSTANT = timedelta(microseconds=1)  # the time resolution of the store
 LONGEST = 600  # characters of one part of a record
+NOTED = 2 / 3  # share of a note's words that were said
 MOST_TOKENS = 160  # of a record: the related lines, and a sentence each of the situation and the note
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of one utterance; ``fallback``: the model gave nothing of use, and the utterance stands for itself."""
+    """The record of one utterance; ``fallback``: the model's answer was unusable, so the utterance itself is kept."""
 
     situation: str
     note: str
@@ -51,7 +56,7 @@ class Kept:
 
 
 class ConditionalView(View):
-    """The conditional records of one conversation. What the agent itself says is never a record."""
+    """The conditional records of one conversation. Utterances of the agent never become records."""
 
     name = "conditional"
     bound = "conditional.k"
@@ -74,7 +79,7 @@ class ConditionalView(View):
         return self._settings.selection and self._settings.decision == "with_reply"
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """The two-part answer (Table 17), where the reply's call decides."""
+        """The two-part answer (Table 17), if the generator's call decides."""
         return Guidance(self._context.models.prompt("conditional_reply").render()[0].content if self.decides else "")
 
     @property
@@ -82,15 +87,15 @@ class ConditionalView(View):
         return self._explanation
 
     def observe(self, session: Session) -> Steps[None]:
-        """Make the records of what was said in the running session; all of them in one batch.
+        """Write the records of the running session's utterances in one batch.
 
         Raises:
-            BackboneError: the model failed to answer; what was not taken in stays pending.
+            BackboneError: the model failed to answer; unprocessed utterances stay pending.
         """
         yield from self._take_in([u for u in session.utterances if u.speaker != self._context.agent])
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        """Take in what is left of closed sessions: after a crash, or where the view was enabled later."""
+        """Process the remaining utterances of closed sessions, after a crash or if the view was enabled later."""
         waiting = [u for session in sessions for u in self._shelf.unobserved(session.number, self._context.agent)]
         yield from self._take_in(waiting)
         for session in sessions:
@@ -99,7 +104,7 @@ class ConditionalView(View):
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         """The k nearest records, reflected on at most ``rounds`` times; score is the cosine."""
         context = self._context
-        running = context.store.open_utterances(context.key, None)  # stands in the prompt as it was said
+        running = context.store.open_utterances(context.key, None)  # is in the prompt verbatim
         at = min(query.at, running[0].at - INSTANT) if running else query.at
 
         def search(text: str) -> list[Recalled]:
@@ -111,7 +116,7 @@ class ConditionalView(View):
         return reflected.recalled
 
     def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
-        """One request an utterance, all at once; an utterance already found not worth it costs none."""
+        """Send one request per utterance, in one batch, except for utterances already judged not worth it."""
         verdicts = self._shelf.verdicts() if self._settings.selection else {u.id: True for u in waiting}
         asked = []
         for utterance in waiting:
@@ -124,13 +129,13 @@ class ConditionalView(View):
         store, key = self._context.store, self._context.key
         said = {n: store.session_utterances(key, n) for n in {u.session for u, _ in asked}}
         answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
-        made = [
-            self._kept(u, decide, answer, _source(said[u.session], u))
+        records = [
+            self._kept(u, decide, answer, _source(said[u.session], u), _asked(said[u.session], u))
             for (u, decide), answer in zip(asked, answers, strict=True)
         ]
-        texts = [kept.text for kept in made if kept is not None]
+        texts = [kept.text for kept in records if kept is not None]
         vectors = iter(self._context.encoder.encode(texts) if texts else ())
-        for (utterance, _), kept in zip(asked, made, strict=True):
+        for (utterance, _), kept in zip(asked, records, strict=True):
             self._shelf.observe(utterance, None if kept is None else _draft(utterance, kept, next(vectors)))
 
     def _request(self, said: Sequence[Utterance], utterance: Utterance, decide: bool) -> Request:
@@ -153,46 +158,78 @@ class ConditionalView(View):
             text=utterance.text,
         )
 
-    def _kept(self, utterance: Utterance, decide: bool, answer: Completion, source: str) -> Kept | None:
+    def _kept(self, utterance: Utterance, decide: bool, answer: Completion, source: str, asked: str) -> Kept | None:
         """The record in an answer; None: it says that there is nothing worth one.
 
         Args:
-            source: what was said up to the utterance; a part that it does not support is left out.
+            source: what was said up to the utterance; a situation that it does not support is left out, if records are checked.
+            asked: what it may answer; each sentence of a note is left out that this and the utterance do not support, likewise.
         """
         parts = labelled(answer.text)
         if decide and (yes_or_no(parts.get("remember", "")) is False or yes_or_no(answer.text) is False):
             return None
-        situation = _part(parts, "situation", source) if self._settings.context else ""
-        note = _part(parts, "note", source) if self._settings.knowledge else ""
-        if not situation and not note:
+        situation = _part(parts, "situation") if self._settings.context else ""
+        note = written = _part(parts, "note") if self._settings.knowledge else ""
+        if self._settings.checked:
+            situation = situation if supported(situation, source) else ""
+            stated = [text for _, text in statements([(utterance.speaker, utterance.text)])]
+            note = _supported_note(written, stated, asked, [utterance.speaker, self._context.agent])
+            if decide and written and not note and not any(map(speaks_of_self, stated)):
+                return None  # it tells nothing, whatever the model calls worth remembering
+        if not note and (written or not situation):
             said = self._context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
-            return Kept("", said, fallback=True)
+            return Kept(situation, said, fallback=True)
         return Kept(situation, note)
 
 
 def labelled(answer: str) -> dict[str, str]:
-    """The parts of an answer by what they are; the first of a kind counts."""
+    """The parts of an answer by kind; the first of each kind counts."""
     marks = list(_LABEL.finditer(answer))
     ends = [mark.start() for mark in marks[1:]] + [len(answer)]
     parts: dict[str, str] = {}
-    for mark, end in zip(marks, ends, strict=False):  # an answer without marks has an end all the same
+    for mark, end in zip(marks, ends, strict=False):  # an answer without marks also has an end
         parts.setdefault(LABELS[mark.group(1).casefold()], answer[mark.end() : end].strip())
     return parts
 
 
 def yes_or_no(text: str) -> bool | None:
-    """What a text begins with; None: neither."""
+    """Parse the leading yes or no of a text; None: neither."""
     found = re.match(r"\W*(yes|no)\b", text, re.IGNORECASE)
     return None if found is None else found.group(1).casefold() == "yes"
 
 
-def _part(parts: Mapping[str, str], name: str, source: str) -> str:
+def _part(parts: Mapping[str, str], name: str) -> str:
     text = " ".join(parts.get(name, "").split()).strip("*<>[]{}`\"', ")[:LONGEST]
-    return "" if _EMPTY.fullmatch(text) or not supported(text, source) else text
+    return "" if _EMPTY.fullmatch(text) else text
+
+
+def _supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str]) -> str:
+    """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says.
+
+    Args:
+        asked: the questions that the utterance may answer; a sentence rests on them only together with it.
+        names: of who speaks, the author of the utterance first.
+    """
+    said, people = " ".join(stated), " ".join(names)
+    sentences = dict.fromkeys(sentence for sentence in SENTENCE_END.split(note) if sentence)
+    return " ".join(
+        sentence
+        for sentence in sentences
+        if (meaning(sentence) - meaning(people)) & meaning(said)
+        and supported(sentence, f"{people} {said} {asked}", people, NOTED)
+        and referring(sentence.replace(names[0], "I", 1), said) is not None
+    )
+
+
+def _asked(said: Sequence[Utterance], utterance: Utterance) -> str:
+    """The questions right before an utterance."""
+    position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
+    before = said[position - 1].text if position else ""
+    return " ".join(s for s in SENTENCE_END.split(before) if s.rstrip().endswith(("?", "？")))
 
 
 def _source(said: Sequence[Utterance], utterance: Utterance) -> str:
-    """What was said in a session up to an utterance, with the speakers' names."""
+    """The session up to an utterance, with the speakers' names."""
     until = next((n for n, u in enumerate(said, 1) if u.id == utterance.id), len(said))
     names = dict.fromkeys(u.speaker for u in said)
     return " ".join([*names, *(u.text for u in said[:until]), utterance.text])

@@ -1,6 +1,7 @@
-"""The enabled views of one conversation as one memory: sessions and utterances go to all of them, their recalls become one.
+"""The enabled views of one conversation as one memory: all of them receive sessions and utterances, and their recalls
+are merged.
 
-Views work side by side, so that what they ask a model at one time is one batch. Knows no single mechanism.
+Views run concurrently, so that their model requests form one batch. Knows no single mechanism.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from ld_agent.types import Recalled, Session, Utterance
 from ld_agent.watch import operation
 
 BATCH = 8
-"""Sessions that a view which asks a model digests at once."""
+"""Maximum number of sessions digested at once by a view that asks a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What the enabled views recalled.
+    """The merged recall of the enabled views.
 
     Attributes:
         recalled: best first.
-        notes: what was left out or failed, in words.
-        explanations: by view, how its recall came about beyond the numbers.
+        notes: messages about what was left out or failed.
+        explanations: by view, what explains its recall beyond the numbers.
     """
 
     recalled: tuple[Recalled, ...] = ()
@@ -62,7 +63,7 @@ class EnabledViews:
         return len(self.views) > 1
 
     def enable(self) -> list[str]:
-        """Note that these views are enabled; returns notes on what they lack and on records that are not used."""
+        """Record that these views are enabled; return notes on sessions they lack and on unused records."""
         store, key = self._context.store, self._context.key
         notes = []
         for view in self.views:
@@ -71,7 +72,7 @@ class EnabledViews:
             if missing := shelf.backlog():
                 notes.append(
                     f"view {view.name!r} lacks {missing} sessions from before it was enabled; "
-                    "`ld-agent memory rebuild` takes them in"
+                    "run `ld-agent memory rebuild` to backfill them"
                 )
         enabled = {view.name for view in self.views}
         unused = {n: c for n, c in store.record_counts(key).items() if n in VIEWS and n not in enabled}
@@ -81,25 +82,25 @@ class EnabledViews:
         return notes
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """What the views want said in the reply's prompt besides what was recalled."""
+        """What the views add to the reply's prompt besides the recalled records."""
         each = [view.guidance(recalled) for view in self.views]
         steps = "\n".join(guidance.steps for guidance in each if guidance.steps)
         return Guidance(steps, tuple(example for guidance in each for example in guidance.examples))
 
     def note_verdict(self, utterance: Utterance, worth: bool) -> None:
-        """Keep what the reply's call decided about an utterance for the views that wanted to know."""
+        """Store the decision of the generator's call about an utterance, for the views that asked for it."""
         for view in self.views:
             if view.decides:
                 self._context.shelf(view.name).note_verdict(utterance.id, worth)
 
     def pending(self, running: Sequence[int], unanswered: frozenset[str]) -> list[Steps[list[str]]]:
-        """The views' pending work, as pieces that may run side by side; each returns notes on what failed.
+        """The views' pending work, as pieces that may run concurrently; each returns notes on failures.
 
         Closed sessions are digested oldest first.
 
         Args:
             running: numbers of the running sessions, for views that observe.
-            unanswered: ids of utterances that are not to be observed yet.
+            unanswered: ids of utterances that must not be observed yet.
         """
         return [self._digested(view) for view in self.views] + [
             self._observed(view, session, unanswered) for view in self.views if view.observes for session in running
@@ -122,7 +123,8 @@ class EnabledViews:
         return Remembered(all_views.recalled, tuple(notes), explanations)
 
     def said_vectors(self, recalled: Sequence[Recalled]) -> dict[str, Vectors]:
-        """By id, the vectors of utterances behind recalled records, as far as they are stored among the records' passages."""
+        """By id, the vectors of utterances behind recalled records, as far as they are stored among the records'
+        passages."""
         context, vectors = self._context, dict[str, Vectors]()
         sources = {each.record.id: each.record.sources for each in recalled}
         for record, (words, blob) in context.store.passages_by_id(context.key, list(sources)).items():
@@ -144,7 +146,8 @@ class EnabledViews:
         return (*pinned, *recalled)
 
     def _digested(self, view: View) -> Steps[list[str]]:
-        """Digest what is due, a batch at a time, so that an interruption loses little; a failure leaves the rest for later."""
+        """Digest what is due, a batch at a time, so that an interruption loses little; a failure leaves the rest for
+        later."""
         context, shelf = self._context, self._context.shelf(view.name)
         notes: list[str] = []
         while not notes and (sessions := shelf.undigested(BATCH if view.asks_model else None)):

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.base import Index, Search
+from ld_agent.memory.index.in_database import DatabaseFirst
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
-from ld_agent.types import Recalled, Session
+from ld_agent.types import Recalled, Session, Utterance
+
+MOST_READ = 2000
+"""Utterances of a session whose nouns are looked for, evenly spread: a millisecond each, before the next reply."""
 
 
 class EventView(View):
@@ -36,7 +40,7 @@ class EventView(View):
 
     @property
     def context(self) -> ViewContext:
-        """What this view was made from."""
+        """The context of this view."""
         return self._context
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
@@ -44,9 +48,13 @@ class EventView(View):
         self.take_in(sessions, summaries)
 
     def take_in(self, sessions: Sequence[Session], summaries: Sequence[Summary]) -> None:
-        """Store each session as one event, known by the summary given; of one number, several parts are several events."""
+        """Store each session as one event with the given summary; several summaries of one session become several
+        events."""
         context = self._context
-        texts = ["\n".join([*(u.text for u in s.utterances), o.text]) for s, o in zip(sessions, summaries, strict=True)]
+        texts = [
+            "\n".join([*(u.text for u in _spread(s.utterances)), o.text])
+            for s, o in zip(sessions, summaries, strict=True)
+        ]
         topics = context.topics.extract(texts)
         vectors = context.encoder.encode([summary.text for summary in summaries])
         events: dict[int, list[Draft]] = {}
@@ -79,8 +87,16 @@ class EventView(View):
         return context.indexes.get(
             context.key,
             kind,
-            lambda: RecordIndex(self._shelf, context.encoder, passages=needs_passages, progress=context.progress),
+            lambda: DatabaseFirst(
+                self._shelf,
+                lambda: RecordIndex(self._shelf, context.encoder, passages=needs_passages, progress=context.progress),
+            ),
         )
+
+
+def _spread(utterances: Sequence[Utterance]) -> Sequence[Utterance]:
+    """All utterances of a session or, of a very long one, evenly spread ones."""
+    return utterances[:: (len(utterances) - 1) // MOST_READ + 1]
 
 
 def _event(session: Session, summary: Summary, topics: tuple[str, ...], vector: Vectors) -> Draft:

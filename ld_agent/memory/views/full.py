@@ -1,4 +1,4 @@
-"""The whole past in the prompt, as far as it fits: the baseline that long windows make possible. Asks no model."""
+"""The whole history in the prompt, as far as it fits: the long-context baseline. Asks no model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ld_agent.steps import Steps
 from ld_agent.storage.base import UNENCODED
 from ld_agent.types import Recalled, Record, Session
 
-PIECE = 8  # utterances of one record; the fewer, the closer the window is filled
-INSTRUCTIONS = 0.25  # share of the window that is left to instructions and traits
+PIECE = 8  # utterances per record; smaller records fill the window better
+INSTRUCTIONS = 0.25  # share of the window reserved for instructions and traits
 PAGE = 16  # records read at once
-LABEL = 12  # tokens around a record in the prompt: how long ago it was, its view
+LABEL = 12  # overhead of a record in the prompt: its age and its view
 
 
 class FullView(View):
-    """Every session, word for word, newest first; what does not fit with the running session is left out, oldest first."""
+    """Every session verbatim, newest first; what does not fit next to the running session is dropped, oldest first."""
 
     name = "full"
     asks_model = False
@@ -63,12 +63,12 @@ class FullView(View):
         return [recalled(record, 0.0, score=1 / place) for place, record in enumerate(kept, 1)]
 
     def _read(self, rows: Sequence[int]) -> Iterator[Record]:
-        """The records of rows, read as far as they are wanted."""
+        """Yield the records of rows lazily."""
         for start in range(0, len(rows), PAGE):
             yield from self._records.fetch(rows[start : start + PAGE])
 
     def _room(self) -> int:
-        """Tokens that the prompt of a reply has for the past."""
+        """The number of tokens available for the history in a reply's prompt."""
         context = self._context
         running = context.store.open_utterances(context.key, None)
         budget = context.models.prompt_budget("generator")

@@ -1,4 +1,4 @@
-"""The memory that people annotated, in place of a model's (LLM-Rsum, Table 5, "Gt. Memory"). Asks no model.
+"""Human-annotated memory in place of a model's (LLM-Rsum, Table 5, "Gt. Memory"). Asks no model.
 
 The annotations come with a replayed corpus (`ld_agent.replay`); a conversation without any has no golden memory.
 """
@@ -17,7 +17,7 @@ from ld_agent.types import Recalled, Session
 
 
 class GoldenView(View):
-    """One version a session: what annotators held to be known after it."""
+    """One version per session: the annotated memory after it."""
 
     name = "golden"
     asks_model = False
@@ -41,7 +41,7 @@ class GoldenView(View):
         return newest_version(self._context, self._shelf, query)
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """The same steps as for a memory of a model's."""
+        """The same steps as for a model-written memory."""
         used = any(each.record.view == self.name for each in recalled)
         return Guidance(self._context.models.prompt("recursive_reply").render()[0].content if used else "")
 

@@ -1,5 +1,5 @@
-"""ECM's history-based memory: the dialogue itself, unprocessed, in pieces of one exchange each. Asks no model to
-make records, and one to reflect on a recall where ``history.rounds`` says so.
+"""ECM's history-based memory: the unprocessed dialogue in pieces of one exchange each. Asks a model only to reflect on
+a recall, if ``history.rounds`` is above 0.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ld_agent.types import Recalled, Session, Utterance
 
 
 class HistoryView(View):
-    """Two utterances that follow each other, with their speakers, are a record (section 3.1); the k nearest to the query
-    by cosine are recalled, if above γ (K = 3 in the paper). A session's last utterance may stand alone.
+    """Each pair of consecutive utterances with their speakers is a record (section 3.1); the k nearest to the query by
+    cosine are recalled, if above γ (K = 3 in the paper). The last utterance of a session may be a record of its own.
     """
 
     name = "history"
@@ -55,6 +55,6 @@ class HistoryView(View):
 
 
 def exchanges(session: Session) -> Iterator[tuple[Utterance, ...]]:
-    """A session in pieces of two utterances."""
+    """Split a session into pieces of two utterances."""
     for start in range(0, len(session.utterances), 2):
         yield session.utterances[start : start + 2]

@@ -1,7 +1,7 @@
-"""MemoChat: memos by topic, written by the model when a session is over; at recall the model picks the topics.
+"""MemoChat: the model writes memos by topic after a session; at recall it chooses the topics.
 
-One call a session (more where it exceeds the model's window) and one a recall. A session of which the model makes no memos
-is kept as two of its lines; where it does not say which topics it picks, the nearest ones are taken.
+Costs one call per session (more if it exceeds the model's window) and one per recall. If the model writes no memos, two
+lines of the session are kept; if it chooses no topics, the nearest ones are used.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ NUMBERS = re.compile(
     r"^\W*(?:(?:notes?|numbers?|and)\b\W*)*(\d{1,4}(?:(?:\s|[,，、#;；&]|和|and\b)+\d{1,4})*)[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of nothing but numbers; one that continues with words repeats the list."""
+"""A line that contains only numbers; one that continues with words repeats the list."""
 LONGEST_TOPIC = 80  # characters
-LINES_OF_A_MEMO = 10  # of its dialogue, that stand in a prompt
+LINES_OF_A_MEMO = 10  # characters of its dialogue shown in a prompt
 LINES_OF_A_FALLBACK, WORDS_OF_A_LINE = 2, 40
 UNTITLED = "talk"
-TOKENS_OF_A_PICK = 24  # some numbers; what rambles on after them is not waited for
+TOKENS_OF_A_PICK = 24  # enough for some numbers, without the rambling after them
 
 
 @dataclass(frozen=True, slots=True)
 class Memo:
-    """One topic of a session: what it is called, what was said about it, and where."""
+    """One topic of a session: its title, summary and lines."""
 
     topic: str
     summary: str
@@ -54,13 +54,13 @@ class Memo:
 
     @property
     def text(self) -> str:
-        """Topic and summary with the dialogue they were made from: all three serve as evidence for a reply."""
+        """Topic and summary with their source dialogue; all three serve as evidence for a reply."""
         head = f"{self.topic}: {self.summary}"
         return head if self.fallback else f"{head}\n{dialogue(self.utterances[:LINES_OF_A_MEMO])}"
 
 
 class MemoChatView(View):
-    """One record a memo; at most k of the picked ones are recalled, the nearest to the query first."""
+    """One record per memo; at most k of the chosen ones are recalled, nearest to the query first."""
 
     name = "memochat"
     bound = "k"
@@ -72,17 +72,17 @@ class MemoChatView(View):
 
     @property
     def explanation(self) -> Mapping[str, Any]:
-        """The topics that were to choose from at the last recall, and who chose."""
+        """The candidate topics of the last recall, and who chose."""
         return self._explanation
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context
         runs = [pack(session.utterances, self._fits) for session in sessions]
         answers = iter(
-            (yield [self._request(memo_prompt(self._context.models.language, run)) for own in runs for run in own])
+            (yield [self._request(memo_prompt(self._context.models.language, run)) for parts in runs for run in parts])
         )
-        for session, own in zip(sessions, runs, strict=True):
-            memos = [memo for run in own for memo in memos_of(next(answers), run)]
+        for session, parts in zip(sessions, runs, strict=True):
+            memos = [memo for run in parts for memo in memos_of(next(answers), run)]
             vectors = context.encoder.encode([memo.text for memo in memos])
             drafts = [_draft(memo, vector) for memo, vector in zip(memos, vectors, strict=True)]
             self._shelf.digest(session.number, drafts)
@@ -98,7 +98,7 @@ class MemoChatView(View):
         try:
             [answer] = yield [self._request(messages, TOKENS_OF_A_PICK)]
             picked = picked_numbers(answer.text, len(options))
-        except BackboneError:  # the reply may still succeed, with what is nearest
+        except BackboneError:  # the reply may still succeed with the nearest memos
             picked = None
         self._explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
         if picked is None:
@@ -107,7 +107,8 @@ class MemoChatView(View):
         return [recalled(r, float(s_sem[row])) for r, row in zip(self._records.fetch(chosen), chosen, strict=True)]
 
     def _options(self, query: Query, nearest: Sequence[int]) -> tuple[list[int], tuple[Message, ...]]:
-        """The topics to pick from, oldest first, as many of the nearest as fit the window, and the prompt that lists them."""
+        """The candidate topics, oldest first, as many of the nearest as fit the window, and the prompt that lists
+        them."""
         count = len(nearest)
         while True:
             options = sorted(nearest[:count])
@@ -132,21 +133,21 @@ def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
     """The memos in a model's answer: lines "1-4 | topic | summary" whose summary is about these utterances.
 
     Returns:
-        at least one; where the answer holds none, two of the longest utterances stand for all, marked as a fallback.
+        at least one memo; if the answer contains none, the two longest utterances, marked as a fallback.
     """
     text = answer.text if answer.finish == "stop" else answer.text.rpartition("\n")[0]
     source = " ".join([*(as_name(u.speaker) for u in run), *(u.text for u in run)])
     memos = []
     for first, last, topic, summary in MEMO.findall(text):
-        own = tuple(run[int(first) - 1 : int(last or first)]) if int(first) else ()
-        title, told = " ".join(topic.split()).strip("\"'*`[] "), " ".join(summary.split()).strip("\"'*`[] ")
-        if own and title and len(title) <= LONGEST_TOPIC and is_summary(told, run) and supported(told, source):
-            memos.append(Memo(title, told, own))
+        lines = tuple(run[int(first) - 1 : int(last or first)]) if int(first) else ()
+        title, text = " ".join(topic.split()).strip("\"'*`[] "), " ".join(summary.split()).strip("\"'*`[] ")
+        if lines and title and len(title) <= LONGEST_TOPIC and is_summary(text, run) and supported(text, source):
+            memos.append(Memo(title, text, lines))
     return memos or [Memo(UNTITLED, _longest_lines(run), tuple(run), fallback=True)]
 
 
 def picked_numbers(answer: str, most: int) -> set[int] | None:
-    """The topics that an answer picks, numbered from 1; {}: none of them helps; None: it does not say."""
+    """Parse the topics chosen by an answer, numbered from 1; {}: none is relevant; None: unreadable."""
     said = NUMBERS.match(answer.strip())
     if said is None:
         return None
@@ -156,7 +157,7 @@ def picked_numbers(answer: str, most: int) -> set[int] | None:
 
 
 def memo_prompt(language: Language, run: Sequence[Utterance]) -> tuple[Message, ...]:
-    """What asks for the memos of some utterances."""
+    """The prompt that asks for the memos of some utterances."""
     people = " or ".join(dict.fromkeys(as_name(u.speaker) for u in run))
     return language.prompt("memochat_memos").render(lines=[(u.speaker, u.text) for u in run], people=people)
 

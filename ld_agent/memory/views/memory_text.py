@@ -1,4 +1,5 @@
-"""A memory as facts by speaker: read out of a model's answer, counted, compared and written down. Pure; knows no model."""
+"""A memory as facts by speaker: parsed from a model's answer, counted, compared and rendered. Pure functions; knows no
+model."""
 
 from __future__ import annotations
 
@@ -7,33 +8,28 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ld_agent.modules.wording import EAST_ASIAN, stems_of, words_of
+from ld_agent.languages.rules import Reading
+from ld_agent.modules.wording import EAST_ASIAN, REPORTING, stems_of, words_of
 
 Facts = dict[str, list[str]]
-"""Sentences by speaker, oldest first; under "" those that are of nobody in particular."""
+"""Sentences by speaker, oldest first; under "" those about nobody in particular."""
 
 _MARK = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“(]?[^\W\d_a-z])|(?<=[。！？])\s*")
 FEWEST_WORDS = 2
 SUPPORTED = 0.5
 """Share of a note's words, about which it is, that what was said must have."""
-_OF_NOTES = stems_of(
-    "talks asks asked says said tells told speaks mentions discusses expresses wants likes enjoys thinks knows feels considers "
-    "plans shares person speaker conversation message question answer response"
-)
 _NAME = re.compile(
     r"(?<=[^.!?:\s\d] )([A-Z][^\W\d_]+)|(?:^|[.!?:] )([A-Z][^\W\d_]+?)(?<!ed)(?<!ing)(?= (?:\w+s|will|had)\b)"
 )
-"""A word in capitals: within a sentence, or as its subject."""
-NOTHING = frozenset(
-    ("none", "nothing", "n/a", "unknown", "no information", "无", "没有", "没有内容", "없음", "없습니다")
-)
+"""A capitalized word: within a sentence, or as its subject."""
+NOTHING = Reading("nothing")
 
 
 def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
-    """Read facts out of an answer: lines under a speaker's name, or sentences that begin with it.
+    """Parse facts from an answer: lines under a speaker's name, or sentences that begin with it.
 
-    Exact repetitions are dropped, and so is what holds no two words.
+    Exact repetitions and texts of fewer than two words are dropped.
     """
     names = {name.casefold(): name for name in speakers if name}
     facts: Facts = {}
@@ -50,7 +46,7 @@ def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
         for sentence in _SENTENCE_END.split(line):
             sentence = " ".join(_MARK.sub("", sentence).split())
             key = tuple(words_of(sentence))
-            if len(key) < FEWEST_WORDS or sentence.casefold().strip(" .。") in NOTHING or key in seen:
+            if len(key) < FEWEST_WORDS or NOTHING.fullmatch(sentence.strip(" .。")) or key in seen:
                 continue
             if not current and sentence.endswith(":"):  # "Here is the new memory:"
                 continue
@@ -65,12 +61,12 @@ def _subject(sentence: str, names: dict[str, str]) -> str:
 
 
 def _ends(name: str) -> str:
-    """What may not follow a name: letters, but for names of a script that sets no spaces between words."""
+    """What must not follow a name: letters, except in scripts without spaces between words."""
     return "" if EAST_ASIAN.match(name[-1]) else r"(?!\w)"
 
 
 def capped(facts: Facts, most: int) -> Facts:
-    """Keep at most that many sentences in all: whoever has most loses the oldest."""
+    """Keep at most that many sentences in all; the speaker with most loses the oldest."""
     kept = {speaker: list(own) for speaker, own in facts.items() if own}
     for _ in range(sum(map(len, kept.values())) - most):
         longest = max(kept, key=lambda speaker: len(kept[speaker]))
@@ -79,7 +75,7 @@ def capped(facts: Facts, most: int) -> Facts:
 
 
 def lost(old: Facts, new: Facts) -> float:
-    """The share of the old sentences, in [0, 1], of whose content words the new memory holds less than half."""
+    """The share of old sentences, in [0, 1], less than half of whose content words are in the new memory."""
     before = [meaning(sentence) for own in old.values() for sentence in own]
     before = [words for words in before if words]
     if not before:
@@ -89,12 +85,12 @@ def lost(old: Facts, new: Facts) -> float:
 
 
 def meaning(text: str) -> set[str]:
-    """What stands for the content of a text: stems of its words; the characters of East Asian scripts."""
+    """The content of a text: stems of its words, or the characters of East Asian scripts."""
     return set(EAST_ASIAN.findall(text)) | stems_of(EAST_ASIAN.sub(" ", text))
 
 
 def grounded(facts: Facts, source: str) -> Facts:
-    """The facts that what they are made from supports; see `supported`."""
+    """The facts that their source supports; see `supported`."""
     names, said = " ".join(facts), meaning(source) - meaning(" ".join(facts))
     kept = {
         speaker: [s for s in own if meaning(s) & said and supported(s, source, names)] for speaker, own in facts.items()
@@ -102,31 +98,31 @@ def grounded(facts: Facts, source: str) -> Facts:
     return {speaker: own for speaker, own in kept.items() if own}
 
 
-def supported(text: str, source: str, names: str = "") -> bool:
-    """Whether what was said has the names of a text and half of its other words, so that the text is not made up.
+def supported(text: str, source: str, names: str = "", share: float = SUPPORTED) -> bool:
+    """Whether what was said has the names of a text and a share of its other words, so that the text is not made up.
 
     Args:
-        source: what was said, with its speakers.
-        names: of people who may be named besides.
+        source: the utterances, with their speakers.
+        names: further names that are allowed.
     """
     people = meaning(names)
     said = meaning(source)
     mentioned = {word for pair in _NAME.findall(text) for word in pair if word}
     if any(stems_of(name) - said - people for name in mentioned):
         return False
-    words = meaning(text) - people - _OF_NOTES
-    return len(words & said) >= SUPPORTED * len(words)
+    words = meaning(text) - people - REPORTING
+    return len(words & said) >= share * len(words)
 
 
 def repetitive(text: str) -> bool:
-    """Whether a text says one phrase over and over."""
+    """Whether a text repeats one phrase over and over."""
     words = words_of(text)
     triples = Counter(zip(words, words[1:], words[2:], strict=False))
     return bool(triples) and triples.most_common(1)[0][1] > max(4, len(words) // 6)
 
 
 def memory_text(facts: Facts) -> str:
-    """The facts as text, a line a speaker."""
+    """The facts as text, one line per speaker."""
     return "\n".join(
         f"{speaker}: {' '.join(map(_closed, own))}" if speaker else " ".join(map(_closed, own))
         for speaker, own in facts.items()

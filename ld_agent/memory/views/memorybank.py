@@ -1,7 +1,7 @@
-"""MemoryBank: dated summaries of sessions and days, one of everything, a portrait of each person, and forgetting.
+"""MemoryBank: dated summaries of sessions and days, a global summary, a portrait of each person, and forgetting.
 
-Calls of the model: a session's summary and a portrait of each person in it go out together, then the summary of a day that
-had other sessions before, then the one of everything. Nothing here reads a clock: ages are counted up to the query's time.
+Model calls: a session's summary and a portrait of each participant in one batch, then the summary of a day with several
+sessions, then the global summary. Nothing here reads a clock: ages are relative to the query's time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ld_agent.types import Recalled, Record, Session
 SESSION, DAY, WHOLE, PORTRAIT = "session", "day", "whole", "portrait"
 FEWEST_WORDS = 3
 NOTES_OF_A_FALLBACK = 3
-ALWAYS = 1.0  # the score of what is in every prompt: no cosine exceeds it
+ALWAYS = 1.0  # the score of records in every prompt: no cosine exceeds it
 EARLIER = "earlier"
 PROMPT_PART = re.compile(r"</?(?:conversation|summaries|traits)>|^\W*\d{4}-\d\d-\d\d:", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A record to be made after a session: what kind it is, of whom or of which day, and its text."""
+    """A record to store after a session: its kind, its person or day, and its text."""
 
     kind: str
     of: str
@@ -47,10 +47,10 @@ class Note:
 
 @dataclass(slots=True)
 class Bank:
-    """What is remembered before a digest: the newest of each kind, and the sessions of each day.
+    """The memory before a digest: the newest record of each kind, and the sessions of each day.
 
     Attributes:
-        days: by date, the summaries of the day's sessions, with the ids of the utterances that they came from.
+        days: by date, the summaries of the day's sessions with their source utterance ids.
         daily: by date, the newest summary of the day as a whole.
         portraits: by person.
     """
@@ -71,13 +71,13 @@ class Bank:
             self.whole = text
 
     def dated(self) -> list[tuple[str, str]]:
-        """One summary a day, oldest first."""
-        return [(day, self.daily.get(day, own[-1][0])) for day, own in sorted(self.days.items())]
+        """One summary per day, oldest first."""
+        return [(day, self.daily.get(day, summaries[-1][0])) for day, summaries in sorted(self.days.items())]
 
 
 class MemoryBankView(View):
-    """The summary of everything and the portraits of those present are in every prompt; of the summaries of sessions and
-    days, the k nearest to the query that are not forgotten.
+    """The global summary and the portraits of those present are in every prompt; of the summaries of sessions and days,
+    the k nearest to the query that are not forgotten.
     """
 
     name = "memorybank"
@@ -90,10 +90,10 @@ class MemoryBankView(View):
 
     @property
     def explanation(self) -> Mapping[str, Any]:
-        """The records that the last recall passed over as forgotten, with their retention."""
+        """The records that the last recall skipped as forgotten, with their retention."""
         return self._explanation
 
-    # ---- taking sessions in
+    # ---- digesting sessions
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context, bank = self._context, self._bank()
@@ -103,10 +103,10 @@ class MemoryBankView(View):
         summaries, portraits = yield from side_by_side(works)
         drafts: dict[int, list[Note]] = {}
         last_of_day: dict[str, int] = {}
-        for session, summary, own in zip(sessions, summaries, portraits, strict=True):
+        for session, summary, changed in zip(sessions, summaries, portraits, strict=True):
             day, sources = date_of(session.utterances[-1].at), tuple(u.id for u in session.utterances)
             bank.take(SESSION, day, summary.text, sources)
-            drafts[session.number] = [Note(SESSION, day, summary.text, summary.fallback, sources), *own]
+            drafts[session.number] = [Note(SESSION, day, summary.text, summary.fallback, sources), *changed]
             last_of_day[day] = session.number
         full_days = [day for day in last_of_day if len(bank.days[day]) > 1]
         for draft in (yield from self._daily(full_days, bank)):
@@ -119,11 +119,11 @@ class MemoryBankView(View):
             vectors = context.encoder.encode([draft.text for draft in own_drafts])
             people = sum(name != context.agent for name in session.speakers)
             refused = people - sum(draft.kind == PORTRAIT for draft in own_drafts)
-            made = [
+            stored = [
                 _stored(session, draft, vector, [refused, people])
                 for draft, vector in zip(own_drafts, vectors, strict=True)
             ]
-            self._shelf.digest(session.number, made)
+            self._shelf.digest(session.number, stored)
 
     def _bank(self) -> Bank:
         bank = Bank()
@@ -133,21 +133,21 @@ class MemoryBankView(View):
         return bank
 
     def _portraits(self, sessions: Sequence[Session], known: Mapping[str, str]) -> Steps[list[list[Note]]]:
-        """The portraits that each session changes; an answer of no use leaves the one that was known."""
+        """The portraits that each session changes; an unusable answer keeps the previous portrait."""
         portraits, changed = dict(known), list[list[Note]]()
         for session in sessions:
             people = [name for name in session.speakers if name != self._context.agent]
             answers = yield [self._portrait_request(session, name, portraits.get(name, "")) for name in people]
             said = " ".join([*people, *(u.text for u in session.utterances)])
-            own = []
+            notes = []
             for name, answer in zip(people, answers, strict=True):
                 of_person = replace(answer, text=_line_about(name, answer.text))
                 text = usable_text(of_person, said, session.speakers)
                 if text:
                     portraits[name] = text
                     sources = tuple(u.id for u in session.utterances if u.speaker == name)
-                    own.append(Note(PORTRAIT, name, text, sources=sources))
-            changed.append(own)
+                    notes.append(Note(PORTRAIT, name, text, sources=sources))
+            changed.append(notes)
         return changed
 
     def _portrait_request(self, session: Session, person: str, known: str) -> Request:
@@ -166,9 +166,9 @@ class MemoryBankView(View):
         ]
 
     def _whole(self, last: Session, bank: Bank) -> Steps[Note]:
-        """The summary of everything; of a single day it is the day's, and asks no model.
+        """The global summary; for a single day it is the day's summary and needs no model.
 
-        Its sources are the utterances of the session that changed it: the rest came with the summaries before.
+        Its sources are the utterances of the latest session; the rest came with earlier summaries.
         """
         notes, sources = bank.dated(), tuple(u.id for u in last.utterances)
         if len(notes) == 1:
@@ -177,7 +177,7 @@ class MemoryBankView(View):
         return self._summarized(WHOLE, "", notes, answer, sources)
 
     def _summary_request(self, notes: Sequence[tuple[str, str]], before: str = "") -> Request:
-        """The request for a summary of dated notes; where they exceed the window, ``before`` stands for the oldest."""
+        """The request for a summary of dated notes; if they exceed the window, ``before`` replaces the oldest."""
 
         def messages(shown: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
             missing = [(EARLIER, before)] if before and len(shown) < len(notes) else []
@@ -196,7 +196,7 @@ class MemoryBankView(View):
     def _fitted(
         self, items: Sequence[tuple[str, str]], messages: Callable[[Sequence[tuple[str, str]]], tuple[Message, ...]]
     ) -> tuple[Message, ...]:
-        """The messages of the newest items that fit the window, one of them at least."""
+        """The messages of the newest items that fit the window, at least one."""
         models, start = self._context.models, 0
         budget = models.prompt_budget("memory")
         while len(items) - start > 1 and models.count_tokens("memory", messages(items[start:])) > budget:
@@ -235,13 +235,13 @@ class MemoryBankView(View):
         self._explanation = {"forgotten": {records[row].id: round(retained[row], 6) for row in forgotten}}
         found: list[Recalled] = []
         chosen: list[int] = []
-        told: set[str] = set()
+        covered: set[str] = set()
         for row in sorted(set(pieces) - set(forgotten), key=lambda row: (-s_sem[row], -row)):
             if len(chosen) == settings.k or s_sem[row] <= settings.gamma:
                 break
-            if told.isdisjoint(records[row].sources):  # a day or its sessions, whichever is nearer
+            if covered.isdisjoint(records[row].sources):  # a day or its sessions, whichever is nearer
                 chosen.append(row)
-                told.update(records[row].sources)
+                covered.update(records[row].sources)
                 found.append(recalled(records[row], float(s_sem[row]), decay=retained[row]))
         if chosen:
             keys = [self._records.keys[row] for row in chosen]
@@ -253,7 +253,8 @@ def retention(record: Record, at: datetime, strength: float) -> float:
     """Ebbinghaus' curve R = exp(-Δt / S): Δt the seconds since the record was made or last recalled, S = s (1 + recalls).
 
     Args:
-        at: the time of the query; recalls at that time and later do not count, so that asking again changes nothing.
+        at: the time of the query; recalls at that time and later do not count, so that repeating a query changes
+            nothing.
         strength: s in seconds.
 
     Returns:
@@ -265,7 +266,7 @@ def retention(record: Record, at: datetime, strength: float) -> float:
 
 
 def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -> str:
-    """What a model's answer says; "": nothing that is about its source, or the prompt over again.
+    """The text of a model's answer; "": it is not about its source, or repeats the prompt.
 
     Args:
         speakers: of the dialogue that the prompt shows.
@@ -277,7 +278,7 @@ def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -
 
 
 def _line_about(name: str, answer: str) -> str:
-    """What an answer that has a line for each person says about one of them; another answer stays as it is."""
+    """The part of an answer about one person, if it has a line for each; otherwise the whole answer."""
     for line in answer.splitlines():
         label, colon, rest = line.strip().replace("：", ":", 1).partition(":")
         if colon and label.strip(" *-") == name and name in rest:
@@ -291,7 +292,7 @@ def date_of(at: datetime) -> str:
 
 
 def _stored(session: Session, note: Note, vector: Vectors, portraits: Sequence[int]) -> Draft:
-    """A note as it is stored; ``portraits``: how many answers of the session were of no use, and how many there were."""
+    """A note as a draft; ``portraits``: the number of unusable answers of the session, and of all."""
     return Draft(
         text=note.text,
         at=session.utterances[-1].at,

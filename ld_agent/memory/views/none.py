@@ -1,4 +1,4 @@
-"""No long-term memory at all: a reply knows the running session only. The baseline that every mechanism must beat."""
+"""No long-term memory: a reply knows only the running session. The baseline that every mechanism must beat."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     M_i = LLM(P_m(S_i, M_{i-1})),  M_0 none        r_t = LLM(P_r(C_t, M_N))
 
-Every version stays in the store, as one record a session. Knows no retrieval: the newest version is what is recalled.
+Every version is stored, as one record per session. There is no retrieval: the newest version is recalled.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ld_agent.storage.base import PATIENCE, Draft, Shelf
 from ld_agent.types import Recalled, Record, Session, Utterance
 
 WARMER = 0.7
-"""Temperature of a second try: the same prompt would get the same answer."""
+"""Temperature of a retry: with the same prompt, greedy decoding would repeat its answer."""
 CARRIED = 2
-"""Utterances that stand for a session whose rewrite never came."""
+"""Number of utterances kept for a session whose rewrite never succeeded."""
 SHORTEST = 64
 
 
@@ -50,16 +50,16 @@ class RecursiveView(View):
         return "the newest version, always"
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        """Rewrite the memory once for each session, in order, since each version is made from the one before.
+        """Rewrite the memory once per session, in order, because each version is made from the previous one.
 
-        Where ``memory.recursive.checked`` is false, every answer is the new memory; an empty one leaves the old one.
+        If ``memory.recursive.checked`` is false, every answer is the new memory, and an empty one keeps the old.
 
-        A refused rewrite keeps the old memory, and its session stays pending. A second try is warmer, as the same prompt
-        would get the same answer. After `PATIENCE` tries the old memory is carried over with what was said, marked as a
-        fallback; so is it at once where there is no old memory to keep.
+        A rejected rewrite keeps the old memory, and its session stays pending. Retries use a higher temperature. After
+        `PATIENCE` tries, or at once if there is no old memory, the old memory is carried over with utterances of the
+        session, marked as a fallback.
 
         Raises:
-            BackboneError: a rewrite was refused, or the model failed to answer.
+            BackboneError: a rewrite was rejected, or the model failed to answer.
         """
         tries = {f.item: f.attempts for f in self._context.store.failures(self._context.key) if f.work == self.name}
         for session in sessions:
@@ -73,29 +73,30 @@ class RecursiveView(View):
                 facts, problem = yield from self._rewritten(session, known, tried)
             if problem and known and tried + 1 < PATIENCE:
                 raise BackboneError(
-                    f"the memory rewritten after session {session.number} was refused ({problem}); the old one stays "
-                    "and the session will be tried again"
+                    f"the memory rewritten after session {session.number} was refused ({problem}); the old one is kept "
+                    "and the session will be retried"
                 )
             if problem:
                 facts = self._carried(known, session)
             self._keep(session, facts, old, tried, fallback=bool(problem))
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
-        """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information."""
+        """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information
+        only."""
         yield from ()
         return newest_version(self._context, self._shelf, query)
 
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """The steps of P_r (Table 2), and the n-shot examples; nothing while there is no memory to use."""
+        """The steps of P_r (Table 2) and the n-shot examples; nothing while there is no memory."""
         if not any(r.record.view == self.name for r in recalled):
             return Guidance()
         return Guidance(self._context.models.prompt("recursive_reply").render()[0].content, self._examples)
 
     def _rewritten(self, session: Session, known: Facts, tried: int) -> Steps[tuple[Facts, str]]:
-        """M_i, and what is wrong with it ("": nothing). A session too long for the window goes in piece by piece.
+        """M_i, and what is wrong with it ("": nothing). A session too long for the window is processed in pieces.
 
         Args:
-            tried: how often this rewrite was refused or failed before.
+            tried: number of earlier rejections or failures of this rewrite.
         """
         facts = known
         for part in self._pieces(session, known):
@@ -116,9 +117,9 @@ class RecursiveView(View):
         source = " ".join([*(u.text for u in part), memory_text(known)])
         facts = grounded(facts_from(text, [*known, *session.speakers]), source)
         if not any(facts.values()):
-            return known, "it holds nothing of what was said"
+            return known, "it contains nothing that was said"
         if repetitive(memory_text(facts)):
-            return known, "it says one thing over and over"
+            return known, "it repeats itself"
         share = lost(known, facts)
         if share > self._settings.most_lost:
             return (
@@ -150,12 +151,12 @@ class RecursiveView(View):
             return models.count_tokens("memory", self._messages(session, part, known)) <= budget
 
         whole = list(session.utterances)
-        if fits(whole) or not fits([]):  # where not even the instructions fit, pieces are of no help
+        if fits(whole) or not fits([]):  # if not even the instructions fit, pieces do not help
             return [whole]
         return pack([_shortened(u, fits) for u in whole], fits)
 
     def _carried(self, known: Facts, session: Session) -> Facts:
-        """The old memory and the most typical utterances of a session that the model would not take in."""
+        """The old memory plus the most typical utterances of a session whose rewrite failed."""
         said = [u for u in session.utterances if u.text.strip()]
         vectors = self._context.encoder.encode([u.text for u in said])
         nearness = vectors @ vectors.mean(axis=0)
@@ -194,7 +195,7 @@ def newest_version(context: ViewContext, shelf: Shelf, query: Query) -> list[Rec
 
 
 def facts_of(record: Record) -> Facts:
-    """A version of the memory by speaker, as it was kept; a record of another make counts as one speaker's facts."""
+    """A stored version of the memory by speaker; a record in another format counts as the facts of one speaker."""
     facts = record.details.get("facts")
     if not isinstance(facts, dict):
         return {"": [record.text]}
@@ -202,7 +203,7 @@ def facts_of(record: Record) -> Facts:
 
 
 def _shortened(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> Utterance:
-    """An utterance whose beginning alone is kept where no prompt has room for the whole."""
+    """An utterance, truncated if no prompt has room for all of it."""
     while not fits([utterance]) and len(utterance.text) > SHORTEST:
         utterance = replace(utterance, text=utterance.text[: len(utterance.text) // 2])
     return utterance

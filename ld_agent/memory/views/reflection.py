@@ -1,5 +1,5 @@
-"""Self-reflection on what a search found (ECM, section 3.2): the model chooses among it, or names what is missing and the
-search is repeated with that. Serves any view whose search takes a query. Knows no store.
+"""Self-reflection on search results (ECM, section 3.2): the model chooses among them, or names what is missing and the
+search is repeated with that. Works for any view whose search takes a query. Knows no store.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ld_agent.types import Recalled
 _ANSWER = re.compile(r"\b(enough|missing)\b\W*?:\s*([^\n]*)", re.IGNORECASE)
 _NONE = re.compile(r"\W*(?:none|nothing|0)\b", re.IGNORECASE)
 MOST_KEYWORDS = 10
-MOST_TOKENS = 48  # of an answer: one line of numbers or keywords
-LONGEST_KEYWORD = 60  # characters; longer is a sentence, and no keyword
+MOST_TOKENS = 48  # tokens of an answer: one line of numbers or keywords
+LONGEST_KEYWORD = 60  # characters; anything longer is a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Reflected:
-    """What remained after reflection, best first, and how it came about: one entry a round, as plain values."""
+    """The results after reflection, best first, and one entry per round, as plain values."""
 
     recalled: list[Recalled]
     rounds: tuple[dict[str, Any], ...] = ()
@@ -38,17 +38,17 @@ class Judgement:
 
 
 def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], rounds: int) -> Steps[Reflected]:
-    """Search, and reflect on the outcome at most ``rounds`` times.
+    """Search, and reflect on the results at most ``rounds`` times.
 
-    Nothing found, or an answer that says neither, ends it with the candidates as they are; so does a model that fails.
-    After the last round the outcome of the extended search stands.
+    Empty results, an unreadable answer or a failing model end the reflection with the current candidates. After the
+    last round, the results of the extended search are final.
 
     Args:
         text: the query.
         search: from a query's text to the candidates, best first.
     """
     candidates = search(text)
-    told: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     words: list[str] = []
     for _ in range(rounds):
         if not candidates:
@@ -59,25 +59,25 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
         try:
             [answer] = yield [models.request("memory", messages, most=MOST_TOKENS)]
         except BackboneError as exc:
-            told.append(_entry(candidates, "failed", problem=str(exc)))
+            entries.append(_entry(candidates, "failed", problem=str(exc)))
             break
         judged = judgement(answer.text, len(candidates))
         if judged.chosen is not None:
             chosen = [candidates[n] for n in judged.chosen]
-            told.append(_entry(candidates, "enough", selected=[c.record.id for c in chosen]))
-            return Reflected(chosen, tuple(told))
+            entries.append(_entry(candidates, "enough", selected=[c.record.id for c in chosen]))
+            return Reflected(chosen, tuple(entries))
         fresh = [word for word in judged.keywords if word.casefold() not in {w.casefold() for w in words}]
         if not fresh:
-            told.append(_entry(candidates, "unusable"))
+            entries.append(_entry(candidates, "unusable"))
             break
-        told.append(_entry(candidates, "missing", keywords=fresh))
+        entries.append(_entry(candidates, "missing", keywords=fresh))
         words += fresh
         candidates = search(" ".join([text, *words]))
-    return Reflected(candidates, tuple(told))
+    return Reflected(candidates, tuple(entries))
 
 
 def judgement(answer: str, candidates: int) -> Judgement:
-    """Read an answer: "Enough: 1, 3" or "Missing: keyword, keyword"; the first of them counts."""
+    """Parse an answer: "Enough: 1, 3" or "Missing: keyword, keyword"; the first of them counts."""
     found = _ANSWER.search(answer)
     if found is None:
         return Judgement()

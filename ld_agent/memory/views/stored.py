@@ -1,6 +1,6 @@
-"""The stored records of one view, for views that rank or choose among them by themselves.
+"""The stored records of one view, for views with their own ranking or selection.
 
-Knows times, vectors and primary keys; what the records say, and what makes one better than another, is the view's business.
+Knows times, vectors and primary keys; texts and ranking are up to the view.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ld_agent.types import Recalled, Record, Utterance
 
 
 class StoredRecords:
-    """The records of one view of one conversation, in the order of storing, as they were at the last `catch_up`.
+    """The records of one view of one conversation, in storage order, as of the last `catch_up`.
 
     Args:
-        context: what the view is made from.
+        context: the context of the view.
         view: the view's name.
-        encoded: keep a vector of each record; one that has none yet is encoded and stored.
+        encoded: keep a vector of each record; missing ones are encoded and stored.
     """
 
     def __init__(self, context: ViewContext, view: str, *, encoded: bool = True) -> None:
@@ -42,7 +42,7 @@ class StoredRecords:
             self._view,
             lambda: RecordIndex(self._shelf, context.encoder, encoded=self._encoded, progress=context.progress),
         )
-        if len(index.columns) < self._count:  # it was dropped in between, and made again
+        if len(index.columns) < self._count:  # it was dropped in the meantime and made again
             index.catch_up()
         return index
 
@@ -62,14 +62,14 @@ class StoredRecords:
         return self._index.columns.vectors[: self._count]
 
     def catch_up(self) -> bool:
-        """Take in what was stored since the last look, by this process or another; returns whether there was any."""
+        """Load records stored since the last call, by this process or another; return whether there were any."""
         index, before = self._index, self._count
         index.catch_up()
         self._count = len(index.columns)
         return self._count > before
 
     def fetch(self, rows: Sequence[int]) -> list[Record]:
-        """The current records of these rows, in their order.
+        """The current records of these rows, in the given order.
 
         Raises:
             StoreError: one of them was removed, or the whole conversation.
@@ -88,14 +88,14 @@ class StoredRecords:
         return self._index.columns.cosines(query.vector)[: self._count]
 
     def nearest(self, query: Query, k: int, gamma: float) -> list[Recalled]:
-        """The k records of greatest cosine among those with s_sem > γ, best first: dense retrieval, nothing else counts."""
+        """The k records of greatest cosine among those with s_sem > γ, best first: plain dense retrieval."""
         return self._index.search(Search(query.text, query.vector, query.at, k, gamma))
 
 
 def searching(
     context: ViewContext, records: StoredRecords, query: Query, k: int, gamma: float
 ) -> Callable[[str], list[Recalled]]:
-    """`StoredRecords.nearest` as a function of the query's text, which reflection extends."""
+    """`StoredRecords.nearest` as a function of the query's text, for reflection to extend."""
 
     def search(text: str) -> list[Recalled]:
         if text == query.text:
@@ -113,23 +113,23 @@ def ranking(k: int, gamma: float, rounds: int = 0) -> str:
 
 
 def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float | None = None) -> Recalled:
-    """A record that topics played no part in recalling.
+    """A record recalled without topics.
 
     Args:
-        s_sem: cosine of query and record; 0: no encoder was asked.
-        decay: what time has left of the record, in (0, 1]; 1: time played no part.
-        score: what the ranking used; None: the cosine.
+        s_sem: cosine of query and record; 0: not encoded.
+        decay: time decay, in (0, 1]; 1: none.
+        score: the ranking score; None: the cosine.
     """
     return Recalled(record, s_sem, 0.0, decay, s_sem if score is None else score)
 
 
 def verbatim(said: Sequence[Utterance], vector: Vectors) -> Draft:
-    """A record of some utterances of one session, word for word."""
+    """A record of some utterances of one session, verbatim."""
     return Draft(
         dialogue(said), said[-1].at, said[-1].session, vector, sources=tuple(u.id for u in said), verbatim=True
     )
 
 
 def dialogue(utterances: Sequence[Utterance]) -> str:
-    """Utterances with who said them, one a line: "Maya: I have a dog."."""
+    """Utterances with their speakers, one per line: "Maya: I have a dog."."""
     return "\n".join(f"{as_name(u.speaker)}: {u.text}" for u in utterances)

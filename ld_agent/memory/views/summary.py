@@ -1,4 +1,4 @@
-"""ECM's summary-based memory: a summary of each session, found by cosine alone. The words are the summarizer's."""
+"""ECM's summary-based memory: a summary of each session, by the summarizer, retrieved by cosine alone."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ld_agent.types import Recalled, Session
 
 
 class SummaryView(View):
-    """One record a session (section 3.1), made in one call; the ``summary.k`` nearest to the query by cosine are recalled,
-    if above γ (K = 1 in the paper).
+    """One record per session (section 3.1), made in one call; the ``summary.k`` nearest to the query by cosine are
+    recalled, if above γ (K = 1 in the paper).
     """
 
     name = "summary"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ld_agent.config import MemorySection
+from ld_agent.languages.rules import stop_words
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, recalled, verbatim
-from ld_agent.modules.wording import FUNCTION_WORDS, words_of
+from ld_agent.modules.wording import terms_of
 from ld_agent.steps import Steps
 from ld_agent.storage.base import UNENCODED
 from ld_agent.types import Recalled, Session
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 WORD_BYTES = 150
-"""Of a word and its entry, besides the numbers."""
+"""Bytes of a word and its entry, besides the numbers."""
 
 
 class DenseView(View):
@@ -57,8 +58,8 @@ class DenseView(View):
 class Bm25View(View):
     """Every utterance is a record; the k best by BM25 among those that share a word with the query are recalled.
 
-    Words are compared in lower case, those without meaning of their own left out; Chinese, Japanese and Korean are
-    compared character by character. The word statistics are those of all records, made again when a session was added.
+    Words are compared in lower case, without stop words; Chinese, Japanese and Korean are compared character by
+    character. Word statistics cover all records and are recomputed when a session is added.
     """
 
     name = "bm25"
@@ -97,7 +98,7 @@ class Bm25View(View):
 
 
 class _WordStatistics:
-    """BM25's index of a view's records, made again when there are more of them."""
+    """The BM25 index of a view's records, rebuilt when there are more."""
 
     def __init__(self) -> None:
         self._records = 0
@@ -105,7 +106,7 @@ class _WordStatistics:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, roughly: the numbers, and the words."""
+        """Approximate size in bytes."""
         if self._index is None:
             return 0
         arrays = [value for value in self._index.scores.values() if isinstance(value, np.ndarray)]
@@ -119,8 +120,9 @@ class _WordStatistics:
 
 
 def content_words(text: str) -> list[str]:
-    """The words of a text that carry meaning, in lower case and in order, repetitions included."""
-    return [word for word in words_of(text) if word not in FUNCTION_WORDS]
+    """The terms of a text that carry meaning, in lower case and in order, repetitions included; see `terms_of`."""
+    empty = stop_words()
+    return [word for word in terms_of(text) if word not in empty]
 
 
 def _indexed(records: StoredRecords) -> BM25 | None:

@@ -42,9 +42,9 @@ def test_a_store_is_backfilled_and_its_versions_are_shown(ld_agent: CommandLine,
     assert (empty.code, "no version yet" in empty.out) == (0, True)
     done = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
     assert (done.code, done.out) == (0, "")
-    assert "took in 5 of 5 missing sessions for recursive, history" in done.err
+    assert "backfilled 5 of 5 missing sessions for recursive, history" in done.err
     again = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
-    assert "took in 0 of 0" in again.err
+    assert "backfilled 0 of 0" in again.err
     shown = ld_agent("memory", "versions", "--store", store, "--conversation", "ann")
     assert "+ Ann: Ann keeps bees." in shown.out
     assert "nothing changed" in shown.out
@@ -61,7 +61,7 @@ def test_a_rebuild_whose_model_fails_says_what_waits(ld_agent: CommandLine, scen
     config = scripted_config(tmp_path, memory=[MEMORY])
     failed = ld_agent("memory", "rebuild", "--store", store, "-c", config, "memory.views=[recursive]")
     assert failed.code == 1
-    assert "1 sessions still wait; run the same command again" in failed.err
+    assert "1 sessions are still pending; run the same command again" in failed.err
     assert "Traceback" not in failed.err
 
 

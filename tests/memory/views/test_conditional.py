@@ -275,3 +275,37 @@ def test_the_stream_holds_back_what_may_become_a_decision():
     for piece in ("Reply: ", "Nice ", "bees. ", "Re", "member", ": yes", " or no"):
         stream(piece)
     assert "".join(shown).strip() == "Nice bees."
+
+
+@pytest.mark.parametrize(
+    ("said", "note", "kept", "fallback"),
+    [
+        (
+            "I keep bees in Lyon.",
+            "Maya keeps bees in Lyon. Maya keeps bees in Lyon.",
+            ["Maya keeps bees in Lyon."],
+            False,
+        ),
+        ("I keep bees in Lyon.", "Maya keeps bees in Lyon. Maya is a nurse.", ["Maya keeps bees in Lyon."], False),
+        ("I keep bees in Lyon.", "Maya is a nurse.", ['Maya said: "I keep bees in Lyon."'], True),
+        ("My dad keeps bees and is old.", "Maya is old.", ['Maya said: "My dad keeps bees and is old."'], True),
+        ("Do you keep bees?", "Maya keeps bees.", [], None),  # it only asks
+    ],
+)
+def test_a_note_rests_on_what_was_stated(scene: Scene, said: str, note: str, kept: list[str], fallback: bool | None):
+    answer = f"Remember: yes\nNote: {note}"
+    agent = made(scene, "Oh!", answer, **{"memory.conditional": {"decision": "apart", "context": False}})
+    talk = agent.conversation("maya")
+    talk.respond(said, "Maya", START)
+    talk.resume()
+    assert [r.text for r in talk.records] == kept
+    assert {r.fallback for r in talk.records} == (set() if fallback is None else {fallback})
+
+
+def test_a_note_is_kept_as_written_where_it_is_not_checked(scene: Scene):
+    settings = {"decision": "apart", "context": False, "checked": False}
+    agent = made(scene, "Oh!", "Remember: yes\nNote: Maya is a nurse.", **{"memory.conditional": settings})
+    talk = agent.conversation("maya")
+    talk.respond("I keep bees in Lyon.", "Maya", START)
+    talk.resume()
+    assert [(r.text, r.fallback) for r in talk.records] == [("Maya is a nurse.", False)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -135,12 +134,6 @@ def test_each_of_several_conversations_remembers_for_itself(view: str, scene: Sc
     other.respond("I collect stamps from Peru.", "Zoe", START)
     other.end_session()
     assert not any("bees" in text for _, text in recalled(other))
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
 
 
 def test_killed_anywhere_every_view_finishes_its_work_when_the_store_is_opened_again(

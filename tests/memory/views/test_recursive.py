@@ -107,7 +107,7 @@ def test_what_waits_is_said_and_a_reopened_conversation_tries_again(scene: Scene
     talk = talked(agent, SAID[:1])
     talk.respond(SAID[1], "Maya", START + DAY)
     reply = talk.respond("Hello?", "Maya", START + 2 * DAY)
-    assert any("session 2 was refused" in note and "the old one stays" in note for note in reply.notes)
+    assert any("session 2 was refused" in note and "the old one is kept" in note for note in reply.notes)
     assert reply.recalled[0].record.session == 1
     agent.close(end_sessions=False)
     assert [r.session for r in made(scene, SECOND).conversation("maya").records] == [1, 2]

@@ -1,13 +1,15 @@
-"""Periods of time that Chinese and Korean questions name, by hand; asked on Thursday, 12 March 2026."""
+"""Periods of time that questions in Chinese, Korean and French name, by hand; asked on Thursday, 12 March 2026."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+from ld_agent.languages import language
 from ld_agent.memory.dates import periods
-from ld_agent.memory.east_asian_dates import east_asian_periods, number
+from ld_agent.modules.numbers import chinese_number
 
 AT = datetime(2026, 3, 12, 15, tzinfo=UTC)
 
@@ -15,7 +17,7 @@ AT = datetime(2026, 3, 12, 15, tzinfo=UTC)
 def days(text: str) -> list[tuple[str, str]]:
     return [
         (f"{datetime.fromtimestamp(p.start, UTC):%Y-%m-%d}", f"{datetime.fromtimestamp(p.end, UTC):%Y-%m-%d}")
-        for p in east_asian_periods(text, AT)
+        for p in periods(text, AT)
     ]
 
 
@@ -34,6 +36,10 @@ def days(text: str) -> list[tuple[str, str]]:
         ("上周末我去哪儿了？", "2026-03-07", "2026-03-09"),
         ("星期二我说了什么？", "2026-03-10", "2026-03-11"),
         ("昨天我说了什么？", "2026-03-11", "2026-03-12"),
+        ("大前天呢？", "2026-03-09", "2026-03-10"),
+        ("上上周我去哪儿了？", "2026-02-23", "2026-03-02"),
+        ("去年夏天我在哪儿？", "2025-06-01", "2025-09-01"),
+        ("2023 年 5 月我在哪儿？", "2023-05-01", "2023-06-01"),
         ("2023년 5월 7일에 어디 갔어요?", "2023-05-07", "2023-05-08"),
         ("작년 5월에 어디 있었죠?", "2025-05-01", "2025-06-01"),
         ("재작년에 어디 살았죠?", "2024-01-01", "2025-01-01"),
@@ -43,6 +49,8 @@ def days(text: str) -> list[tuple[str, str]]:
         ("지난 주말에 뭐 했죠?", "2026-03-07", "2026-03-09"),
         ("화요일에 뭐라고 했죠?", "2026-03-10", "2026-03-11"),
         ("어제 뭐라고 했죠?", "2026-03-11", "2026-03-12"),
+        ("작년 여름에 어디 갔죠?", "2025-06-01", "2025-09-01"),
+        ("지난겨울에는요?", "2025-12-01", "2026-03-01"),
     ],
 )
 def test_a_period(text: str, start: str, end: str):
@@ -59,7 +67,7 @@ def test_a_period(text: str, start: str, end: str):
     ],
 )
 def test_so_long_ago_is_a_stretch_around_that_day(text: str, middle: str):
-    [period] = east_asian_periods(text, AT)
+    [period] = periods(text, AT)
     assert f"{datetime.fromtimestamp((period.start + period.end) / 2, UTC):%Y-%m-%d}" == middle
 
 
@@ -69,7 +77,8 @@ def test_so_long_ago_is_a_stretch_around_that_day(text: str, middle: str):
         "我的狗叫什么名字？",
         "우리 강아지 이름이 뭐예요?",
         "十三月四十日",
-        "What about 2023?",
+        "我以前年轻的时候住在哪里？",
+        "이번 주제가 뭐죠?",
         "我喜欢春天的花。",
         "전화번호가 뭐죠?",
     ],
@@ -79,8 +88,26 @@ def test_what_names_no_date(text: str):
 
 
 def test_a_year_within_chinese_is_named_once():
-    assert len(periods("2023年我在哪里？", AT)) + len(days("2023年我在哪里？")) == 1
+    assert len(periods("2023年我在哪里？", AT)) == 1
 
 
-def test_chinese_and_korean_numbers():
-    assert [number(n) for n in ("三", "十", "十二", "二十", "三十一", "两", "7", "세")] == [3, 10, 12, 20, 31, 2, 7, 3]
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("Qu'ai-je fait le 7 mai 2023 ?", "2023-05-07", "2023-05-08"),
+        ("Où étais-je en décembre ?", "2025-12-01", "2026-01-01"),
+        ("l'été dernier", "2025-06-01", "2025-09-01"),
+        ("la semaine dernière", "2026-03-02", "2026-03-09"),
+        ("mardi dernier", "2026-03-10", "2026-03-11"),
+        ("avant-hier", "2026-03-10", "2026-03-11"),
+        ("il y a trois jours", "2026-03-09", "2026-03-09"),
+    ],
+)
+def test_a_language_of_ones_own_names_its_times(text: str, start: str, end: str):
+    language(str(Path(__file__).parents[2] / "data" / "samples" / "languages" / "fr"))
+    [(began, ended)] = days(text)
+    assert (began, ended if "il y a" not in text else began) == (start, end)
+
+
+def test_chinese_numerals():
+    assert [chinese_number(n) for n in ("三", "十", "十二", "二十", "三十一", "两")] == [3, 10, 12, 20, 31, 2]

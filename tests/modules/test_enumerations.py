@@ -1,0 +1,30 @@
+"""Sentences that list what one person does."""
+
+from __future__ import annotations
+
+import pytest
+
+from ld_agent.modules.enumerations import folded, unfolded
+
+NAMES = ["Ann", "Ben"]
+
+
+@pytest.mark.parametrize(
+    ("text", "items"),
+    [
+        ("Ann keeps bees.", [["Ann keeps bees."]]),
+        ("Ann owns bees, has a son and doesn't sail.", [["Ann owns bees.", "Ann has a son.", "Ann doesn't sail."]]),
+        ("Ben likes cats, dogs and birds and has a car.", [["Ben likes cats, dogs and birds.", "Ben has a car."]]),
+        ("Ann is here. Ben sails and is old!", [["Ann is here."], ["Ben sails and is old!"]]),  # no verb it knows
+        ("Ann and Ben have a son and are old.", [["Ann and Ben have a son and are old."]]),
+        ("Ann likes Ben and has a son.", [["Ann likes Ben and has a son."]]),  # of two people
+        ("Ann has a son who sings and is old.", [["Ann has a son who sings and is old."]]),
+        ("", [[""]]),
+    ],
+)
+def test_a_sentence_is_what_it_lists_of_one_person(text: str, items: list[list[str]]):
+    assert unfolded(text, NAMES) == items
+
+
+def test_items_become_a_sentence_a_person():
+    assert folded(["Ann is old.", "Ben has a son.", "Ann sings."], NAMES) == "Ann is old and sings. Ben has a son."

@@ -1,6 +1,6 @@
 """The memory of a running ``ld-agent serve`` from Python: `MemoryClient`, and `AsyncMemoryClient` for coroutines.
 
-What to ask and how to read the answer stands once, in `Call`s; the two clients only send them. Needs httpx.
+Requests and how to parse their answers are defined once, as `Call`s; both clients only send them. Needs httpx.
 
     memory = MemoryClient("http://127.0.0.1:8321", key="lda_…")
     memory.observe("ann", ["I keep bees."])
@@ -39,8 +39,8 @@ class Said:
     """Something that was said.
 
     Attributes:
-        speaker: None is the person.
-        channel: how it came to you: ``observe``, ``import``, ``tool`` or ``document``.
+        speaker: None means the person.
+        channel: where it came from: ``observe``, ``import``, ``tool`` or ``document``.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request and how to read its answer."""
+    """One request and how to parse its answer."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ class Call(Generic[T]):
     body: Any = None
 
 
-# ---- what can be asked
+# ---- requests
 
 
 def people(after: str, containing: str, limit: int) -> Call[list[PersonSummary]]:
@@ -130,8 +130,8 @@ class MemoryClient:
 
     Args:
         url: the server's address.
-        key: an API key with the scope ``memory``; None where the server needs none.
-        http: a client to send with instead, such as one with other timeouts.
+        key: an API key with the scope ``memory``; None if the server needs none.
+        http: the httpx client to use, for instance one with other timeouts.
 
     Raises (every method): ServerError.
     """
@@ -142,7 +142,7 @@ class MemoryClient:
         self._http = http or httpx.Client(base_url=url, headers=_headers(key), timeout=60)
 
     def ask(self, call: Call[T]) -> T:
-        """Send a call and read its answer."""
+        """Send a call and parse its answer."""
         import httpx
 
         try:
@@ -208,7 +208,7 @@ class AsyncMemoryClient:
         self._http = http or httpx.AsyncClient(base_url=url, headers=_headers(key), timeout=60)
 
     async def ask(self, call: Call[T]) -> T:
-        """Send a call and read its answer."""
+        """Send a call and parse its answer."""
         import httpx
 
         try:
@@ -267,7 +267,7 @@ class AsyncMemoryClient:
         await self.close()
 
 
-# ---- sending and reading
+# ---- transport
 
 
 def _of(*parts: str) -> str:
@@ -310,7 +310,7 @@ def _person(values: Mapping[str, Any]) -> PersonSummary:
 
 def _utterance(values: Mapping[str, Any]) -> Utterance:
     return Utterance(values["id"], values["speaker"], values["text"], utc(values["at"]), values["session"],
-                     values.get("channel", "chat"))  # fmt: skip
+                     values.get("channel", "chat"), values.get("interrupted", False))  # fmt: skip
 
 
 def _record(values: Mapping[str, Any]) -> Record:

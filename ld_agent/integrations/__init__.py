@@ -1,4 +1,4 @@
-"""Adapters that give a conversation's memory to other frameworks, a module each, imported only by those who use it.
+"""Adapters that offer a conversation's memory to other frameworks, one module each, imported only on use.
 
-They know `ld_agent.conversation` and their framework; nothing in the package knows them.
+They know `ld_agent.conversation` and their framework; nothing in the package depends on them.
 """

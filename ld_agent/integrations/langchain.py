@@ -1,4 +1,4 @@
-"""Middleware for LangChain's agents: recalls before the model is called, and remembers what was said.
+"""Middleware for LangChain's agents: recalls before each model call, and stores the conversation.
 
 create_agent(model, middleware=[MemoryMiddleware(agent.conversation("ann"))])
 """
@@ -34,7 +34,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
         return await handler(await asyncio.to_thread(self._with_memory, request))
 
     def after_agent(self, state: Any, runtime: Any) -> None:
-        """Store what the person said and what the agent answered in the end."""
+        """Store the person's message and the agent's final answer."""
         self._keep(state["messages"])
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
@@ -56,6 +56,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
 
 
 def _last(messages: list[AnyMessage], kind: str) -> str:
-    """The text of the last message of a kind; "" for none."""
+    """The text of the last message of a type; "" for none."""
     texts = (str(message.text) for message in reversed(messages) if message.type == kind)
     return next((text for text in texts if text.strip()), "")

@@ -3,8 +3,8 @@
     store = MemoryStore(agent)
     graph = builder.compile(store=store)
 
-A namespace is a conversation, its parts joined by "/": what is put under ("ann",) is also what the agent was told about Ann,
-through the channel ``tool``, and goes away with her when she is deleted.
+A namespace is a conversation id, its parts joined by "/": items under ("ann",) belong to Ann's conversation, with the
+channel ``tool``, and are deleted with it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """An item as it is kept: a record whose details hold key, value, when it was created and whether searches find it."""
+    """A stored item: a record whose details hold key, value, creation time and whether it is searchable."""
 
     conversation: int
     namespace: Namespace
@@ -77,17 +77,17 @@ class _Stored:
 class MemoryStore(BaseStore):
     """Keeps items in an agent's store and ranks searches by ``memory.scorer``; items do not expire.
 
-    A searched text is what an item's strings say, or those under the fields that ``index`` names.
+    Searches cover all strings of an item, or those in the fields named by ``index``.
 
     Args:
-        agent: whose store and recall are used; it stays open when the graph is done.
+        agent: the agent whose store and recall are used; it is not closed with the graph.
     """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do operations in order: each sees what those before it have written.
+        """Execute operations in order; each sees the writes of earlier ones.
 
         Raises:
             InputError: a value that is not JSON.
@@ -111,7 +111,7 @@ class MemoryStore(BaseStore):
         raise InputError(f"{type(op).__name__} is not an operation of a store")
 
     def _put(self, op: PutOp) -> None:
-        """Write an item: what an earlier version of it said is taken out of the conversation."""
+        """Write an item; the text of its previous version is removed from the conversation."""
         before = self._find(op.namespace, op.key)
         if op.value is None and before is None:
             return
@@ -147,7 +147,7 @@ class MemoryStore(BaseStore):
         return found[op.offset : op.offset + op.limit]
 
     def _ranked(self, key: int, text: str) -> Iterator[tuple[str, float]]:
-        """The ids of a conversation's searchable items with their scores, best first; γ does not bound them."""
+        """The ids of a conversation's searchable items with scores, best first, without the threshold γ."""
         resources = self._agent.resources
         memory, shelf = resources.config.memory, resources.store.shelf(key, SHELF)
         passages = SCORERS[memory.scorer].needs_passages
@@ -158,7 +158,7 @@ class MemoryStore(BaseStore):
             yield found.record.id, found.score
 
     def _items(self, prefix: Namespace) -> list[_Stored]:
-        """Every item below a prefix, in the order in which they were written."""
+        """All items below a prefix, in the order they were written."""
         store, found = self._agent.resources.store, list[_Stored]()
         for stored in store.conversations():
             namespace = _namespace(stored.id)
@@ -217,7 +217,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _fits(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    """Whether a value has the fields that a filter names: equal to a plain value, or as ``{"$gte": 3}`` says."""
+    """Whether a value matches a filter: fields equal a plain value or satisfy an operator such as ``{"$gte": 3}``."""
     for field, condition in (wanted or {}).items():
         compared = condition if isinstance(condition, Mapping) and all(c in _COMPARISONS for c in condition) else None
         if compared is None:
@@ -227,7 +227,7 @@ def _fits(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
         try:
             if not all(_COMPARISONS[sign](value.get(field), other) for sign, other in compared.items()):
                 return False
-        except TypeError:  # a field that is missing is neither more nor less
+        except TypeError:  # a missing field satisfies no comparison
             return False
     return True
 

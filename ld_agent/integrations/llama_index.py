@@ -18,7 +18,7 @@ CHANNELS = {"user": "chat", "assistant": "chat", "tool": "tool", "function": "to
 
 
 class ConversationBlock(BaseMemoryBlock[str]):
-    """Recalls what bears on the last user message, and learns from the messages that leave the short-term memory."""
+    """Recalls memories relevant to the last user message, and learns from messages that leave the short-term memory."""
 
     name: str = "ld_agent"
     conversation: Any

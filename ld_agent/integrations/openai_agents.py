@@ -1,7 +1,8 @@
 """A `Session` of the OpenAI Agents SDK over a conversation.
 
-The session's items are the running session of the conversation's thread. What came before a long pause is no longer among
-them, and comes back as memory: put `ld_agent.integrations.remembered.remembered` into the agent's instructions.
+The session's items are the running session of the conversation's thread. Items from before a long pause are no longer
+in the session but are recalled as memories: add `ld_agent.integrations.remembered.remembered` to the agent's
+instructions.
 
     session = ConversationSession(agent.conversation("ann", thread="web"))
     await Runner.run(assistant, "I keep forty hives.", session=session)
@@ -24,7 +25,7 @@ class ConversationSession(SessionABC):
     """Keeps the messages of user and assistant; tool calls and their results are not remembered.
 
     Args:
-        conversation: whose thread this is.
+        conversation: the thread to use.
         person: what the user is called in the conversation; None: ``agent.user``.
     """
 

@@ -1,4 +1,4 @@
-"""The server as one ASGI application: its routes, its limits and its life. What it does is in the modules next to it."""
+"""The server as one ASGI application: routes, limits and lifespan. The behaviour is in the neighbouring modules."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ from ld_agent.server.service import Service
 from ld_agent.server.traces import traced
 from ld_agent.server.undo import Undoable
 
+OPEN = ("/healthz", "/readyz")
+"""Paths of the document that need no key."""
+
 
 class State(BaseModel):
     """Whether the server is up."""
@@ -33,10 +36,10 @@ class State(BaseModel):
 
 
 def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], None] | None = None) -> FastAPI:
-    """Make the application that serves agents over one store, and that closes them in the end.
+    """Create the application that serves agents over one store, and closes them at shutdown.
 
     Args:
-        agents: by the names under which clients ask for them; see `Service`. The first one's settings are the server's.
+        agents: by the model names used by clients; see `Service`. The server uses the settings of the first.
         failed: called if the models cannot be loaded.
     """
     service = Service(agents)
@@ -67,7 +70,7 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
 
     app = FastAPI(
         title="ld_agent", version=__version__, lifespan=life, docs_url=None, redoc_url=None,
-        description="An agent that remembers people for months, in OpenAI's protocol, and its memory.",
+        description="An agent that remembers people for months, through OpenAI's protocol, and its memory.",
     )  # fmt: skip
     app.state.service, app.state.started = service, int(time.time())
     app.state.rates, app.state.places = Rates(settings.rate), Places(settings.concurrency)
@@ -92,7 +95,7 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
 def _health(app: FastAPI, service: Service) -> None:
     @app.get("/healthz", tags=["health"])
     async def healthz() -> State:
-        """The process answers."""
+        """The process responds."""
         return State(status="ok")
 
     @app.get("/readyz", tags=["health"], responses={503: {"model": ErrorBody}})
@@ -100,18 +103,23 @@ def _health(app: FastAPI, service: Service) -> None:
         """The models are loaded."""
         if service.ready:
             return State(status="ready")
-        error = errors.ApiError(503, "the models are still being loaded", "not_ready", headers={"Retry-After": "1"})
+        error = errors.ApiError(503, "the models are still loading", "not_ready", headers={"Retry-After": "1"})
         return JSONResponse(error.body, 503, {"Retry-After": "1"})
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI document, in which bad values are refused with 400 and not with FastAPI's 422."""
+    """The OpenAPI document, in which bad values are refused with 400 and not with FastAPI's 422, and keys are named."""
     if app.openapi_schema is None:
         document = FastAPI.openapi(app)
-        for path in document["paths"].values():
-            for operation in path.values():
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
                 operation["responses"].pop("422", None)
+                if path not in OPEN:
+                    operation["security"] = [{"key": []}, {}]
         for name in ("HTTPValidationError", "ValidationError"):
-            document.get("components", {}).get("schemas", {}).pop(name, None)
+            document["components"]["schemas"].pop(name, None)
+        document["components"]["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": "Needed once the server has keys."}
+        }
         app.openapi_schema = document
     return app.openapi_schema

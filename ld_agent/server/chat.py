@@ -1,4 +1,5 @@
-"""``POST /v1/chat/completions`` and ``GET /v1/models`` as OpenAI's clients know them. The agent remembers; they need not know."""
+"""``POST /v1/chat/completions`` and ``GET /v1/models`` as OpenAI's clients know them. Clients need not know that the
+agent remembers."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field
 
+from ld_agent.server.asked import Answered, Asked
 from ld_agent.server.errors import ApiError, ErrorBody, as_api_error
 from ld_agent.server.handing_out import handed_out
 from ld_agent.server.history import Line, is_task
-from ld_agent.server.identity import ChatCaller, addressed
+from ld_agent.server.identity import HEADERS, MEMORY_HEADER, ChatCaller, addressed
 from ld_agent.server.service import Service
-from ld_agent.server.turns import Answered, Asked, RunningTurn, checked_lines, explained, fingerprint, new_id
-from ld_agent.types import ReplyOptions
+from ld_agent.server.turns import RunningTurn, checked_lines, explained, fingerprint, new_id, options
 
-LARGEST_SEED = 2**63 - 1
+SEED = Field(ge=1 - 2**53, le=2**53 - 1, description="Of the sampling. Default: another one for each request.")
 Text = Annotated[str, Field(max_length=1_000_000)]
 IdempotencyKey = Annotated[
     str | None,
@@ -26,14 +27,14 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="A repeated request is answered alike and stored once.",
+        description="A repeated request gets the same answer and is stored once.",
     ),
 ]
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorBody, "description": text}
     for code, text in {
-        400: "The request cannot be used.", 401: "No valid key.", 403: "The key may not do this.", 404: "Not there.",
-        408: "The body came too slowly.", 409: "In conflict with an earlier request.", 413: "Too large.",
+        400: "The request is invalid.", 401: "No valid key.", 403: "The key lacks the scope.", 404: "Not there.",
+        408: "The body came too slowly.", 409: "The request conflicts with an earlier one.", 413: "Too large.",
         415: "Wrong content type.", 429: "Too many requests; see Retry-After.", 502: "The model failed.",
         503: "The store failed, or the server is not ready.",
     }.items()
@@ -60,7 +61,7 @@ class StreamOptions(BaseModel):
 
 
 class ChatRequest(BaseModel):
-    """Of OpenAI's fields those that make a difference here; others are ignored."""
+    """The fields of OpenAI's protocol that are used here; others are ignored."""
 
     model: str
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
@@ -69,7 +70,7 @@ class ChatRequest(BaseModel):
     max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    seed: Annotated[int | None, Field(ge=0, le=LARGEST_SEED)] = None
+    seed: Annotated[int | None, SEED] = None
     n: Annotated[int, Field(ge=1, le=1)] = 1
     user: str | None = None
     safety_identifier: str | None = None
@@ -120,7 +121,7 @@ router = APIRouter(tags=["chat"], responses=ERRORS)
 
 @router.get("/v1/models")
 async def models(request: Request, caller: ChatCaller) -> ModelList:
-    """The agents that can be talked with, under the names of their configs."""
+    """The available agents, under the names of their configs."""
     service: Service = request.app.state.service
     return ModelList(data=[ModelCard(id=name, created=request.app.state.started) for name in service.agents])
 
@@ -137,12 +138,13 @@ async def model(request: Request, caller: ChatCaller, model: str) -> ModelCard:
     "/v1/chat/completions",
     response_model=ChatCompletion,
     response_model_exclude_none=True,
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "headers": MEMORY_HEADER}},
+    openapi_extra={"parameters": HEADERS},
 )
 async def chat_completions(
     request: Request, body: ChatRequest, caller: ChatCaller, idempotency_key: IdempotencyKey = None
 ) -> Any:
-    """Talk with the agent.
+    """Chat with the agent.
 
     A person is named by the header `X-LD-Person` or `X-OpenWebUI-User-Id`, or by `user` or `safety_identifier`; without one
     nothing is remembered, and the header `X-LD-Memory` says so. A thread is named by `X-LD-Thread`, `X-OpenWebUI-Chat-Id`
@@ -161,7 +163,7 @@ async def chat_completions(
         None if whom.person is None or task else caller.conversation_id(whom.person),
         whom.thread,
         lines,
-        ReplyOptions(body.max_completion_tokens or body.max_tokens, body.temperature, body.seed or 0, instructions),
+        options(body.max_completion_tokens or body.max_tokens, body.temperature, body.seed, instructions),
         whom.whole,
         whom.name,
         idempotency_key,
@@ -197,12 +199,11 @@ def usage(answered: Answered) -> Usage:
 
 
 def _completion(service: Service, asked: Asked, answered: Answered) -> dict[str, Any]:
-    finish: Any = answered.finish
     return ChatCompletion(
         id=answered.id,
         created=int(time.time()),
         model=asked.model,
-        choices=[Choice(message=AssistantMessage(content=answered.text), finish_reason=finish)],
+        choices=[Choice(message=AssistantMessage(content=answered.text), finish_reason=answered.finish_reason)],
         usage=usage(answered),
         ld_agent=explained(answered) if service.config.server.explain else None,
     ).model_dump(exclude_none=True)
@@ -211,8 +212,14 @@ def _completion(service: Service, asked: Asked, answered: Answered) -> dict[str,
 async def stream(
     service: Service, turn: RunningTurn, asked: Asked, with_usage: bool, ping: float
 ) -> AsyncIterator[str]:
-    """The reply as server-sent events, with comments where nothing else comes for long."""
-    head = {"id": asked.id, "object": "chat.completion.chunk", "created": int(time.time()), "model": asked.model}
+    """The reply as server-sent events, with comments to keep an idle connection alive."""
+    head: dict[str, Any] = {
+        "id": asked.id,
+        "object": "chat.completion.chunk",
+        "created": int(time.time()),
+        "model": asked.model,
+    }
+    head |= {"usage": None} if with_usage else {}  # of every chunk but the last
 
     def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
         return event(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]} | more)
@@ -230,7 +237,7 @@ async def stream(
         if answered.text.startswith(said) and answered.text != said:
             yield chunk({"content": answered.text[len(said) :]})
         more = {"ld_agent": explained(answered)} if service.config.server.explain else {}
-        yield chunk({}, answered.finish, **more)
+        yield chunk({}, answered.finish_reason, **more)
         if with_usage:
             yield event(head | {"choices": [], "usage": usage(answered).model_dump()})
     except Exception as exc:

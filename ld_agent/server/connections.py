@@ -1,6 +1,6 @@
-"""Connections of clients that connect and say nothing, or send a request's head a byte at a time: they are closed.
+"""Closes connections of clients that send nothing, or a request's head one byte at a time.
 
-uvicorn waits for a head for ever. A request's body has its limit in `ld_agent.server.limits`.
+uvicorn waits forever for a head. The limit for bodies is in `ld_agent.server.limits`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def patient(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol with a limit on the time that a request's head may take."""
+    """uvicorn's protocol with a time limit for a request's head."""
 
     class PatientProtocol(H11Protocol):
         _waiting: asyncio.TimerHandle | None = None

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from ld_agent.errors import BackboneError, ConversationBusyError, InputError, LDAgentError, ModelError
 
 log = logging.getLogger("ld_agent.server")
+
+
+BRANCH = re.compile(r"(body|query|path|header|constrained-str|list\[.*|[A-Z]\w*)$")
+"""What pydantic puts into the place of a problem besides the names of fields."""
 
 
 class ErrorDetail(BaseModel):
@@ -25,13 +30,13 @@ class ErrorDetail(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """What every refusal looks like."""
+    """The shape of every error."""
 
     error: ErrorDetail
 
 
 class ApiError(Exception):
-    """A refusal with its status."""
+    """An error with its HTTP status."""
 
     def __init__(
         self,
@@ -53,8 +58,11 @@ class ApiError(Exception):
         ).model_dump()
 
 
+NO_JSON = ApiError(400, 'the body is not valid JSON; send an object such as {"model": …}', "invalid_json")
+
+
 def as_api_error(exc: Exception) -> ApiError:
-    """What a client is told about an exception: what the package raises in its own words, anything else without details."""
+    """The response to an exception: the message of the package's own errors, no details of any other."""
     if isinstance(exc, ApiError):
         return exc
     if isinstance(exc, ConversationBusyError):
@@ -63,7 +71,7 @@ def as_api_error(exc: Exception) -> ApiError:
         return ApiError(400, str(exc), "invalid_input")
     if isinstance(exc, BackboneError | ModelError):
         return ApiError(
-            502, f"the model failed: {exc}; what was said is stored, sending it again is safe", "model_failed"
+            502, f"the model failed: {exc}; the message is stored, and sending it again is safe", "model_failed"
         )
     if isinstance(exc, LDAgentError):
         return ApiError(503, str(exc), "store_failed", headers={"Retry-After": "1"})
@@ -71,35 +79,41 @@ def as_api_error(exc: Exception) -> ApiError:
     return ApiError(500, f"unexpected {type(exc).__name__}; the server's log has the details", "internal_error")
 
 
-def _response(error: ApiError) -> JSONResponse:
+def _response(request: Request, error: ApiError) -> Response:
+    """The error as JSON; to a browser that looks at the page, as the page shows it."""
+    if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/v1/"):
+        shown: Response = request.app.state.error_page(request, error)
+        return shown
     return JSONResponse(error.body, error.status, dict(error.headers or {}))
 
 
 def _invalid(problems: Sequence[Any]) -> ApiError:
-    problem = problems[0]
-    place = [str(part) for part in problem["loc"] if part not in ("body", "query", "path", "header")]
+    problem = max(problems, key=lambda problem: len(problem["loc"]))  # of a choice of types, the one that fits best
+    place = [str(part) for part in problem["loc"] if not BRANCH.match(str(part))]
     if problem["type"] == "json_invalid":
-        return ApiError(400, 'the body is not valid JSON; send an object such as {"model": …}', "invalid_json")
+        return NO_JSON
     return ApiError(400, f"{'.'.join(place) or 'the body'}: {problem['msg']}", "invalid_value", ".".join(place) or None)
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error in one shape."""
+    """Answer every error in one shape, and in a browser as ``app.state.error_page`` shows it."""
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, exc: RequestValidationError) -> JSONResponse:
-        return _response(_invalid(exc.errors()))
+    async def invalid(request: Request, exc: RequestValidationError) -> Response:
+        return _response(request, _invalid(exc.errors()))
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, exc: HTTPException) -> JSONResponse:
-        message = f"{request.method} {request.url.path}: {exc.detail}; /openapi.json lists what there is"
-        return _response(ApiError(exc.status_code, message, headers=exc.headers))
+    async def refused(request: Request, exc: HTTPException) -> Response:
+        if exc.status_code == 400:  # FastAPI could not read the body
+            return _response(request, NO_JSON)
+        message = f"{request.method} {request.url.path}: {exc.detail}; /openapi.json lists all routes"
+        return _response(request, ApiError(exc.status_code, message, headers=exc.headers))
 
     @app.exception_handler(ApiError)
     @app.exception_handler(LDAgentError)
-    async def failed(request: Request, exc: Exception) -> JSONResponse:
-        return _response(as_api_error(exc))
+    async def failed(request: Request, exc: Exception) -> Response:
+        return _response(request, as_api_error(exc))
 
     @app.exception_handler(Exception)
-    async def unexpected(request: Request, exc: Exception) -> JSONResponse:
-        return _response(as_api_error(exc))
+    async def unexpected(request: Request, exc: Exception) -> Response:
+        return _response(request, as_api_error(exc))

@@ -1,4 +1,4 @@
-"""How an answer leaves the server, in whichever of OpenAI's protocols: as one body, or as a stream of events."""
+"""Sends an answer in either of OpenAI's protocols: as one body or as a stream of events."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
+from ld_agent.server.asked import Answered, Asked
 from ld_agent.server.limits import Places
 from ld_agent.server.service import Service
-from ld_agent.server.turns import Answered, Asked, RunningTurn
+from ld_agent.server.turns import RunningTurn
 
 Events = Callable[[RunningTurn], AsyncIterator[str]]
 
@@ -18,14 +19,14 @@ Events = Callable[[RunningTurn], AsyncIterator[str]]
 async def handed_out(
     request: Request, service: Service, asked: Asked, body: Callable[[Answered], Any], events: Events | None
 ) -> Response:
-    """Answer a request. Its place among those worked on is given back when the turn has ended, whoever still listens.
+    """Answer a request. Its slot is released when the turn has ended, even if the client has left.
 
     Args:
-        body: the body of the whole answer.
-        events: the events of a running turn; None: the whole answer is wanted.
+        body: creates the body of a complete answer.
+        events: the events of a running turn; None: send the complete answer.
 
     Raises:
-        ApiError: 429: all places are taken.
+        ApiError: 429, all slots are taken.
     """
     places: Places = request.app.state.places
     places.take()

@@ -1,4 +1,4 @@
-"""Tells what of a request is new. Clients of OpenAI's protocol send the whole chat again with every message.
+"""Finds what is new in a request: clients of OpenAI's protocol resend the whole chat with every message.
 
 Pure functions over lines of text; knows no store and no HTTP.
 """
@@ -17,12 +17,16 @@ TASKS = re.compile(
     r"|Analyze this conversation and provide:\s*1\. The detected language)",  # LibreChat, structured titles
     re.IGNORECASE,
 )
-"""How the jobs begin that chat clients give a model behind a person's back."""
+"""The beginnings of background tasks that chat clients send to a model."""
+
+
+RETRIEVED = "<context>"
+"""Part of Open WebUI's template for retrieved documents, which begins like a background task but holds a person's question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What someone said: the agent, or the person."""
+    """One line of the agent or the person."""
 
     by_agent: bool
     text: str
@@ -30,13 +34,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A request compared with what is stored.
+    """The comparison of a request with the stored thread.
 
     Attributes:
-        recognised: stored lines that the request has too, up to here nothing changed.
-        replaced: how many stored lines after them the request does without: edited, or to be answered again.
+        recognised: number of leading stored lines that the request repeats unchanged.
+        replaced: number of stored lines after them that the request omits: edited, or to be regenerated.
         missing: lines before the last that are not stored.
-        answer_again: the last line is stored already and only wants another answer.
+        answer_again: the last line is already stored and only needs another answer.
     """
 
     recognised: int
@@ -46,18 +50,21 @@ class Comparison:
 
 
 def is_task(lines: Sequence[Line], instructions: str, streamed: bool) -> bool:
-    """Whether a request is a job of the client's own (a title, tags), which nobody said and nobody should remember."""
-    return not streamed and (bool(TASKS.match(lines[-1].text)) or bool(TASKS.match(instructions)))
+    """Whether a request is a background task of the client (a title, tags), which should not be remembered."""
+    last = lines[-1].text
+    if streamed or RETRIEVED in last:
+        return False
+    return bool(TASKS.match(last)) or bool(TASKS.match(instructions))
 
 
 def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Comparison:
     """Compare the lines of a thread with those of a request; the last line sent is the one to answer.
 
-    A request that resembles the thread nowhere changes nothing: its last line is said next.
+    A request without any match changes nothing stored: its last line is appended.
 
     Args:
-        whole: the client always sends the whole chat, so that a single line is the first of the chat and replaces what
-            is stored of it; otherwise a single line is simply said next.
+        whole: the client always sends the whole chat, so that a single line is a new beginning and replaces what is
+            stored; otherwise a single line is appended.
     """
     as_it_is = Comparison(len(stored), 0, answer_again=_unanswered(stored, sent[-1]))
     if len(sent) == 1 and not whole:
@@ -76,7 +83,7 @@ def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Compar
 
 
 def same(stored: Line, sent: Line) -> bool:
-    """Whether a line sent is the one stored; of an interrupted reply a client may have seen less than was said."""
+    """Whether a sent line equals a stored one; a client may have seen only part of an interrupted reply."""
     if stored.by_agent != sent.by_agent:
         return False
     kept, given = " ".join(stored.text.split()), " ".join(sent.text.split())
@@ -84,12 +91,12 @@ def same(stored: Line, sent: Line) -> bool:
 
 
 def _unanswered(stored: Sequence[Line], last: Line) -> bool:
-    """Whether a line is what was said last and got no answer: a request that is sent again after a failure."""
+    """Whether a line is the last one stored and unanswered: a request repeated after a failure."""
     return bool(stored) and same(stored[-1], last)
 
 
 def _overlap(stored: Sequence[Line], sent: Sequence[Line]) -> tuple[int, int]:
-    """Where in the stored lines those sent begin, and how many agree from there: the most, and of equals the latest."""
+    """The longest match of the sent lines within the stored ones, as start and length; ties go to the latest."""
     best = (0, 0)
     for start in range(len(stored)):
         common = 0

@@ -1,7 +1,7 @@
-"""Who is calling, and about whom: keys lead to tenants, headers and bodies name persons and threads.
+"""Identifies the caller and the person: keys belong to tenants; headers and bodies name persons and threads.
 
-A person's conversation in the store is ``TENANT/PERSON``, or just ``PERSON`` where the server needs no keys. Neither part
-can contain a slash, so that no tenant can name a conversation of another.
+A person's conversation id is ``TENANT/PERSON``, or ``PERSON`` if the server has no keys. Neither part can contain a
+slash, so that no tenant can name another tenant's conversation.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ LONGEST = 200
 PERSON_HEADERS = ("x-ld-person", "x-openwebui-user-id")
 THREAD_HEADERS = ("x-ld-thread", "x-openwebui-chat-id")
 NAME_HEADERS = ("x-ld-name", "x-openwebui-user-name")
+TEMPORARY = "local:"
+"""How the ids of Open WebUI's temporary chats begin, which it keeps nowhere itself."""
+UNFILLED = "{{"
+"""Begins a placeholder, such as LibreChat's, that a client sent as it is: it would make one person of everybody."""
 THREAD_METADATA = ("thread", "thread_id", "chat_id", "conversation_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever holds a key, or whoever is on this machine where there are no keys.
+    """The holder of a key, or anyone on this machine if there are no keys.
 
     Attributes:
         tenant: "" without keys.
         key: the key's prefix, for logs and limits.
-        rate: requests a minute; None: the server's default.
+        rate: requests per minute; None: the server's default.
     """
 
     tenant: str
@@ -43,7 +47,7 @@ class Caller:
 
     @property
     def prefix(self) -> str:
-        """What the ids of this tenant's conversations begin with."""
+        """The prefix of this tenant's conversation ids."""
         return f"{self.tenant}/" if self.tenant else ""
 
     def conversation_id(self, person: str) -> str:
@@ -64,12 +68,12 @@ LOCAL = Caller("", SCOPES, "local")
 
 @dataclass(frozen=True, slots=True)
 class Addressed:
-    """Whom a request is about.
+    """The person and thread of a request.
 
     Attributes:
-        person: None: nobody is named, and nothing is remembered.
-        thread: None: none is named.
-        name: what the person is called in prompts; None: not said.
+        person: None: no person is named, and nothing is remembered.
+        thread: None: no thread is named.
+        name: the person's name in prompts; None: not given.
         whole: the client always sends the whole chat.
     """
 
@@ -79,13 +83,43 @@ class Addressed:
     whole: bool
 
 
+def _documented(name: str, description: str, **schema: Any) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description,
+            "schema": {"type": "string", **schema}}  # fmt: skip
+
+
+PRINTABLE = {"pattern": "^[^/\\x00-\\x1f\\x7f-\\xa0]+$"}
+ID: dict[str, Any] = {"minLength": 1, "maxLength": LONGEST, **PRINTABLE}
+HEADERS = [
+    _documented("X-LD-Person", "The person's id. Default: `user`, or `safety_identifier`.", **ID),
+    _documented("X-LD-Thread", "Which of the person's chats this is. Default: `metadata.thread`.", **ID),
+    _documented("X-LD-Name", "What a new person is called in prompts, percent-encoded.", maxLength=LONGEST),
+    _documented("X-LD-History", "Whether the client always sends the whole chat.", enum=["whole", "new"]),
+    _documented("X-OpenWebUI-User-Id", "As X-LD-Person.", **ID),
+    _documented("X-OpenWebUI-Chat-Id", "As X-LD-Thread; a temporary chat is not remembered.", **ID),
+    _documented("X-OpenWebUI-User-Name", "As X-LD-Name.", maxLength=LONGEST),
+]
+"""The headers that `addressed` reads, for the OpenAPI document. They are read by hand, since clients send UTF-8 in them."""
+MEMORY_HEADER = {
+    "X-LD-Memory": {
+        "description": "Whether anything is remembered.",
+        "schema": {"enum": ["on", "none"], "type": "string"},
+    }
+}
+
+
 def checked_id(text: str, what: str) -> str:
     """A person's or thread's id as given by a client.
 
     Raises:
-        ApiError: it is empty, too long, or has a slash or control characters.
+        ApiError: it is empty, too long, has a slash or control characters, is "." or "..", which no client can put into a
+            URL, or a placeholder.
     """
-    if not text.strip() or len(text) > LONGEST or "/" in text or not text.isprintable():
+    if UNFILLED in text:
+        raise ApiError(
+            400, f"the {what} {text[:60]!r} is a placeholder that the client did not fill in", f"invalid_{what}", what
+        )
+    if not text.strip(" .") or len(text) > LONGEST or "/" in text or not text.isprintable():
         shown = text if len(text) <= 40 else text[:40] + "…"
         raise ApiError(
             400, f"the {what} {shown!r} is not an id; give 1 to {LONGEST} printable characters without a slash",
@@ -95,7 +129,7 @@ def checked_id(text: str, what: str) -> str:
 
 
 def addressed(request: Request, user: str | None, metadata: Mapping[str, Any] | None) -> Addressed:
-    """Whom a request is about, from its headers or else from its body."""
+    """The person and thread of a request, from its headers or else its body."""
     person = _header(request, PERSON_HEADERS) or user
     named = next((str(metadata[key]) for key in THREAD_METADATA if metadata and metadata.get(key)), None)
     thread = _header(request, THREAD_HEADERS) or named
@@ -103,6 +137,8 @@ def addressed(request: Request, user: str | None, metadata: Mapping[str, Any] | 
     if history not in ("", "whole", "new"):
         raise ApiError(400, f"X-LD-History is {history!r}; send whole or new, or leave it out", "invalid_history")
     name = _header(request, NAME_HEADERS)
+    if request.headers.get("x-openwebui-chat-id", "").startswith(TEMPORARY):
+        person = None
     return Addressed(
         None if person is None else checked_id(person, "person"),
         None if thread is None else checked_id(thread, "thread"),
@@ -115,7 +151,7 @@ def _header(request: Request, names: tuple[str, ...]) -> str | None:
     for name in names:
         if value := request.headers.get(name):
             try:
-                return value.encode("latin-1").decode("utf-8")  # clients send UTF-8, whatever the standard says
+                return value.encode("latin-1").decode("utf-8")  # clients send UTF-8, contrary to the standard
             except UnicodeError:
                 return value
     return None
@@ -129,7 +165,7 @@ def _usable_name(name: str) -> str | None:
 
 
 def _is_loopback(host: str | None) -> bool:
-    """Whether a host, with or without a port, is this machine."""
+    """Whether a host, with or without port, is this machine."""
     name = host or ""
     if name.startswith("["):
         name = name[1:].partition("]")[0]
@@ -142,7 +178,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def identified(request: Request) -> Caller:
-    """Who is calling.
+    """Identify the caller.
 
     Raises:
         ApiError: 401 without a valid key where keys are in use; 403 where there are none and the call comes from another
@@ -155,7 +191,8 @@ def identified(request: Request) -> Caller:
         local = _is_loopback(request.headers.get("host")) and _is_loopback(client)
         if not local or (origin and not _is_loopback(origin.partition("//")[2])):
             raise ApiError(
-                403, "this server has no keys and answers on its own machine only; make one with `ld-agent keys create`"
+                403,
+                "this server has no keys and answers only on its own machine; create a key with `ld-agent keys create`",
             )
         return LOCAL
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -170,7 +207,7 @@ def identified(request: Request) -> Caller:
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
-    """The dependency of a route: the caller, who has the scope and keeps to the rate."""
+    """Create a route's dependency: a caller with this scope, within its rate limit."""
 
     async def admitted(request: Request) -> Caller:
         caller = identified(request)
@@ -190,4 +227,9 @@ def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:
 ChatCaller = Annotated[Caller, Depends(needs("chat"))]
 MemoryCaller = Annotated[Caller, Depends(needs("memory"))]
 AdminCaller = Annotated[Caller, Depends(needs("admin"))]
-Person = Annotated[str, Path(min_length=1, max_length=LONGEST, description="The person's id.", examples=["ann"])]
+Person = Annotated[
+    str,
+    Path(
+        min_length=1, max_length=LONGEST, description="The person's id.", examples=["ann"], json_schema_extra=PRINTABLE
+    ),
+]

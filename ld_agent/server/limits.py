@@ -1,4 +1,4 @@
-"""Limits: the size and time of a request's body, requests a minute, requests at once."""
+"""Limits on the size and duration of request bodies, requests per minute and concurrent requests."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ld_agent.server.identity import Caller
 
 JSON_METHODS = ("POST", "PUT", "PATCH")
 DRAINED = 64 * 2**20
-"""Bytes of a body that is too large that are read and dropped, so that the client gets to hear why it was refused."""
+"""Bytes of an oversized body that are read and discarded, so that the client receives the error."""
 
 
 class Bodies:
-    """ASGI middleware: reads each body before anything else sees the request, within its limits.
+    """ASGI middleware that reads each body, within its limits, before anything else sees the request.
 
     Args:
         most: bytes.
@@ -47,7 +47,7 @@ class Bodies:
                 await self._app(scope, _replayed(body, receive), send)
 
     async def _read(self, receive: Receive) -> bytes | None:
-        """The body; None: the client left."""
+        """The body; None: the client disconnected."""
         parts, size = list[bytes](), 0
         while True:
             message = await receive()
@@ -75,7 +75,7 @@ def _check_content_type(scope: Scope) -> None:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body as one message, then whatever the client still does."""
+    """The body as one message, followed by the client's further messages."""
     given = False
 
     async def replay() -> Message:
@@ -99,11 +99,11 @@ class _Bucket:
 
 
 class Rates:
-    """Requests a minute of each key: a bucket that holds a minute's worth and fills evenly.
+    """Limits requests per minute of each key: a token bucket that holds a minute's worth and fills evenly.
 
     Args:
-        rate: for keys that have none of their own.
-        clock: seconds, never going back.
+        rate: for keys without their own rate.
+        clock: monotonic seconds.
     """
 
     def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -123,27 +123,27 @@ class Rates:
         if bucket.tokens < 1:
             seconds = max(1, round((1 - bucket.tokens) * 60 / rate + 0.5))
             raise ApiError(
-                429, f"more than {rate} requests a minute; try again in {seconds} s", "rate_limit_exceeded",
+                429, f"more than {rate} requests per minute; try again in {seconds} s", "rate_limit_exceeded",
                 headers={"Retry-After": str(seconds)},
             )  # fmt: skip
         bucket.tokens -= 1
 
 
 class Places:
-    """How many requests are worked on at once."""
+    """Limits the number of concurrent requests."""
 
     def __init__(self, most: int) -> None:
         self.most, self.taken = most, 0
 
     def take(self) -> None:
-        """Take a place, to be given back with `leave`.
+        """Take a slot; release it with `leave`.
 
         Raises:
             ApiError: 429 with Retry-After: all are taken.
         """
         if self.taken >= self.most:
             raise ApiError(
-                429, f"{self.most} requests are being worked on; try again in a moment", "overloaded",
+                429, f"{self.most} requests are in progress; try again in a moment", "overloaded",
                 headers={"Retry-After": "1"},
             )  # fmt: skip
         self.taken += 1

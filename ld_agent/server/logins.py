@@ -1,4 +1,5 @@
-"""Who is logged in to the page: a key is exchanged for a cookie, and every form carries a token that no other site knows."""
+"""Login sessions of the page: a key is exchanged for a cookie, and every form carries a token unknown to other
+sites."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SECONDS = 8 * 3600
 
 
 class NotLoggedInError(Exception):
-    """A page was asked for without a session."""
+    """A page was requested without a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Login:
 
 
 class Logins:
-    """The sessions of this process; a restart ends them."""
+    """The sessions of this process; they end with a restart."""
 
     def __init__(self, keys: Keys, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys, self._clock = keys, clock
@@ -71,10 +72,10 @@ class Logins:
 
 
 async def form_of(request: Request, login: Login) -> dict[str, str]:
-    """The fields of a form that this server has shown in this session.
+    """The fields of a form that this server rendered in this session.
 
     Raises:
-        ApiError: 403, the form comes from elsewhere.
+        ApiError: 403, the form has another origin.
     """
     fields = {name: values[0] for name, values in parse_qs((await request.body()).decode("utf-8", "replace")).items()}
     if not secrets.compare_digest(fields.get("csrf", "").encode(), login.csrf.encode()):

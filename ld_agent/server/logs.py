@@ -1,7 +1,8 @@
-"""One line a request, as text or JSON: what, how long, for whom. Never a text that was said, a person's id or a key."""
+"""One log line per request, as text or JSON: route, duration, tenant. Never contains messages, person ids or keys."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import sys
@@ -13,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = logging.getLogger("ld_agent.server")
 Count = Callable[[str, str, int, float], None]
-"""Given method, route, status and seconds of a request."""
+"""Called with method, route, status and seconds of a request."""
 FIELDS = ("method", "route", "status", "ms", "key")
 
 
@@ -37,6 +38,8 @@ class Logged:
 
         try:
             await self._app(scope, receive, noting)
+        except asyncio.CancelledError:  # of the server's own tasks only, when it stops and a model does not answer
+            log.warning("the server stopped before this was answered")
         finally:
             seconds = time.perf_counter() - begun
             route = getattr(scope.get("route"), "path", "-")
@@ -55,7 +58,7 @@ class Logged:
 
 
 class Lines(logging.Formatter):
-    """One line a record."""
+    """Formats a record as one line."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__()

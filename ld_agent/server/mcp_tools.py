@@ -1,7 +1,7 @@
-"""The memory as tools and resources of the Model Context Protocol, for assistants that are somebody else's program.
+"""The memory as tools and resources of the Model Context Protocol, for external assistants.
 
-One agent, no keys: over standard input and output the client starts the process itself, and over HTTP only this machine is
-answered.
+One agent, no keys: over standard input and output the client starts the process itself, and over HTTP only this machine
+is served.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
     """The tools and resources over an agent.
 
     Args:
-        person: whom calls are about that name nobody.
+        person: the person for calls that name none.
     """
     server: MCPServer[Any] = MCPServer("ld_agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     directory = Directory(agent.resources.store.db)
@@ -113,7 +113,7 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run off the event loop; a refusal becomes the tool's answer."""
+    """Run outside the event loop; an error becomes the tool's answer."""
     try:
         return await asyncio.to_thread(work)
     except LDAgentError as exc:
@@ -125,20 +125,21 @@ def as_json(value: Any) -> str:
 
 
 def _remembered(agent: Agent, person: str, text: str) -> str:
-    """Store what was said as a session of its own, so that it is a memory at once."""
+    """Store a text as a separate session, so that it becomes a memory at once."""
     found = agent.store.find_conversation(person)
     conversation = agent.conversation(person, thread=THREAD, agent_name=found.agent if found else None)
     known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
     conversation.observe(text, known, channel="tool")
-    made = conversation.end_session()
-    return f"remembered as {', '.join(r.id for r in made)}" if made else "stored; it is remembered later"
+    records = conversation.end_session()
+    return f"remembered as {', '.join(r.id for r in records)}" if records else "stored; its memory is still pending"
 
 
 def _about(agent: Agent, found: StoredConversation) -> dict[str, Any]:
     traits = [trait for trait, _ in agent.store.personas(found.key).traits() if trait.active]
     records = agent.store.records(found.key)[-LATEST:]
+    of_trait, of_record = {"id", "speaker", "text", "at", "channel"}, {"id", "text", "at", "channel", "said_by"}
     return {
         "person": found.id,
-        "traits": [TraitShape.of(t).model_dump(mode="json", include={"id", "speaker", "text", "at"}) for t in traits],
-        "memories": [RecordShape.of(r).model_dump(mode="json", include={"id", "text", "at"}) for r in records],
+        "traits": [TraitShape.of(t).model_dump(mode="json", include=of_trait) for t in traits],
+        "memories": [RecordShape.of(r).model_dump(mode="json", include=of_record) for r in records],
     }

@@ -1,4 +1,4 @@
-"""``/v1/memory``: what is remembered of people, for programs that use the memory alone. Each route is one call of the agent."""
+"""``/v1/memory``: people's memories, for programs that use only the memory. Each route is one call of the agent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import AwareDatetime
 
 from ld_agent.errors import DataFileError, StoreError
 from ld_agent.server.chat import ERRORS
@@ -35,6 +34,7 @@ from ld_agent.server.memory_shapes import (
     ThreadList,
     ThreadShape,
     TraitList,
+    When,
 )
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
@@ -68,7 +68,7 @@ async def people(
     containing: Annotated[str, Query(max_length=200, description="Only ids that contain this.")] = "",
     limit: Limit = PAGE,
 ) -> PeoplePage:
-    """Everyone who is known, in the order of their ids."""
+    """All known people, ordered by id."""
     directory = service_of(request).directory
     found = await asyncio.to_thread(directory.people, caller.prefix, caller.prefix + after, limit + 1, containing)
     shown = [person_shape(caller, stored) for stored in found[:limit]]
@@ -77,7 +77,7 @@ async def people(
 
 @router.get("/{person}")
 async def person(request: Request, caller: MemoryCaller, person: Person) -> PersonShape:
-    """How much is known of one person."""
+    """How much is known about one person."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     one = await asyncio.to_thread(service.directory.person, stored.key)
@@ -88,7 +88,7 @@ async def person(request: Request, caller: MemoryCaller, person: Person) -> Pers
 
 @router.delete("/{person}")
 async def delete(request: Request, caller: MemoryCaller, person: Person) -> Done:
-    """Delete everything of a person, so that no byte of it remains in the store."""
+    """Delete everything about a person, so that no byte of it remains in the store."""
     service = service_of(request)
     await service.delete(caller.conversation_id(person))
     return Done()
@@ -96,7 +96,7 @@ async def delete(request: Request, caller: MemoryCaller, person: Person) -> Done
 
 @router.get("/{person}/threads")
 async def threads(request: Request, caller: MemoryCaller, person: Person) -> ThreadList:
-    """The places where a person talks with the agent, the latest first."""
+    """The threads of a person, latest first."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     found = await asyncio.to_thread(service.directory.threads, stored.key)
@@ -111,7 +111,7 @@ async def sessions(
     before: Annotated[int | None, Query(ge=1, le=2**62, description="Only sessions with lower numbers.")] = None,
     limit: Limit = PAGE,
 ) -> SessionPage:
-    """A person's sessions, the latest first."""
+    """A person's sessions, latest first."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     found = await asyncio.to_thread(service.directory.sessions, stored.key, before, limit + 1)
@@ -126,7 +126,7 @@ async def sessions(
 
 @router.get("/{person}/sessions/{number}")
 async def session(request: Request, caller: MemoryCaller, person: Person, number: int) -> SessionDetail:
-    """What was said in one session, and what is remembered of it."""
+    """The utterances of one session, and the memories made from it."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     store = service.agent.store
@@ -149,7 +149,7 @@ async def records(
     after: Annotated[str | None, Query(max_length=20, description="The `next` of the page before.")] = None,
     limit: Limit = PAGE,
 ) -> RecordPage:
-    """Everything that is remembered of past sessions."""
+    """All memories of past sessions."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     found = await asyncio.to_thread(lambda: service.agent.store.records(stored.key, after=after or None))
@@ -162,9 +162,9 @@ async def traits(
     request: Request,
     caller: MemoryCaller,
     person: Person,
-    history: Annotated[bool, Query(description="Also what was superseded.")] = False,
+    history: Annotated[bool, Query(description="Include superseded traits.")] = False,
 ) -> TraitList:
-    """What is known about everyone in a person's conversation, as far as it was learned by now."""
+    """The traits of everyone in a person's conversation that have been learned so far."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     found = await asyncio.to_thread(service.agent.store.personas(stored.key).traits)
@@ -173,7 +173,7 @@ async def traits(
 
 @router.get("/{person}/changes")
 async def changes(request: Request, caller: MemoryCaller, person: Person) -> ChangeList:
-    """What was edited, pinned or forgotten by hand."""
+    """Manual changes: edited, pinned or forgotten items."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     found = await asyncio.to_thread(service.agent.store.changes, stored.key)
@@ -186,10 +186,10 @@ async def recall(
     caller: MemoryCaller,
     person: Person,
     text: Annotated[str, Query(min_length=1, max_length=20_000, pattern=r"\S", description="What to recall.")],
-    at: Annotated[AwareDatetime | None, Query(description="As of this time. Default: now.")] = None,
+    at: Annotated[When | None, Query(description="As of this time. Default: now.")] = None,
     k: Annotated[int | None, Query(ge=1, le=200, description="At most this many. Default: `memory.k`.")] = None,
 ) -> RecallList:
-    """What is remembered about a text, with the numbers and terms of its score."""
+    """Memories relevant to a text, with the terms of their scores."""
     service = service_of(request)
     conversation = await service.known(caller.conversation_id(person))
     found = await service.waiting(lambda: conversation.recall(text, at, k=k))
@@ -198,8 +198,9 @@ async def recall(
 
 @router.post("/{person}/messages")
 async def messages(request: Request, caller: MemoryCaller, person: Person, body: PromptRequest) -> PromptShape:
-    """Hear what a person says and get the prompt for a model of your own. Store its reply with `observe`."""
+    """Store a message and get the prompt for your own model. Store its reply with `observe`."""
     service = service_of(request)
+    service.check_time(body.at)
     conversation = await service.open(caller.conversation_id(person), body.thread)
     prompt = await service.waiting(lambda: conversation.messages(body.text, body.speaker, body.at))
     return PromptShape(
@@ -214,9 +215,9 @@ async def messages(request: Request, caller: MemoryCaller, person: Person, body:
 
 @router.post("/{person}/observe")
 async def observe(request: Request, caller: MemoryCaller, person: Person, body: ObserveRequest) -> Observed:
-    """Store what was said, now or in the past, in order, without a reply; it is learned from in the background.
+    """Store utterances, current or past, in order and without reply; traits are learned in the background.
 
-    Utterances are stored one by one: if one is refused, those before it are stored, and the message says how many.
+    Utterances are stored one by one: if one is rejected, the earlier ones are stored, and the error says how many.
     """
     service = service_of(request)
     said = await service.observe(caller.conversation_id(person), body)
@@ -237,7 +238,7 @@ async def change(request: Request, caller: MemoryCaller, person: Person, target:
 
 @router.delete("/{person}/memories/{target}")
 async def forget(request: Request, caller: MemoryCaller, person: Person, target: str) -> Done:
-    """Forget a record or trait: that it was forgotten stays on record, its words do not."""
+    """Forget a record or trait; only the fact that it was forgotten is kept."""
     service = service_of(request)
     conversation_id = caller.conversation_id(person)
     await _check_target(service, conversation_id, target)
@@ -257,7 +258,7 @@ async def _check_target(service: Service, conversation_id: str, target: str) -> 
     responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
 )
 async def export(request: Request, caller: MemoryCaller, person: Person) -> StreamingResponse:
-    """Everything that was said and remembered, as JSON lines: the format of `ld-agent memory export`."""
+    """All utterances and memories as JSON lines, in the format of `ld-agent memory export`."""
     service = service_of(request)
     conversation_id = caller.conversation_id(person)
     await service.stored(conversation_id)
@@ -278,7 +279,7 @@ async def export(request: Request, caller: MemoryCaller, person: Person) -> Stre
     },
 )
 async def import_person(request: Request, caller: MemoryCaller, person: Person) -> Imported:
-    """Take in an export of one conversation as this person, who must not be known yet; all of it or nothing."""
+    """Import an export of one conversation as this person, who must not exist yet; all of it or nothing."""
     service = service_of(request)
     conversation_id = caller.conversation_id(person)
     lines = (await request.body()).splitlines(keepends=True)

@@ -5,10 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 
+
+def _written(at: object) -> object:
+    """A time as it was given, unless it is a number, which pydantic would take for seconds or milliseconds as it sees fit."""
+    if isinstance(at, int | float) or (isinstance(at, str) and at.strip().lstrip("+-").replace(".", "").isdigit()):
+        raise ValueError("give a time such as 2024-05-01T18:30:00+00:00")
+    return at
+
+
+When = Annotated[AwareDatetime, BeforeValidator(_written)]
 Text = Annotated[str, Field(min_length=1, max_length=200_000, pattern=r"\S")]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
 Thread = Annotated[str, Field(max_length=200, description="The thread's name; empty: the one without a name.")]
@@ -96,7 +105,7 @@ class PromptRequest(BaseModel):
     text: Text
     thread: Thread = ""
     speaker: Name | None = None
-    at: AwareDatetime | None = None
+    at: When | None = None
 
 
 class PromptShape(BaseModel):
@@ -118,7 +127,7 @@ class Said(BaseModel):
 
     text: Text
     speaker: Name | None = None
-    at: AwareDatetime | None = None
+    at: When | None = None
     thread: Thread = ""
     channel: Literal["observe", "import", "tool", "document"] = "observe"
 

@@ -1,14 +1,15 @@
-"""What the server has done, as Prometheus reads it: requests by route and status, their seconds, and tokens of replies."""
+"""Prometheus metrics: requests by route and status, their durations, and tokens of replies."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
+from ld_agent.costs import Cost
 from ld_agent.server.chat import ERRORS
 from ld_agent.server.identity import AdminCaller
 
@@ -37,8 +38,13 @@ class Metrics:
         self.tokens["prompt"] += prompt
         self.tokens["completion"] += completion
 
-    def lines(self, at_once: int) -> Iterator[str]:
-        """The metrics in Prometheus' text format."""
+    def lines(self, at_once: int, costs: Mapping[str, Cost]) -> Iterator[str]:
+        """The metrics in Prometheus' text format.
+
+        Args:
+            at_once: turns under way.
+            costs: of the models, by module.
+        """
         yield "# TYPE ld_agent_requests_total counter"
         for (method, route, status), count in sorted(self.requests.items()):
             yield f'ld_agent_requests_total{{method="{method}",route="{route}",status="{status}"}} {count}'
@@ -55,6 +61,15 @@ class Metrics:
             yield f'ld_agent_reply_tokens_total{{kind="{kind}"}} {self.tokens[kind]}'
         yield "# TYPE ld_agent_turns_at_once gauge"
         yield f"ld_agent_turns_at_once {at_once}"
+        yield "# TYPE ld_agent_model_calls_total counter"
+        yield from (f'ld_agent_model_calls_total{{module="{module}"}} {cost.calls}' for module, cost in costs.items())
+        yield "# TYPE ld_agent_model_seconds_total counter"
+        for module, cost in costs.items():
+            yield f'ld_agent_model_seconds_total{{module="{module}"}} {cost.milliseconds / 1000:.6f}'
+        yield "# TYPE ld_agent_model_tokens_total counter"
+        for module, cost in costs.items():
+            yield f'ld_agent_model_tokens_total{{module="{module}",kind="prompt"}} {cost.prompt_tokens}'
+            yield f'ld_agent_model_tokens_total{{module="{module}",kind="completion"}} {cost.completion_tokens}'
 
 
 router = APIRouter(tags=["health"], responses=ERRORS)
@@ -64,4 +79,6 @@ router = APIRouter(tags=["health"], responses=ERRORS)
 async def metrics(request: Request, caller: AdminCaller) -> PlainTextResponse:
     """Prometheus metrics."""
     state = request.app.state
-    return PlainTextResponse("\n".join(state.metrics.lines(state.places.taken)) + "\n", media_type=TEXT)
+    return PlainTextResponse(
+        "\n".join(state.metrics.lines(state.places.taken, state.service.costs.total())) + "\n", media_type=TEXT
+    )

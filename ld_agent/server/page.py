@@ -1,4 +1,4 @@
-"""The page: what is remembered of whom, why it was recalled, and the means to correct it. HTML from the server, no CDN."""
+"""The inspector page: shows memories, explains recalls and lets people correct them. Server-rendered HTML, no CDN."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from ld_agent.server import page_data
 from ld_agent.server.errors import ApiError
@@ -51,9 +52,21 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"))
 
+    app.state.error_page = error_page
+
     @app.exception_handler(NotLoggedInError)
     async def log_in(request: Request, exc: NotLoggedInError) -> Response:
+        if "hx-request" in request.headers:  # the whole page goes there, not the part that was asked for
+            return Response(status_code=401, headers=SECURITY | {"HX-Redirect": "/login"})
         return RedirectResponse("/login", 303)
+
+
+def error_page(request: Request, error: ApiError) -> Response:
+    """An error for a person to read: a page, or a line within what htmx asked to replace."""
+    if "hx-request" in request.headers:
+        line = Markup('<p role="alert" class="problem">{}</p>').format(error.message)
+        return HTMLResponse(line, error.status, SECURITY | {"HX-Reswap": "beforeend"})
+    return shown(request, "error.html", None, error.status, message=error.message)
 
 
 async def logged_in(request: Request) -> Login:
@@ -96,7 +109,7 @@ class Subject:
         )
 
     def waiting(self, target: str) -> bool:
-        """Whether a record or trait is going to be forgotten."""
+        """Whether a record or trait is scheduled to be forgotten."""
         return (self.id, target) in self.undoable
 
 
@@ -118,6 +131,8 @@ async def login_page(request: Request) -> Response:
 
 @router.post("/login")
 async def log_in(request: Request) -> Response:
+    if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        raise ApiError(403, "this log-in comes from another site; open /login here", "cross_site")
     fields = parse_qs((await request.body()).decode("utf-8", "replace"))
     found = request.app.state.service.keys.find(fields.get("key", [""])[0].strip())
     if found is None:
@@ -135,7 +150,7 @@ async def log_out(request: Request, login: Visitor) -> Response:
     return response
 
 
-# ---- looking
+# ---- viewing
 
 
 @router.get("/")
@@ -165,13 +180,17 @@ async def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2*
 
 
 @router.get("/people/{person}/live")
-async def live(about: About) -> Response:
-    """The latest session as it is now, for a page that stays open."""
+async def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """The latest session as it is now, for a page that stays open; 204: as it was seen, so that nothing is read out again."""
     service = about.service
     latest = await asyncio.to_thread(service.directory.sessions, about.stored.key, None, 1)
     number = latest[0].number if latest and not latest[0].closed else 0
     said = await asyncio.to_thread(service.agent.store.session_utterances, about.stored.key, number)
-    return about.show("_live.html", said=said[-20:], explained=_explained(about))
+    explained = _explained(about)
+    state = f"{number}.{said[-1].id if said else ''}.{len(explained.intersection(u.id for u in said))}"
+    if seen == state:
+        return Response(status_code=204, headers=SECURITY)
+    return about.show("_live.html", said=said[-20:], explained=explained, state=state)
 
 
 @router.get("/people/{person}/sessions/{number}")
@@ -227,7 +246,8 @@ async def costs(about: About) -> Response:
         "at": [r.heard.at.timestamp() for r in replies],
         "ms": [[round(r.timings_ms.get(step, 0.0), 1) for r in replies] for step in steps],
     }
-    return about.show("costs.html", table=table, steps=steps, chart=json.dumps(chart), tab="costs")
+    modules = sorted(about.service.costs.of(about.id).items())
+    return about.show("costs.html", modules=modules, table=table, steps=steps, chart=json.dumps(chart), tab="costs")
 
 
 @router.get("/people/{person}/export")
@@ -250,7 +270,7 @@ def _explained(about: Subject) -> set[str]:
 
 @router.post("/people/{person}/memories/{target}/{action}")
 async def change(about: About, target: str, action: str) -> Response:
-    """Edit, pin, unpin or forget a record or trait; shows it as it is then."""
+    """Edit, pin, unpin or forget a record or trait; show the result."""
     fields, service = await form_of(about.request, about.login), about.service
     if action == "edit":
         await service.change(about.id, target, fields.get("text", ""), None)
@@ -279,7 +299,7 @@ def _memory(about: Subject, target: str) -> Any:
 
 @router.post("/people/{person}/{action}")
 async def delete(about: About, action: str) -> Response:
-    """Delete everything of a person in a minute, or keep it after all."""
+    """Schedule or undo the deletion of a person."""
     fields, service = await form_of(about.request, about.login), about.service
     here = RedirectResponse(f"/people/{quote(about.person, safe='')}", 303)
     if action == "undo":

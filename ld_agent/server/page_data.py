@@ -1,4 +1,4 @@
-"""What the page shows, gathered from the store: a person's sessions and what each became, scores as bars, words marked."""
+"""Data of the page: a person's sessions and their memories, scores as bars, marked words."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ld_agent.storage.served import Directory, StoredSession
 from ld_agent.types import Recalled, Record, Trait, Utterance
 
 SESSIONS = 15
-"""Sessions of one page."""
+"""Number of sessions per page."""
 RECALLS = 3
-"""Replies that a timeline names of those that recalled a session."""
+"""Maximum number of replies listed as having recalled a session."""
 SHORTEST_MARKED = 4
 STEM = 0.75
-"""Share of a word's beginning that counts as the same word."""
+"""Length share of a common prefix at which two words count as the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +28,10 @@ class TimelineEntry:
     """One session on the timeline.
 
     Attributes:
-        gap: how long after the session before it began; "" for the first.
-        gained: traits that were learned from it, those that were superseded since included.
-        recalls: how many replies recalled it later.
-        recalled_by: the latest of them, newest first.
+        gap: time since the previous session; "" for the first.
+        gained: traits learned from it, including superseded ones.
+        recalls: number of later replies that recalled it.
+        recalled_by: the latest of these replies, newest first.
     """
 
     session: StoredSession
@@ -45,7 +45,7 @@ class TimelineEntry:
 def timeline(
     store: Store, directory: Directory, key: int, before: int | None
 ) -> tuple[list[TimelineEntry], int | None]:
-    """A page of sessions, the latest first, and where the next page begins."""
+    """A page of sessions, latest first, and the start of the next page."""
     found = directory.sessions(key, before, SESSIONS + 1)
     recalls = directory.recalls(key, [session.number for session in found[:SESSIONS]], RECALLS)
     entries = []
@@ -66,7 +66,7 @@ def timeline(
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One number of a score, and how long its bar is, from 0 to 1."""
+    """One term of a score, and the length of its bar, from 0 to 1."""
 
     name: str
     value: float
@@ -77,13 +77,13 @@ class Bar:
 
 
 def bars(found: Recalled) -> list[Bar]:
-    """The numbers of a score in the order in which the docs explain them."""
+    """The terms of a score in the order of the documentation."""
     numbers = {"s_sem": found.s_sem, "s_top": found.s_top, **found.terms, "decay": found.decay}
     return [Bar(name, value) for name, value in numbers.items()]
 
 
 def marked(text: str, query: str) -> Markup:
-    """A text as HTML in which words that a query shares are marked."""
+    """A text as HTML, with words shared with a query marked."""
     stems = {word[: max(SHORTEST_MARKED - 1, round(len(word) * STEM))] for word in _words(query)}
     pieces = re.split(r"(\w+)", text)
     return Markup("").join(
@@ -99,7 +99,7 @@ def _words(text: str) -> list[str]:
 
 
 def passages(store: Store, key: int, found: Sequence[Recalled], query: str) -> dict[str, list[Utterance]]:
-    """By record id, what was said behind it that shares a word with the query."""
+    """By record id, its source utterances that share a word with the query."""
     ids = sorted({source for r in found for source in r.record.sources})
     said = store.utterances_by_id(key, ids)
     return {

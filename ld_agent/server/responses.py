@@ -1,4 +1,4 @@
-"""``/v1/responses``, OpenAI's newer protocol: the server keeps the chat, the client names what it continues."""
+"""``/v1/responses``, OpenAI's newer protocol: the server stores the chat, and the client names what it continues."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from ld_agent.server.chat import ERRORS, LARGEST_SEED, IdempotencyKey, Text, TextPart, check_model
+from ld_agent.server.asked import CUT_OFF, Answered, Asked
+from ld_agent.server.chat import ERRORS, SEED, IdempotencyKey, Text, TextPart, check_model
 from ld_agent.server.errors import ApiError, as_api_error
 from ld_agent.server.handing_out import handed_out
 from ld_agent.server.history import Line
-from ld_agent.server.identity import Caller, ChatCaller, addressed, checked_id
+from ld_agent.server.identity import HEADERS, MEMORY_HEADER, Caller, ChatCaller, addressed, checked_id
 from ld_agent.server.service import Service
-from ld_agent.server.turns import Answered, Asked, RunningTurn, checked_lines, explained, fingerprint, new_id
+from ld_agent.server.turns import RunningTurn, checked_lines, explained, fingerprint, new_id, options
 from ld_agent.types import ReplyOptions
 
+STATUS = {"length": "incomplete", CUT_OFF: "cancelled"}
 ResponseId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -38,7 +40,7 @@ class ConversationRef(BaseModel):
 
 
 class ResponseRequest(BaseModel):
-    """Of OpenAI's fields those that make a difference here; others are ignored."""
+    """The fields of OpenAI's protocol that are used here; others are ignored."""
 
     model: str
     input: Text | Annotated[list[InputMessage], Field(min_length=1)]
@@ -48,19 +50,19 @@ class ResponseRequest(BaseModel):
     stream: bool = False
     max_output_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    seed: Annotated[int | None, Field(ge=0, le=LARGEST_SEED)] = None
+    seed: Annotated[int | None, SEED] = None
     user: str | None = None
     safety_identifier: str | None = None
     metadata: dict[str, str] | None = None
 
 
 class ResponseBody(BaseModel):
-    """A response as OpenAI's clients read it."""
+    """A response in OpenAI's format."""
 
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    status: Literal["completed", "incomplete", "in_progress"]
+    status: Literal["completed", "incomplete", "in_progress", "cancelled"]
     model: str
     output: list[dict[str, Any]]
     usage: dict[str, Any] | None
@@ -82,7 +84,10 @@ router = APIRouter(prefix="/v1/responses", tags=["chat"], responses=ERRORS)
 
 
 @router.post(
-    "", response_model=ResponseBody, responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}}
+    "",
+    response_model=ResponseBody,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "headers": MEMORY_HEADER}},
+    openapi_extra={"parameters": HEADERS},
 )
 async def respond(
     request: Request, body: ResponseRequest, caller: ChatCaller, idempotency_key: IdempotencyKey = None
@@ -105,7 +110,7 @@ async def respond(
 
 @router.get("/{response_id}")
 async def retrieve(request: Request, caller: ChatCaller, response_id: str) -> ResponseBody:
-    """An answer of the last month, by its id."""
+    """Return an answer of the last month by its id."""
     service: Service = request.app.state.service
     conversation, answer = await _found(service, caller, response_id)
     stored = await service.stored(conversation)
@@ -141,13 +146,13 @@ async def _asked(
     lines = [Line(m.role == "assistant", m.text) for m in messages if m.role in ("user", "assistant")]
     return Asked(
         conversation, answer_id if thread is None else thread, checked_lines(lines, service.config.server.messages),
-        ReplyOptions(body.max_output_tokens, body.temperature, body.seed or 0, instructions), False, whom.name,
+        options(body.max_output_tokens, body.temperature, body.seed, instructions), False, whom.name,
         idempotency_key, fingerprint(body.model_dump()), False, answer_id, conversation is not None, body.model,
     )  # fmt: skip
 
 
 async def _found(service: Service, caller: Caller, response_id: str) -> tuple[str, Any]:
-    """The conversation and the answer with an id, if they are the caller's."""
+    """The conversation and answer with an id, if they belong to the caller."""
     found = await asyncio.to_thread(service.answers.find, response_id)
     if found is not None:
         conversation, answer = found
@@ -167,8 +172,9 @@ def _part(text: str) -> dict[str, Any]:
 
 
 def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answered | None) -> dict[str, Any]:
-    """The response; None: it has only begun."""
+    """The response; None: it has just begun."""
     cut = answered is not None and answered.finish == "length"
+    status: Any = "in_progress" if answered is None else STATUS.get(answered.finish, "completed")
     usage = answered and {
         "input_tokens": answered.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0},
@@ -180,7 +186,7 @@ def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answe
     return ResponseBody(
         id=answered.id if answered else asked.id,
         created_at=int(time.time()),
-        status="in_progress" if answered is None else "incomplete" if cut else "completed",
+        status=status,
         model=body.model,
         output=[_message(answered.id, answered.text)] if answered else [],
         usage=usage,
@@ -195,7 +201,7 @@ def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answe
 
 
 async def _events(service: Service, turn: RunningTurn, body: ResponseRequest, asked: Asked) -> AsyncIterator[str]:
-    """The response as it is made, as server-sent events with names and numbers."""
+    """The response while it is generated, as named and numbered server-sent events."""
     number = -1
 
     def event(kind: str, **values: Any) -> str:

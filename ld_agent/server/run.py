@@ -1,13 +1,16 @@
-"""Runs the application with uvicorn: binds first, loads then, and stops gently on SIGTERM or Ctrl-C."""
+"""Runs the application with uvicorn: binds the port before loading, and shuts down gracefully on SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ipaddress
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from math import ceil
 
 import uvicorn
 
@@ -19,12 +22,12 @@ from ld_agent.server.app import create_app
 from ld_agent.server.connections import patient
 from ld_agent.storage.served import Keys
 
-STOP_SECONDS = 30
-"""How long replies under way may take after the server was told to stop; what is said is stored in any case."""
+CLEARING = 10.0
+"""Seconds after the server's grace in which connections are closed and the store is let go of."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its handling of signals, which would end the process by the signal after a gentle stop."""
+    """uvicorn without its signal handling, which would re-raise the signal after a graceful shutdown."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -32,15 +35,15 @@ class _Server(uvicorn.Server):
 
 
 def serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) -> None:
-    """Serve agents over one store until told to stop.
+    """Serve agents over one store until stopped.
 
     Args:
-        configs: by the names under which clients ask for the agents; the first one's settings are the server's.
+        configs: by the model names used by clients; the server uses the settings of the first.
 
     Raises:
         ConfigError: the configs name several stores.
         StoreError: their encoders differ.
-        InputError: the address is in use, or open to others although there are no keys.
+        InputError: the address is in use, or reachable from other machines without keys.
         ModelError: a model cannot be loaded.
     """
     logs.configure(as_json)
@@ -76,26 +79,54 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
         server.should_exit = True
 
     server = http_server(agents, failed)
-
-    def stop() -> None:
-        server.force_exit = server.should_exit  # a second signal does not wait for replies
-        server.should_exit = True
-
+    stopping = Stopping(server, next(iter(agents.values())).config.server.grace)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+        asyncio.get_running_loop().add_signal_handler(number, stopping.told)
     logs.log.info("serving %s on http://%s:%d", ", ".join(agents), *listening.getsockname()[:2])
     await server.serve([listening])
     if failures:
         raise failures[0]
 
 
+class Stopping:
+    """Ends the process in time once it was told to stop, whatever a model does.
+
+    What was said is stored, and what is pending is done at the next start, so that nothing is lost by leaving early.
+
+    Args:
+        grace: seconds after which replies end where they are; what still runs `CLEARING` seconds later is left alone.
+        leave: ends the process at once.
+    """
+
+    def __init__(self, server: uvicorn.Server, grace: float, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
+        self._server, self._grace, self._leave = server, grace, leave
+
+    def told(self) -> None:
+        """Stop; told again, do not wait for anything."""
+        if self._server.should_exit:
+            self._give_up()
+        self._server.should_exit = True
+        service = self._server.config.app.state.service  # type: ignore[union-attr]
+        for seconds, act in ((self._grace, service.end_replies), (self._grace + CLEARING, self._give_up)):
+            later = threading.Timer(seconds, act)
+            later.daemon = True
+            later.start()
+
+    def _give_up(self) -> None:
+        logs.log.warning(
+            "a model did not answer in time; what was said is stored, and the rest is done at the next start"
+        )
+        self._leave()
+
+
 def http_server(agents: Mapping[str, Agent], failed: Callable[[BaseException], None] | None = None) -> uvicorn.Server:
-    """The application of some agents in front of sockets, to be run with `uvicorn.Server.serve`; see `create_app`."""
+    """A server for an application of agents, to be run with `uvicorn.Server.serve`; see `create_app`."""
     app = create_app(agents, failed)
+    settings = app.state.service.config.server
     return _Server(
         uvicorn.Config(
-            app, http=patient(app.state.service.config.server.patience), log_config=None, access_log=False,
-            timeout_graceful_shutdown=STOP_SECONDS, server_header=False,
+            app, http=patient(settings.patience), log_config=None, access_log=False,
+            timeout_graceful_shutdown=ceil(settings.grace + CLEARING / 2), server_header=False,
         )
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""The agents as the server holds them: conversations that are open, one turn at a time in each, and work between the turns.
+"""The agents of a server: open conversations, one turn at a time in each, and work between turns.
 
-Knows the agent's public face and no HTTP. Whatever may wait for a turn runs in threads of its own here: the event loop's
-threads are those that bring the turns to an end.
+Knows the agent's public interface but no HTTP. Anything that may wait for a turn runs in a separate thread pool,
+because the event loop's threads are needed to finish turns.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
+from ld_agent.costs import Costs
 from ld_agent.errors import InputError, LDAgentError, StoreError
 from ld_agent.server.errors import ApiError
 from ld_agent.server.memory_shapes import ObserveRequest
@@ -30,31 +31,37 @@ from ld_agent.watch import operation
 T = TypeVar("T")
 log = logging.getLogger("ld_agent.server")
 OPEN = 256
-"""Conversations kept open; more are opened again from the store when needed."""
+"""Maximum number of open conversations; others are reopened from the store when needed."""
 EXPLAINED = 500
-"""Replies that can be explained, the latest ones. They are kept in memory only: what is forgotten must not stay in them."""
+"""Number of latest replies that can be explained. Kept only in memory, so that forgotten text does not survive in
+them."""
 THREADS = 8
+AHEAD = timedelta(hours=1)
+"""How far a client's clock may be ahead."""
 
 
 def return_free_memory() -> None:
-    """Give the system back what glibc keeps of freed memory: with many threads, a hundred megabytes and more."""
+    """Return memory freed but retained by glibc to the system: with many threads, over a hundred megabytes."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 
 
 class Service:
-    """Agents over one store, served. A person's memory is the same whichever of them replies.
+    """Serves agents over one store. A person's memory is shared by all of them.
 
     Args:
-        agents: by the names under which clients ask for them, each made with ``background=True``, so that it learns between
-            the turns. The first is the one that everything but a reply is asked of.
+        agents: by the model names used by clients, each created with ``background=True``, so that it learns between
+            turns. The first handles everything except replies.
     """
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self.agents = dict(agents)
         self.model, self.agent = next(iter(self.agents.items()))
         self.config = self.agent.config
-        self.ready = False
+        self.costs = Costs()
+        for agent in self.agents.values():
+            agent.resources.costs = self.costs
+        self.ready = self.ending = False
         self.count_tokens: Callable[[int, int], None] = lambda prompt, completion: None
         db = self.agent.resources.store.db
         self._key_db = db.for_reading()  # reads never wait for a writer
@@ -65,10 +72,10 @@ class Service:
         self._threads = ThreadPoolExecutor(THREADS, "ld-agent-memory")
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    # ---- life
+    # ---- lifecycle
 
     async def warm_up(self) -> None:
-        """Load the models, then finish what an earlier run left pending."""
+        """Load the models, then finish work left pending by an earlier run."""
         for agent in self.agents.values():
             await asyncio.to_thread(agent.warm_up)
         self.ready = True
@@ -76,8 +83,8 @@ class Service:
             await self._tidied(conversation_id, "")
 
     async def tidy(self) -> None:
-        """End sessions whose pause has passed β, so that they are remembered before anyone comes back, and finish what a
-        server that has ended left pending; for ever. A conversation that is in use is left to whoever uses it.
+        """Periodically end sessions whose pause has exceeded β, so that they are remembered before anyone returns, and
+        finish work left pending by other servers. Conversations in use are skipped.
         """
         while True:
             await asyncio.sleep(self.config.server.tidy)
@@ -98,14 +105,18 @@ class Service:
                 await self.waiting(lambda: conversation.resume(now, waits=False))
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Do something that a leaving client does not end; `close` waits for it."""
+        """Run something that continues if the client leaves; `close` waits for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def end_replies(self) -> None:
+        """End every reply where it is; what was generated so far is kept."""
+        self.ending = True
+
     async def close(self) -> None:
-        """Finish the turns under way and release everything; what is pending is finished at the next start."""
+        """Finish running turns and release everything; pending work is finished at the next start."""
         if self._tasks:
             await asyncio.wait(set(self._tasks))
         await asyncio.to_thread(self._release)
@@ -120,21 +131,21 @@ class Service:
     # ---- conversations
 
     async def waiting(self, work: Callable[[], T]) -> T:
-        """Run in a thread what may wait for a turn to end."""
+        """Run a function that may wait for a turn in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def lock(self, conversation_id: str) -> asyncio.Lock:
-        """Held while a request of a conversation is compared with the store and answered."""
+        """The lock held while a request is compared with the store and answered."""
         lock = self._locks.get(conversation_id)
         if lock is None:
             self._locks[conversation_id] = lock = asyncio.Lock()
         return lock
 
     async def open(self, conversation_id: str, thread: str, model: str = "") -> Conversation:
-        """A conversation, new or stored; pending work waits for its next turn.
+        """Open a conversation, new or stored; pending work waits for its next turn.
 
         Args:
-            model: who replies in it; "": the first agent.
+            model: the agent that replies; "": the first.
         """
         opened_as = conversation_id, thread, model or self.model
         conversation = self._open.get(opened_as)
@@ -153,7 +164,7 @@ class Service:
         )
 
     async def stored(self, conversation_id: str) -> StoredConversation:
-        """A conversation that is there.
+        """Return an existing conversation.
 
         Raises:
             ApiError: 404.
@@ -164,7 +175,7 @@ class Service:
         return found
 
     async def known(self, conversation_id: str, thread: str = "") -> Conversation:
-        """`open`, but never a new one.
+        """Open an existing conversation; see `open`.
 
         Raises:
             ApiError: 404.
@@ -174,12 +185,25 @@ class Service:
 
     # ---- changes
 
-    async def observe(self, conversation_id: str, given: ObserveRequest) -> list[Utterance]:
-        """Store what was said, then learn from it in the background.
+    def check_time(self, at: datetime | None, what: str = "") -> None:
+        """Check that a client's time has come: what is said next in a thread is never before what was said last.
 
         Raises:
-            ApiError: 400, one of the utterances is refused; says how many were stored before it.
+            ApiError: 400.
         """
+        if at is not None and at > self.agent.clock() + AHEAD:
+            raise ApiError(
+                400, f"{what}at={at.isoformat()} is in the future; give when it was said", "future_time", "at"
+            )
+
+    async def observe(self, conversation_id: str, given: ObserveRequest) -> list[Utterance]:
+        """Store utterances, then learn from them in the background.
+
+        Raises:
+            ApiError: 400, an utterance is invalid; says how many were stored before it.
+        """
+        for number, said in enumerate(given.utterances, 1):
+            self.check_time(said.at, f"utterance {number}: ")
         stored: list[Utterance] = []
         threads = list(dict.fromkeys(said.thread for said in given.utterances))
         open_in = {thread: await self.open(conversation_id, thread) for thread in threads}
@@ -218,13 +242,14 @@ class Service:
         self.unexplain(conversation_id)
 
     async def delete(self, conversation_id: str) -> None:
-        """Delete everything of a conversation, after the turn that is under way in it."""
+        """Delete a conversation after its current turn."""
         async with self.lock(conversation_id):
             conversation = await self.known(conversation_id)
             await self.waiting(lambda: self._deleted(conversation))
             for key in [key for key in self._open if key[0] == conversation_id]:
                 del self._open[key]
             self.unexplain(conversation_id)
+            self.costs.forget(conversation_id)
 
     def _deleted(self, conversation: Conversation) -> None:
         with operation("delete_memory", conversation.id) as watched:
@@ -232,16 +257,16 @@ class Service:
             conversation.delete()
             watched.count = counts["records"] + counts["traits"]
 
-    # ---- what was explained
+    # ---- explanations
 
     def explain(self, conversation_id: str, reply: Reply) -> None:
-        """Keep why a reply came out as it did, for the page."""
+        """Keep the explanation of a reply, for the page."""
         if reply.utterance is not None:
             self.explained[conversation_id, reply.utterance.id] = reply
             while len(self.explained) > EXPLAINED:
                 self.explained.popitem(last=False)
 
     def unexplain(self, conversation_id: str) -> None:
-        """Drop every explanation of a conversation, after something in it was changed, forgotten or deleted."""
+        """Drop all explanations of a conversation after something in it was changed, forgotten or deleted."""
         for key in [key for key in self.explained if key[0] == conversation_id]:
             del self.explained[key]

@@ -1,4 +1,4 @@
-"""What leaves the server as JSON: records, traits, utterances and recalls, each in one shape wherever it appears."""
+"""The JSON shapes of records, traits, utterances and recalls, the same wherever they appear."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from ld_agent.types import Recalled, Record, Trait, Utterance
 
 
 class UtteranceShape(BaseModel):
+    """Something that was said. ``interrupted``: a reply that ended early, because whoever listened left."""
+
     id: str
     session: int
     speaker: str
     text: str
     at: datetime
     channel: str
+    interrupted: bool
 
     @classmethod
     def of(cls, said: Utterance) -> UtteranceShape:
         return cls(id=said.id, session=said.session, speaker=said.speaker, text=said.text, at=said.at,
-                   channel=said.channel)  # fmt: skip
+                   channel=said.channel, interrupted=said.interrupted)  # fmt: skip
 
 
 class RecordShape(BaseModel):

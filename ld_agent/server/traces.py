@@ -1,6 +1,6 @@
-"""OpenTelemetry spans of what the agent does, after the semantic conventions for generative AI. Off unless configured.
+"""OpenTelemetry spans of the agent's operations, following the semantic conventions for generative AI. Off by default.
 
-Texts are left out unless ``server.trace_texts`` asks for them. Nothing of OpenTelemetry is imported before.
+Texts are omitted unless ``server.trace_texts`` is set. OpenTelemetry is imported only when used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPLY = "invoke_agent"
 
 
 def traced(endpoint: str, texts: bool) -> Callable[[], None]:
-    """Send spans to an OTLP endpoint over HTTP; returns what sends the rest and ends it.
+    """Send spans to an OTLP endpoint over HTTP; return a function that flushes and stops.
 
     Raises:
         ConfigError: OpenTelemetry is not installed.
@@ -48,9 +48,9 @@ def traced_by(processor: SpanProcessor, texts: bool) -> Callable[[], None]:
 
 
 class Spans:
-    """A watcher that makes a span of each operation. What happens in a conversation while it is replied to is part of that.
+    """A watcher that creates a span for each operation; operations during a reply are its children.
 
-    No span becomes the thread's current one: an operation may go on, and end, in another thread.
+    No span becomes the thread's current one, because an operation may continue and end in another thread.
     """
 
     def __init__(self, processor: SpanProcessor, texts: bool) -> None:
@@ -73,7 +73,7 @@ class Spans:
             self._replies[operation.conversation] = set_span_in_context(span)
         try:
             yield
-        except BaseException as exc:  # its message may hold what was said
+        except BaseException as exc:  # its message may contain what was said
             span.set_attribute("error.type", type(exc).__qualname__)
             span.set_status(Status(StatusCode.ERROR))
             raise
@@ -89,7 +89,7 @@ class Spans:
 
 
 def attributes(operation: Operation, texts: bool) -> dict[str, Any]:
-    """The attributes of an operation's span, with or without what was said and remembered."""
+    """The attributes of an operation's span, with or without texts."""
     records = operation.records
     count = operation.count if records is None else len(records)
     given: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""One turn of a chat for a request: compare it with what is stored, answer it, keep what was answered. Knows no protocol.
+"""One turn for a chat request: compare it with the store, answer it, keep the answer.
 
-A turn runs on its own, so that a client that leaves or a connection that breaks ends the reply and nothing else.
+Knows no protocol. A turn runs independently of its connection, so that a disconnect ends the reply and nothing else.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -15,66 +16,22 @@ from datetime import datetime
 from typing import Any
 
 from ld_agent.conversation import Conversation
+from ld_agent.server.asked import CUT_OFF, Answered, Asked
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
+from ld_agent.server.repeats import begun, keep
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape, rounded
-from ld_agent.storage.served import Answer
 from ld_agent.turn import INTERRUPTED
-from ld_agent.types import Reply, ReplyOptions, Utterance
+from ld_agent.types import ReplyOptions, Utterance
 from ld_agent.watch import operation
 
-CLOSED_SESSION = "the request changes turns of a finished session; what is remembered of it stays as it was"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request asks, whatever its protocol.
-
-    Attributes:
-        conversation: its id in the store; None: nothing is remembered.
-        thread: None: none was named, and the request is not compared with what is stored.
-        lines: the chat as the client sent it; the last is the person's, to be answered.
-        whole: the client always sends the whole chat.
-        name: what a new person is called in prompts.
-        key: the Idempotency-Key.
-        fingerprint: of the request's body.
-        task: a job of the client's own, answered without the agent's instructions.
-        kept: the answer is kept for `Answers.find`, with this id.
-        model: which of the agents answers; "": the first.
-    """
-
-    conversation: str | None
-    thread: str | None
-    lines: tuple[Line, ...]
-    options: ReplyOptions
-    whole: bool = False
-    name: str | None = None
-    key: str | None = None
-    fingerprint: str = ""
-    task: bool = False
-    id: str = ""
-    kept: bool = False
-    model: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What a request was answered with. ``reply`` is None where nothing is remembered, and for a repeated request."""
-
-    id: str
-    text: str
-    finish: str
-    prompt_tokens: int
-    completion_tokens: int
-    reply: Reply | None = None
-    notes: tuple[str, ...] = ()
-    repeated: bool = False
+CLOSED_SESSION = "the request changes turns of a finished session; its memory is not changed"
 
 
 @dataclass(slots=True)
 class RunningTurn:
-    """A turn under way: its pieces as they come, then its answer."""
+    """A running turn: its pieces as they arrive, then its answer."""
 
     work: asyncio.Task[Answered]
     _pieces: asyncio.Queue[str | None]
@@ -85,7 +42,7 @@ class RunningTurn:
         loop, queue, listening = asyncio.get_running_loop(), asyncio.Queue[str | None](), [True]
 
         def hear(piece: str) -> None:
-            if not listening[0]:
+            if not listening[0] or service.ending:
                 raise KeyboardInterrupt  # ends an interruptible reply; what was generated so far is kept
             loop.call_soon_threadsafe(queue.put_nowait, piece)
 
@@ -98,7 +55,7 @@ class RunningTurn:
         return cls(service.start(turn()), queue, listening)
 
     async def pieces(self, ping: float) -> AsyncIterator[str | None]:
-        """The pieces of the reply; None whenever there was none for ``ping`` seconds."""
+        """Yield the pieces of the reply, and None after ``ping`` seconds without one."""
         while True:
             try:
                 piece = await asyncio.wait_for(self._pieces.get(), ping)
@@ -110,18 +67,18 @@ class RunningTurn:
             yield piece
 
     def leave(self) -> None:
-        """Nobody listens any more: the reply ends here, and what was generated so far is kept."""
+        """End the reply because the client left; what was generated so far is kept."""
         self._listening[0] = False
         self.work.add_done_callback(lambda work: work.cancelled() or work.exception())
 
 
 def fingerprint(body: Any) -> str:
-    """What tells a request from another with the same Idempotency-Key."""
+    """A fingerprint that distinguishes requests with the same Idempotency-Key."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def explained(answered: Answered) -> dict[str, Any]:
-    """Why an answer came out as it did: the ``ld_agent`` block of an answer."""
+    """The explanation of an answer: its ``ld_agent`` block."""
     reply = answered.reply
     if reply is None:
         return {"repeated": True} if answered.repeated else {"notes": list(answered.notes)}
@@ -170,59 +127,35 @@ async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | 
 async def _answered(
     service: Service, conversation: Conversation, asked: Asked, hear: Callable[[str], None] | None
 ) -> Answered:
-    if asked.key is not None and (repeated := await _repeated(service, conversation, asked)):
-        return repeated
+    if asked.key is not None and (earlier := await service.waiting(lambda: begun(service, conversation, asked))):
+        return earlier
     speaker, compared, notes = await service.waiting(lambda: _prepared(service, conversation, asked))
     listening: dict[str, Any] = {"on_text": hear, "interruptible": hear is not None, "options": asked.options}
     if compared.answer_again:
         reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
     else:
         reply = await conversation.arespond(asked.lines[-1].text, speaker, **listening)
-    finish = "stop" if INTERRUPTED in reply.notes else reply.finish
+    finish = CUT_OFF if INTERRUPTED in reply.notes else reply.finish
     answered = Answered(
         asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
     )
-    await _keep(service, conversation, asked, answered)
+    await service.waiting(lambda: keep(service, conversation, asked, answered))
     service.explain(conversation.id, reply)
     service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
     return answered
 
 
 def _now(service: Service, conversation: Conversation) -> datetime:
-    """The time, or that of what was said last where the clock of the server that heard it is ahead of this one's."""
+    """The current time, or that of the last utterance if another server's clock was ahead."""
     last = service.agent.store.last_utterance(conversation.key, conversation.thread)
     now = service.agent.clock()
     return now if last is None else max(now, last.at)
 
 
-async def _repeated(service: Service, conversation: Conversation, asked: Asked) -> Answered | None:
-    found = await asyncio.to_thread(service.answers.of_request, conversation.key, asked.key or "")
-    if found is None:
-        return None
-    if found.fingerprint != asked.fingerprint:
-        raise ApiError(
-            409, f"the Idempotency-Key {asked.key!r} was used for another request; give each request its own",
-            "idempotency_key_reused",
-        )  # fmt: skip
-    text = await asyncio.to_thread(service.answers.text, conversation.key, found)
-    return Answered(found.id, text, found.finish, found.prompt_tokens, found.completion_tokens, repeated=True)
-
-
-async def _keep(service: Service, conversation: Conversation, asked: Asked, answered: Answered) -> None:
-    reply = answered.reply
-    if reply is None or reply.utterance is None or not (asked.kept or asked.key):
-        return
-    kept = Answer(
-        answered.id, asked.thread or "", asked.key, asked.fingerprint, reply.utterance.id, answered.finish,
-        answered.prompt_tokens, answered.completion_tokens, service.agent.clock(),
-    )  # fmt: skip
-    await asyncio.to_thread(service.answers.keep, conversation.key, kept)
-
-
 def _prepared(
     service: Service, conversation: Conversation, asked: Asked
 ) -> tuple[str | None, Comparison, tuple[str, ...]]:
-    """Bring the thread in line with what the client sent; returns who speaks, the comparison, and notes."""
+    """Synchronise the thread with the client's lines; return the speaker, the comparison and notes."""
     speaker = _speaker(conversation, asked.name)
     stored = _stored(service, conversation, asked)
     lines = [Line(u.speaker == conversation.agent_name, u.text) for u in stored]
@@ -242,7 +175,7 @@ def _prepared(
 
 
 def _stored(service: Service, conversation: Conversation, asked: Asked) -> list[Utterance]:
-    """What the thread holds: all of it where the client sent a history, else just the running session."""
+    """The stored lines of the thread: all of them if the client sent a history, else the running session."""
     store, thread = service.agent.store, asked.thread or ""
     if asked.thread is not None and (asked.whole or len(asked.lines) > 1):
         return store.thread_utterances(conversation.key, thread)
@@ -250,14 +183,19 @@ def _stored(service: Service, conversation: Conversation, asked: Asked) -> list[
 
 
 def _said_next(stored: list[Line], asked: Asked) -> Comparison:
-    """Without a thread nothing is compared: the last line is said next."""
+    """Without a thread there is no comparison: the last line is appended."""
     return compare(stored, asked.lines[-1:], whole=False)
 
 
 def _speaker(conversation: Conversation, name: str | None) -> str | None:
-    """What the person is called: as in the first utterance, so that traits stay together when a display name changes."""
+    """The person's name, as in the first utterance, so that traits stay together if the display name changes."""
     known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
     return known or (name if name != conversation.agent_name else None)
+
+
+def options(most: int | None, temperature: float | None, seed: int | None, instructions: str) -> ReplyOptions:
+    """What a request wants of its reply. Without a seed each draws its own, so that a regenerated reply differs."""
+    return ReplyOptions(most, temperature, secrets.randbits(31) if seed is None else seed, instructions)
 
 
 def new_id(prefix: str) -> str:

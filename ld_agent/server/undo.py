@@ -1,4 +1,4 @@
-"""Deletions that can be undone for a minute: they are carried out when it is over, or when the server stops."""
+"""Deletions that can be undone for a minute; they are executed afterwards, or when the server stops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Target = tuple[str, str]
 
 
 class Undoable:
-    """What is going to be deleted."""
+    """The scheduled deletions."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
@@ -26,18 +26,18 @@ class Undoable:
         return target in self._waiting
 
     def schedule(self, target: Target, delete: Callable[[], Awaitable[None]]) -> None:
-        """Delete something in a minute."""
+        """Schedule a deletion in a minute."""
         if target not in self._waiting:
             now = asyncio.Event()
             self._waiting[target] = (asyncio.create_task(self._later(target, delete, now)), now)
 
     def undo(self, target: Target) -> bool:
-        """Keep it after all; False: it is too late."""
+        """Cancel a deletion; False: it is too late."""
         task, _ = self._waiting.pop(target, (None, None))
         return task is not None and task.cancel()
 
     async def close(self) -> None:
-        """Carry out now whatever still waits."""
+        """Execute all scheduled deletions now."""
         waiting = list(self._waiting.values())
         for _, now in waiting:
             now.set()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cli_commands import scripted_config
+from cli_commands import light_config
 from server_process import ServerProcess
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-ge
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("page")
-    config = scripted_config(folder, generator="How nice.", extractor="I keep bees.")
+    config = light_config(folder, generator="How nice.", extractor="I keep bees.")
     with ServerProcess("-c", config, "--store", folder / "s.db", folder=folder) as server:
         for number, text in enumerate(["I keep forty bee hives in Ghent.", "I bought two goats.", "蜂蜜 is honey."]):
             said = {"utterances": [{"text": text, "at": f"2024-0{number + 1}-01T10:00:00+00:00"}], "end_session": True}
@@ -37,10 +37,15 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(browser: Any, server: ServerProcess) -> Iterator[Any]:
-    """A page that fails the test for whatever it loads from elsewhere, and whatever its policy or its scripts complain of."""
+def problems() -> list[str]:
+    """What a page loaded from elsewhere, and what its policy or its scripts complained of."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Any, server: ServerProcess, problems: list[str]) -> Iterator[Any]:
+    """A page that fails the test for its problems."""
     page = browser.new_page(base_url=server.url)
-    problems: list[str] = []
     page.on("request", lambda r: None if r.url.startswith((server.url, "data:")) else problems.append(r.url))
     page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda e: problems.append(str(e)))
@@ -72,6 +77,28 @@ def test_a_reply_that_appears_while_the_page_is_open(page: Any, server: ServerPr
     page.wait_for_selector("#now dd")
     server.chat("I also keep wasps.", "ann")
     page.locator("#now dd").filter(has_text="wasps").wait_for()
+
+
+def test_what_has_not_changed_is_not_read_out_again(page: Any):
+    page.clock.install()
+    page.goto("/people/ann")
+    page.wait_for_selector("#now dd")
+    page.evaluate("document.querySelector('#now dl').dataset.here = 'yes'")
+    with page.expect_response(lambda response: "/live" in response.url) as answered:
+        page.clock.run_for(3500)
+    assert answered.value.status == 204
+    assert page.locator("#now dl[data-here=yes]").count() == 1
+
+
+def test_a_refused_change_is_said_where_it_was_made(page: Any, problems: list[str]):
+    page.goto("/people/ann")
+    memory = page.locator("article.memory").last
+    page.evaluate("document.querySelectorAll('input[name=csrf]').forEach(e => { e.value = 'old' })")
+    memory.get_by_role("button", name=re.compile("^Pin")).click()
+    memory.get_by_role("alert").filter(has_text="reload the page").wait_for()
+    assert memory.get_by_role("button", name=re.compile("^Pin")).count() == 1
+    assert [problem for problem in problems if "403" not in problem] == []
+    problems.clear()
 
 
 def test_why_a_reply(page: Any):

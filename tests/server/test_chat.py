@@ -13,9 +13,11 @@ from server_parts import Client, Served
 
 from ld_agent.backbones.base import Request
 from ld_agent.errors import BackboneError
-from ld_agent.server.chat import stream
+from ld_agent.server.asked import Answered, Asked
+from ld_agent.server.chat import ChatMessage, ChatRequest, stream
 from ld_agent.server.history import Line
-from ld_agent.server.turns import Asked, RunningTurn
+from ld_agent.server.turns import RunningTurn, fingerprint
+from ld_agent.storage.served import Answer
 from ld_agent.types import ReplyOptions
 
 pytestmark = pytest.mark.anyio
@@ -59,6 +61,7 @@ async def test_a_stream_joins_to_the_reply_and_ends_with_usage(served: Served):
         assert response.headers["content-type"].startswith("text/event-stream")
         assert "".join(c["choices"][0]["delta"].get("content", "") for c in chunks) == "Bees are fine company."
         assert (chunks[-1]["choices"][0]["finish_reason"], usage["choices"]) == ("stop", [])
+        assert {chunk["usage"] for chunk in chunks} == {None}
         assert usage["usage"]["completion_tokens"] == 4
         assert await client.said() == ["I keep bees.", "Bees are fine company."]
 
@@ -85,8 +88,11 @@ async def test_a_stream_says_something_while_nothing_comes(served: Served):
 async def test_max_tokens_temperature_and_seed_reach_the_model(served: Served):
     async with served() as client:
         await client.chat("I keep bees.", max_tokens=7, temperature=0.5, seed=3)
-        [request] = [r for r in client.backbone.requests if r.module == "generator"]
+        for _ in range(2):
+            await client.chat("And goats.", temperature=0.5)
+        request, *others = [r for r in client.backbone.requests if r.module == "generator"]
         assert (request.max_new_tokens, request.temperature, request.seed) == (7, 0.5, 3)
+        assert others[0].seed != others[1].seed
 
 
 async def test_a_system_message_is_added_to_the_agents_own(served: Served):
@@ -158,7 +164,15 @@ async def test_threads_are_apart_and_share_the_memory(served: Served):
         assert len(last.messages) == 2
 
 
-@pytest.mark.parametrize("person", ["a/b", " ", "x" * 201])
+async def test_a_temporary_chat_of_open_webui_is_not_remembered(served: Served):
+    async with served() as client:
+        headers = {"X-OpenWebUI-User-Id": "ann", "X-OpenWebUI-Chat-Id": "local:Zm9v"}
+        response = await client.chat("I keep bees.", person=None, thread=None, headers=headers)
+        assert (response.status_code, response.headers["x-ld-memory"]) == (200, "none")
+        assert await client.said() == []
+
+
+@pytest.mark.parametrize("person", ["a/b", " ", "..", "x" * 201, "{{LIBRECHAT_USER_ID}}", "a\u202eb"])
 async def test_a_person_that_is_not_an_id(served: Served, person: str):
     async with served() as client:
         response = await client.chat("Hi.", person=None, user=person)
@@ -249,6 +263,27 @@ async def test_a_repeated_request_is_answered_alike_and_stored_once(served: Serv
         assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_server_killed_before_it_kept_the_answer_stores_the_request_once(served: Served, whole: bool):
+    headers = {"Idempotency-Key": "k1"} | ({"X-LD-History": "whole"} if whole else {})
+    async with served() as client:
+        first = await turn(client, "Buy salt.")  # the same words before, under no key
+        keep, before = client.service.answers.keep, () if not whole else ("Buy salt.", first)
+
+        def killed(key: int, answer: Answer) -> None:
+            if answer.finish != "begun":
+                raise RuntimeError("killed")
+            keep(key, answer)
+
+        client.service.answers.keep = killed
+        assert (await client.chat(*before, "Buy salt.", headers=headers)).status_code == 500
+        client.service.answers.keep = keep
+        again = await client.chat(*before, "Buy salt.", headers=headers)
+        assert again.headers["x-ld-repeated"] == "true"
+        assert len(said := await client.said()) == 4
+        assert again.json()["choices"][0]["message"]["content"] == said[3]
+
+
 async def test_two_requests_with_one_key_at_once(served: Served):
     async with served() as client:
         asked = [client.chat("Buy salt.", headers={"Idempotency-Key": "k1"}) for _ in range(2)]
@@ -320,14 +355,51 @@ async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
         raise AssertionError("nobody listens, and yet the reply continues")
 
     async with served({"generator": generator}) as client:
-        turn = RunningTurn.begin(client.service, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
-        async for piece in turn.pieces(20):
-            assert piece
-            turn.leave()
-            left.set()
-        answered = await turn.work
-        assert "the reply was interrupted" in answered.notes
+        answered = await abandoned(client, left, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
+        assert (answered.finish, answered.finish_reason) == ("interrupted", "stop")
         assert await client.said() == ["I keep bees.", "Well, bees are"]
+        shown = (await client.get("/v1/memory/people/ann/sessions/1")).json()["utterances"]
+        assert [u["interrupted"] for u in shown] == [False, True]
+        assert 'Well, bees are <em class="dim">(interrupted)' in (await client.get("/people/ann/sessions/1")).text
+        exported = (await client.get("/v1/memory/people/ann/export")).text
+        headers = {"Content-Type": "application/x-ndjson"}
+        assert (await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)).status_code == 200
+        assert (await client.get("/v1/memory/people/bob/export")).text.count('"interrupted": true') == 1
+
+
+@pytest.mark.parametrize("thread", ["t1", None])
+async def test_a_request_whose_connection_broke_gets_a_whole_reply_when_it_is_sent_again(
+    served: Served, thread: str | None
+):
+    left = threading.Event()
+
+    def generator(request: Request) -> str:
+        if left.is_set():
+            return "Well, bees are busy."
+        assert request.on_text is not None
+        request.on_text("Well, bees ")
+        assert left.wait(20)
+        request.on_text("are ")
+        raise AssertionError("nobody listens, and yet the reply continues")
+
+    async with served({"generator": generator}) as client:
+        body = ChatRequest(model="default", messages=[ChatMessage(role="user", content="I keep bees.")])
+        keyed = {"key": "k1", "fingerprint": fingerprint(body.model_dump()), "id": "chatcmpl-1"}
+        await abandoned(client, left, Asked("ann", thread, (Line(False, "I keep bees."),), ReplyOptions(), **keyed))
+        for _ in range(2):
+            again = await client.chat("I keep bees.", thread=thread, headers={"Idempotency-Key": "k1"})
+            assert again.json()["choices"][0]["message"]["content"] == "Well, bees are busy."
+        assert await client.said() == ["I keep bees.", "Well, bees are busy."]
+
+
+async def abandoned(client: Client, left: threading.Event, asked: Asked) -> Answered:
+    """What becomes of a turn whose client leaves after the first piece."""
+    turn = RunningTurn.begin(client.service, asked)
+    async for piece in turn.pieces(20):
+        assert piece
+        turn.leave()
+        left.set()
+    return await turn.work
 
 
 @pytest.mark.parametrize(
@@ -335,6 +407,9 @@ async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
     [
         (b"{", 400, "invalid_json"),
         (b"[]", 400, "invalid_value"),
+        (b"\xff", 400, "invalid_json"),
+        (b"[" * 10**5, 400, "invalid_json"),
+        (b'{"model": "default", "messages": [{"role": "user", "content": "\\ud800"}]}', 400, "invalid_value"),
         ({"model": "default"}, 400, "invalid_value"),
         ({"model": "default", "messages": []}, 400, "invalid_value"),
         ({"model": "nope", "messages": [{"role": "user", "content": "x"}]}, 404, "model_not_found"),
@@ -352,6 +427,15 @@ async def test_bad_bodies_get_one_clear_answer(served: Served, body: Any, status
             "/v1/chat/completions", content=content, headers={"Content-Type": "application/json"}
         )
         assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+
+
+async def test_what_is_wrong_is_named_by_its_place(served: Served):
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+    async with served() as client:
+        response = await client.post("/v1/chat/completions", json={"model": "default", "messages": [image]})
+        error = response.json()["error"]
+        assert (response.status_code, error["param"]) == (400, "messages.0.content.0.type")
+        assert error["message"].startswith("messages.0.content.0.type: Input should be 'text'")
 
 
 async def test_a_wrong_content_type(served: Served):

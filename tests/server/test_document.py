@@ -41,6 +41,18 @@ def document(config: Callable[..., Config], encoder: SentenceEncoder, topics: To
     agent.close(end_sessions=False)
 
 
+def test_it_names_keys_and_headers(document: Any):
+    schema, _ = document
+    raw = schema.raw_schema
+    assert raw["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    for path, operations in raw["paths"].items():
+        for operation in operations.values():
+            assert ("security" in operation) == path.startswith(("/v1/", "/metrics")), path
+    for path in ("/v1/chat/completions", "/v1/responses"):
+        named = {p["name"] for p in raw["paths"][path]["post"]["parameters"]}
+        assert {"X-LD-Person", "X-LD-Thread", "X-LD-History", "X-OpenWebUI-Chat-Id", "Idempotency-Key"} <= named
+
+
 def test_whatever_the_document_allows(document: Any):
     schema, headers = document
     operations = [found.ok() for found in schema.get_all_operations()]

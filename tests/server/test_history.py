@@ -70,7 +70,13 @@ def test_jobs_of_chat_clients(text: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["What is my task today?", "I wrote a short story; can you find a title?", "Write me a poem."]
+    "text",
+    [
+        "What is my task today?",
+        "I wrote a short story; can you find a title?",
+        "Write me a poem.",
+        "### Task:\nRespond to the user query.\n<context>\nA document.\n</context>\nWhat does it say?",
+    ],
 )
 def test_what_people_say_is_not_a_job(text: str):
     assert not is_task([Line(False, text)], "You are kind.", streamed=False)

@@ -20,6 +20,7 @@ from ld_agent.config import Config
 from ld_agent.evaluation.bench_serve import Serving
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.server import run
 
 Serve = Callable[..., object]
 ASKED = {"model": "default", "user": "ann", "messages": [{"role": "user", "content": "I keep bees."}]}
@@ -62,7 +63,8 @@ def serve(config: Callable[..., Config], encoder: SentenceEncoder, topics: Topic
         agent = Agent(
             config(**settings), backbone=ScriptedBackbone(script), encoder=encoder, topics=topics, background=True
         )
-        with Serving(agent) as address, httpx.Client(base_url=address, timeout=60) as http:
+        serving.server = (behind := Serving(agent)).server
+        with behind as address, httpx.Client(base_url=address, timeout=60) as http:
             yield http, address, agent
 
     return serving
@@ -148,12 +150,41 @@ def test_who_leaves_a_stream_ends_the_reply_and_what_was_said_stays(serve):
             next(line for line in answer.iter_lines() if "bees" in line)
         assert ended.wait(30)
         again = {**ASKED, "messages": [{"role": "user", "content": "Go on."}], "stream": True}
-        with http.stream("POST", "/v1/chat/completions", json=again) as answer:  # its place was given back
+        while http.get("/metrics").text.splitlines().count("ld_agent_turns_at_once 0") == 0:
+            pass  # its place is given back once what was said is stored
+        with http.stream("POST", "/v1/chat/completions", json=again) as answer:
             assert answer.status_code == 200
             next(line for line in answer.iter_lines() if "bees" in line)
         explained = agent.store.utterances(agent.store.find_conversation("ann").key)
         assert explained[0].text == "I keep bees."
         assert set(explained[1].text.split()) == {"bees"}
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_told_to_stop_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, serve, hangs: bool):
+    """A reply that goes on ends where it is once the grace is over; a model that hangs is left alone."""
+    monkeypatch.setattr(run, "CLEARING", 0.2 if hangs else 60)
+    go_on, left = threading.Event(), threading.Event()
+
+    def generator(request: Request) -> str:
+        assert request.on_text is not None
+        request.on_text("bees ")
+        if hangs:
+            assert go_on.wait(30)
+        while True:
+            request.on_text("bees ")
+            go_on.wait(0.01)
+
+    with serve(generator) as (http, _, agent):
+        with http.stream("POST", "/v1/chat/completions", json=ASKED | {"stream": True}) as answer:
+            lines = answer.iter_lines()
+            next(line for line in lines if "bees" in line)
+            run.Stopping(serve.server, 0.1, left.set).told()
+            if hangs:
+                assert left.wait(30)
+                go_on.set()
+            assert [line for line in lines if line][-1] == "data: [DONE]"
+        assert agent.store.utterances(agent.store.find_conversation("ann").key)[1].interrupted
 
 
 def test_who_hangs_up_before_the_answer_loses_nothing(serve):

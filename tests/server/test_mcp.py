@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+import uvicorn
 from agent_parts import Clock, confessed, echo, remembered, retold
-from cli_commands import EXECUTABLE, environment, scripted_config
+from cli_commands import EXECUTABLE, environment, light_config
 from mcp import Client, StdioServerParameters
 
 from ld_agent.agent import Agent
@@ -42,7 +45,8 @@ async def test_tools_and_resources(config: Callable[..., Config], encoder: Sente
         [best] = await called(client, "recall", query="bee hives")
         assert "forty bee hives" in best["text"]
         known = await called(client, "about")
-        assert [trait["text"] for trait in known["traits"]] == ["I keep forty bee hives."]
+        assert [(trait["text"], trait["channel"]) for trait in known["traits"]] == [("I keep forty bee hives.", "tool")]
+        assert [(memory["channel"], memory["said_by"]) for memory in known["memories"]] == [("tool", ["User"])]
         assert await called(client, "forget", id=known["traits"][0]["id"]) == "forgot t1"
         assert (await called(client, "about"))["traits"] == []
         assert "not a record or trait" in await called(client, "forget", id="t9")
@@ -55,8 +59,32 @@ async def test_tools_and_resources(config: Callable[..., Config], encoder: Sente
     agent.close(end_sessions=False)
 
 
+async def test_over_http_this_machine_alone_is_answered(
+    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
+):
+    script = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered}
+    agent = Agent(config(), backbone=ScriptedBackbone(script), clock=Clock(), encoder=encoder, topics=topics)
+    app = memory_server(agent, "ann").streamable_http_app()
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
+    serving = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    async with Client(url) as client:
+        assert await called(client, "remember", text="I keep forty bee hives.") == "remembered as m1"
+        [best] = await called(client, "recall", query="bee hives")
+        assert "forty bee hives" in best["text"]
+    async with httpx.AsyncClient() as browser:
+        for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+            refused = await browser.post(url, json={}, headers=headers)
+            assert refused.status_code in (403, 421)
+    server.should_exit = True
+    await serving
+    agent.close(end_sessions=False)
+
+
 async def test_the_command_over_standard_input_and_output(tmp_path: Path):
-    arguments = ["mcp", "-c", str(scripted_config(tmp_path)), "--store", str(tmp_path / "s.db"), "--person", "ann"]
+    arguments = ["mcp", "-c", str(light_config(tmp_path)), "--store", str(tmp_path / "s.db"), "--person", "ann"]
     command = StdioServerParameters(command=str(EXECUTABLE), args=arguments, env=environment(OMP_NUM_THREADS="1"))
     async with Client(command) as client:
         assert (await called(client, "remember", text="I keep forty bee hives.")).startswith("remembered as m1")

@@ -142,10 +142,22 @@ async def test_what_is_refused_says_how_much_was_stored(served: Served):
     async with served() as client:
         with pytest.raises(ServerError, match=r"utterance 2: .*1 were stored"):
             await memory_of(client).observe("ann", [Said("Now.", at=APRIL), Said("Before.", at=MARCH)])
-        response = await client.post(
-            "/v1/memory/people/ann/observe", json={"utterances": [{"text": "x", "at": "2024-05-01T10:00:00"}]}
-        )
-        assert response.status_code == 400
+        for at in ("2024-05-01T10:00:00", 1714557600, "1714557600"):
+            response = await client.post(
+                "/v1/memory/people/ann/observe", json={"utterances": [{"text": "x", "at": at}]}
+            )
+            assert response.status_code == 400
+        assert (await client.get("/v1/memory/people/ann/recall?text=x&at=1714557600")).status_code == 400
+
+
+async def test_what_has_not_happened_yet_is_refused(served: Served):
+    """Otherwise the thread would have no later time than this one, and its session never a gap."""
+    async with served() as client:
+        with pytest.raises(ServerError, match=r"utterance 2: at=2999.* is in the future"):
+            await memory_of(client).observe("ann", ["Now.", Said("Later.", at="2999-01-01T00:00:00+00:00")])
+        with pytest.raises(ServerError, match="in the future"):
+            await memory_of(client).messages("ann", "Later.", at="2999-01-01T00:00:00+00:00")
+        assert await memory_of(client).people() == []
 
 
 async def test_a_server_that_is_not_there():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from server_parts import Client, Served
@@ -81,6 +82,56 @@ async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
         assert "Recalled later" not in (await client.get("/people/ann")).text
         assert "I keep forty bee hives." not in (await client.get("/people/ann/replies/u3")).text
         assert "There is no such reply." in (await client.get("/people/ann/replies/u99")).text
+
+
+async def test_costs_by_module(served: Served):
+    async with served({"generator": "How nice."}) as client:
+        await client.chat("I keep bees.", thread=None)
+        client.service.agent.conversation("ann").traits()  # learned by now
+        rows = re.findall(
+            r'<th scope="row">(\w+)</th><td class="number">(\d+)</td><td class="number">(\d+)</td><td class="number">(\d+)<',
+            (await client.get("/people/ann/costs")).text,
+        )
+        costs = {module: [int(number) for number in numbers] for module, *numbers in rows}
+        assert set(costs) == {"extractor", "generator"}
+        assert (costs["generator"][0], costs["generator"][2]) == (1, 2)
+        assert costs["extractor"][0] == 2  # both utterances
+        assert all(prompt > 0 for _, prompt, _ in costs.values())
+        shown = (await client.get("/metrics")).text
+        assert f'ld_agent_model_tokens_total{{module="extractor",kind="prompt"}} {costs["extractor"][1]}' in shown
+        assert 'ld_agent_model_calls_total{module="generator"} 1' in shown
+        await client.delete("/v1/memory/people/ann")
+        await client.chat("I keep bees.", thread=None)
+        assert 'ld_agent_model_calls_total{module="generator"} 2' in (await client.get("/metrics")).text
+        assert client.service.costs.of("ann")["generator"].calls == 1
+
+
+async def test_a_browser_is_shown_errors_as_a_page(served: Served):
+    async with served() as client:
+        await remembered(client)
+        browser = {"Accept": "text/html,*/*"}
+        for path in ("/people/nobody", "/nowhere", "/people/ann?before=x"):
+            page = await client.get(path, headers=browser)
+            assert page.status_code in (400, 404)
+            assert '<p role="alert"' in page.text
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "&lt;b&gt;" in (await client.get("/people/%3Cb%3E", headers=browser)).text
+        part = await client.post("/people/ann/memories/m1/pin", data={}, headers=browser | {"HX-Request": "true"})
+        assert (part.status_code, part.headers["hx-reswap"]) == (403, "beforeend")
+        assert part.text.startswith('<p role="alert"')
+        assert (await client.get("/v1/memory/people/nobody", headers=browser)).json()["error"][
+            "type"
+        ] == "not_found_error"
+
+
+async def test_the_running_session_is_sent_again_only_when_it_has_changed(served: Served):
+    async with served() as client:
+        await client.chat("I keep bees.")
+        seen = re.search(r'name="seen" value="([^"]+)"', (await client.get("/people/ann/live")).text)
+        assert seen
+        assert (await client.get("/people/ann/live", params={"seen": seen[1]})).status_code == 204
+        await client.chat("And goats.")
+        assert "And goats." in (await client.get("/people/ann/live", params={"seen": seen[1]})).text
 
 
 async def test_what_people_said_stays_text(served: Served):
@@ -168,6 +219,8 @@ async def test_logging_in_and_out(served: Served):
         page = await client.get("/people/ann")
         assert (page.status_code, page.headers["location"]) == (303, "/login")
         assert (await client.post("/login", data={"key": "lda_wrong"})).status_code == 401
+        elsewhere = {"Sec-Fetch-Site": "cross-site"}
+        assert (await client.post("/login", data={"key": key}, headers=elsewhere)).status_code == 403
         into = await client.post("/login", data={"key": key})
         cookie = into.headers["set-cookie"]
         assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
@@ -186,6 +239,8 @@ async def test_a_session_ends_with_its_key(served: Served):
         assert (await client.get("/")).status_code == 200
         client.service.keys.revoke(key[:12], NOW)
         assert (await client.get("/")).status_code == 303
+        part = await client.get("/people/ann/live", headers={"HX-Request": "true"})
+        assert (part.status_code, part.headers["hx-redirect"]) == (401, "/login")
 
 
 async def test_a_key_without_the_scope_sees_nothing(served: Served):
@@ -193,6 +248,36 @@ async def test_a_key_without_the_scope_sees_nothing(served: Served):
         key = client.service.keys.create("a", ["chat"], None, NOW)
         await client.post("/login", data={"key": key})
         assert (await client.get("/")).status_code == 403
+
+
+async def test_a_thousand_sessions_are_shown_at_once_by_page(served: Served):
+    """Under the 150 ms that a first load may take, style and scripts included; the best of a few, since others work too."""
+    async with served() as client:
+        store = client.service.agent.store
+        key = store.open_conversation("ann", "Sam").key
+        with store.writing(key):
+            for number in range(1000):
+                at = NOW + timedelta(days=number - 1000)
+                for speaker in ("Ann", "Sam"):
+                    store.append(key, speaker, f"About {number}.", at, 3600, lambda: NOW)
+                store.close_session(key)
+        fastest = min([await loaded(client, "/people/ann") for _ in range(5)])
+        assert fastest < 0.15
+        before, shown = "", 0
+        for _ in range(3):
+            page = (await client.get(f"/people/ann{before}")).text
+            shown += page.count("<li value=")
+            [before] = re.findall(r'hx-get="/people/ann(\?before=\d+)"', page)
+        assert (shown, before) == (45, "?before=956")
+
+
+async def loaded(client: Client, path: str) -> float:
+    """Seconds for a page and all its parts."""
+    begun = time.perf_counter()
+    page = (await client.get(path)).text
+    for part in sorted(set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))):
+        assert (await client.get(part)).status_code == 200
+    return time.perf_counter() - begun
 
 
 async def test_long_lists_come_by_page(served: Served):

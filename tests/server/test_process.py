@@ -7,12 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
-from cli_commands import CommandLine, run_real, scripted_config
+from cli_commands import CommandLine, light_config, run_real
 from server_process import ServerProcess
 
 
 def test_killed_it_loses_nothing_and_told_to_stop_it_ends_well(tmp_path: Path):
-    config = scripted_config(tmp_path, generator="How nice.", extractor="NO_TRAIT")
+    config = light_config(tmp_path, generator="How nice.", extractor="NO_TRAIT")
     with ServerProcess("-c", config, "--store", tmp_path / "s.db", "--json", folder=tmp_path) as server:
         texts = [f"Number {number} before the kill." for number in range(3)]
         for text in texts:
@@ -37,7 +37,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 def test_it_is_not_open_to_others_without_a_key(command: CommandLine, tmp_path: Path):
-    refused = command("serve", "-c", scripted_config(tmp_path), "--store", tmp_path / "s.db", "--host", "0.0.0.0")
+    refused = command("serve", "-c", light_config(tmp_path), "--store", tmp_path / "s.db", "--host", "0.0.0.0")
     assert refused.code == 2
     assert "there are no keys; make one first: ld-agent keys create NAME" in refused.err
     assert len(refused.err.splitlines()) == 1
@@ -48,7 +48,7 @@ def test_an_address_in_use(command: CommandLine, tmp_path: Path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        refused = command("serve", "-c", scripted_config(tmp_path), "--store", tmp_path / "s.db", "--port", port)
+        refused = command("serve", "-c", light_config(tmp_path), "--store", tmp_path / "s.db", "--port", port)
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)
     assert f"cannot listen on 127.0.0.1, port {port}" in refused.err
 
@@ -58,7 +58,7 @@ def test_what_is_not_installed_is_named(
     command: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command_name: str, missing: str, extra: str
 ):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else object())
-    refused = command(command_name, "-c", scripted_config(tmp_path), "--store", tmp_path / "s.db")
+    refused = command(command_name, "-c", light_config(tmp_path), "--store", tmp_path / "s.db")
     assert refused.code == 2
     assert refused.err == f"ld-agent: this command needs {missing}; run: pip install 'ld_agent[{extra}]'\n"
 

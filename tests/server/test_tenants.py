@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from cli_commands import CommandLine
 from server_parts import Client, Served
 
+from ld_agent.server import page
 from ld_agent.server.errors import ApiError
 from ld_agent.server.identity import Caller
 from ld_agent.server.limits import Rates
@@ -73,6 +75,31 @@ async def test_no_route_shows_or_changes_what_another_tenant_has(served: Served)
         ]
         assert sent
         assert not [r for r in sent if "xylophone" in str(r.messages)]
+
+
+async def test_no_page_shows_or_changes_what_another_tenant_has(served: Served):
+    async with served() as client:
+        mine = key_of(client, "a")
+        await client.chat(SECRET, headers=mine, thread=None)
+        observed = {"utterances": [{"text": "I keep bees."}], "end_session": True}
+        await client.post("/v1/memory/people/ann/observe", json=observed, headers=mine)
+        before = (await client.get("/v1/memory/people/ann/export", headers=mine)).text
+        await client.post("/login", data={"key": key_of(client, "b")["Authorization"][7:]})
+        [token] = re.findall(r'name="csrf" value="([^"]+)"', (await client.get("/")).text)
+        tried = 0
+        for route in page.router.routes:
+            if "{person}" not in route.path:
+                continue
+            for action in ("edit", "pin", "unpin", "forget", "undo", "delete") if "{action}" in route.path else ("",):
+                path = filled(route.path).replace("{utterance}", "u2").replace("{action}", action)
+                form = {"csrf": token, "name": "ann", "text": "Changed."}
+                data = {"data": form} if "POST" in route.methods else {"params": {"q": "secret word"}}
+                response = await client.request(next(iter(route.methods)), path, **data)
+                assert (response.status_code, "xylophone" in response.text) == (404, False), path
+                tried += 1
+        assert tried >= 18
+        assert "xylophone" not in (await client.get("/")).text + (await client.get("/?q=ann")).text
+        assert (await client.get("/v1/memory/people/ann/export", headers=mine)).text == before
 
 
 @pytest.mark.parametrize("person", ["a/ann", "../a/ann", "a%2Fann", "%2e%2e/a/ann"])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cli_commands import scripted_config
+from cli_commands import light_config
 from server_process import ServerProcess
 
 pytest.importorskip("psycopg")
@@ -58,11 +58,13 @@ class Answer(BaseHTTPRequestHandler):
 def test_one_is_killed_in_a_turn_and_the_other_goes_on(tmp_path: Path, new_database: Callable[[], str]) -> None:
     model, address = Model(), new_database()
     threading.Thread(target=model.serve_forever, daemon=True).start()
-    asking = tmp_path / "asking.yaml"
     backbone = {"kind": "openai", "model": "base", "base_url": f"http://127.0.0.1:{model.server_port}/v1"}
     modules = {name: {"model": name} for name in TRAITS}
-    asking.write_text(yaml.safe_dump({"base": "openai", "backbone": backbone, "modules": modules}))
-    scripted = scripted_config(tmp_path, **TRAITS)
+    scripted = light_config(tmp_path, **TRAITS)
+    asking = tmp_path / "asking" / scripted.name  # both servers serve the same model by name
+    asking.parent.mkdir()
+    encoder = yaml.safe_load(scripted.read_text())["encoder"]
+    asking.write_text(yaml.safe_dump({"base": "openai", "backbone": backbone, "modules": modules, "encoder": encoder}))
     folders = [tmp_path / name for name in ("first", "second")]
 
     def start(config: Path, folder: Path) -> ServerProcess:
@@ -128,4 +130,27 @@ def test_what_a_server_left_pending_is_done_by_one_that_is_free(new_database: Ca
         one.close()  # as a process that ends: its locks are free
         with doors[1].entered():
             pass
+    other.close()
+
+
+def test_a_store_that_closes_lets_go_of_a_turn_it_had_queued_for(new_database: Callable[[], str]) -> None:
+    import psycopg
+
+    from ld_agent.storage.postgres import PostgresStore
+
+    address = new_database()
+    one, other = PostgresStore(address), PostgresStore(address)
+    key = one.open_conversation("ann", "Sam").key
+    locks = [store.turn_lock(key) for store in (one, other)]
+    assert locks[1].acquire(waits=False)
+    queued = threading.Thread(target=lambda: locks[0].acquire(waits=True))
+    queued.start()
+    with psycopg.connect(address, autocommit=True) as watching:
+        while not watching.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone():
+            pass
+    locks[1].release()
+    queued.join()
+    one.close()
+    assert locks[1].acquire(waits=True)
+    locks[1].release()
     other.close()

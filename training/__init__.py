@@ -1,4 +1,4 @@
-"""Tuning the three modules: corpora to training rows (`build`), rows to a LoRA adapter (`train`), one script a module.
+"""Tunes the modules: corpora to training rows (`build`), rows to a LoRA adapter (`train`), one script per module.
 
-Lives next to the package and is not part of the wheel; run it from a checkout.
+Not part of the wheel; run it from a checkout.
 """

@@ -1,6 +1,6 @@
 """The parts of a generator's prompt, and the ablation over them (LD-Agent, section 3.3 and table 2). Knows no files.
 
-The table's columns are single: each has the context of the running session and one part more, the last one all parts.
+Each column of the table adds one part to the context of the running session; the last has all parts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ld_agent.types import Reply, Utterance
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a generator's prompt is made of besides the running session.
+    """The parts of a generator's prompt besides the running session.
 
     Attributes:
         memory: events are summarised and recalled.
         user_personas: traits of the others.
         agent_personas: traits of the agent.
-        annotated: the traits are those that annotators found, not the extractor's.
+        annotated: use annotated traits instead of the extractor's.
     """
 
     memory: bool = True
@@ -43,7 +43,7 @@ def situation_of(reply: Reply, said: Sequence[Utterance], agent: str) -> Situati
     """What a reply was made from.
 
     Args:
-        said: everything that was said in its conversation, oldest first.
+        said: all earlier utterances of the conversation, oldest first.
     """
     heard = reply.heard
     session = [u for u in said if u.session == heard.session]
@@ -53,9 +53,9 @@ def situation_of(reply: Reply, said: Sequence[Utterance], agent: str) -> Situati
 
 
 def reduced(situation: Situation, parts: Parts) -> Situation:
-    """A situation with these parts alone: as if the others had been switched off from the conversation's beginning.
+    """A situation with only these parts, as if the others had been off from the beginning of the conversation.
 
-    They do not depend on each other: recall knows no traits, and the traits of one person none of another's.
+    The parts are independent: recall uses no traits, and the traits of one person do not depend on another's.
     """
     traits = {
         name: own

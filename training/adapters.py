@@ -1,6 +1,6 @@
-"""LoRA on a base, and the adapter that a run writes: PEFT's files in the chosen dtype, with a model card.
+"""Adds LoRA to a base and writes the adapter of a run: PEFT's files in the chosen dtype, with a model card.
 
-Knows PEFT; nothing of data and training.
+Knows PEFT, but nothing about data and training.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import nn
 from ld_agent.errors import ConfigError
 from training.settings import TrainingSettings
 
+WEIGHTS = "adapter_model.safetensors"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -36,7 +38,7 @@ def with_lora(model: Any, settings: TrainingSettings) -> Any:
 
 
 def lora_config(model: Any, settings: TrainingSettings) -> Any:
-    """PEFT's configuration of the factors. Sets the seed from which their values are drawn.
+    """PEFT's configuration of the factors. Sets the seed of their initial values.
 
     Raises:
         ConfigError: as `with_lora`.
@@ -62,10 +64,10 @@ def lora_config(model: Any, settings: TrainingSettings) -> Any:
 
 
 def _start_from(reference: str, adapted: Any) -> None:
-    """Give new factors the values of an adapter's.
+    """Initialise new factors from an adapter.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there is no adapter.
         ConfigError: its LoRA has another shape.
     """
     from peft import LoraConfig, set_peft_model_state_dict
@@ -77,7 +79,7 @@ def _start_from(reference: str, adapted: Any) -> None:
     config = adapted.peft_config["default"]
     try:
         given = LoraConfig.from_pretrained(folder)
-        weights = load_file(folder / "adapter_model.safetensors")
+        weights = load_file(folder / WEIGHTS)
     except (OSError, ValueError) as exc:
         raise ConfigError(f"adapter={reference} cannot be read ({exc}); give the folder of a LoRA adapter") from exc
     for key, actual, wanted in (("lora_r", given.r, config.r), ("lora_alpha", given.lora_alpha, config.lora_alpha)):
@@ -100,19 +102,39 @@ def linear_names(model: nn.Module) -> list[str]:
     ]
 
 
-def save_adapter(model: Any, folder: Path, dtype: str, files: Mapping[str, str]) -> None:
-    """Write the adapter into a folder, with further text files; ``adapter_config.json`` comes last: it marks completion.
+def save_adapter(
+    model: Any, factors: Mapping[str, torch.Tensor], folder: Path, dtype: str, files: Mapping[str, str]
+) -> None:
+    """Write the adapter into a folder, with further text files; ``adapter_config.json`` is written last and marks
+    completion.
 
     Args:
         model: a PEFT model, unwrapped.
+        factors: its trained weights, whole.
         files: contents by name.
     """
     temporary = folder / ".adapter"
     shutil.rmtree(temporary, ignore_errors=True)
-    state = {name: tensor.to(DTYPES[dtype]) for name, tensor in model.state_dict().items() if "lora_" in name}
-    model.save_pretrained(temporary, state_dict=state, save_embedding_layers=False)
+    write_factors(model, {name: tensor.to(DTYPES[dtype]) for name, tensor in factors.items()}, temporary)
     for name, content in files.items():
         (temporary / name).write_text(content, encoding="utf-8")
     for file in sorted(temporary.iterdir(), key=lambda f: f.name == "adapter_config.json"):
         os.replace(file, folder / file.name)
     temporary.rmdir()
+
+
+def write_factors(model: Any, weights: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Write PEFT's two files of an adapter: its configuration, and those of the weights that are LoRA factors.
+
+    PEFT's own ``save_pretrained`` finds no factors in a base that is spread over processes and recomputes activations.
+    """
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    named = {name.replace(".default.", "."): weight for name, weight in weights.items() if "lora_" in name}
+    save_file(
+        {name: weight.detach().contiguous() for name, weight in named.items()}, folder / WEIGHTS, {"format": "pt"}
+    )
+    config = copy(model.peft_config["default"])
+    config.inference_mode = True
+    config.save_pretrained(str(folder))

@@ -1,7 +1,7 @@
-"""The loss on answers, with logits computed nowhere else.
+"""The loss on answers, with logits computed only at their positions.
 
-A vocabulary of 50,000 makes the output layer a large part of a small model, and its logits most of the memory of a batch,
-while answers are a tenth of the tokens. Knows transformers' calling conventions; nothing of training.
+With a vocabulary of 50,000, the output layer is a large part of a small model and its logits take most of a batch's
+memory, while answers are a tenth of the tokens. Knows transformers' calling conventions, but nothing about training.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Batch = dict[str, Tensor]
 class AnswerLogits:
     """Runs a model so that its output layer sees only the positions of answers.
 
-    A hook narrows the input of that layer, so the model's forward pass stays as it is: whatever it does to logits (a cap, a
-    scale) still happens, and wrappers for several processes see the call they expect. A model with another layout of hidden
-    states computes all logits, and the answers' are taken from them.
+    A hook narrows the input of that layer, so the rest of the forward pass is unchanged: logit caps and scales still
+    apply, and wrappers for several processes see the call they expect. A model with another layout of hidden states
+    computes all logits, from which the answers' are selected.
 
     Args:
         model: the transformers model itself, without PEFT or another wrapper.
@@ -46,7 +46,7 @@ class AnswerLogits:
             positions = labels != IGNORED
             logits = model(**inputs, use_cache=False, return_dict=True).logits[positions]
             return logits, labels[positions], positions.nonzero()[:, 0]
-        positions = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # a token is predicted at the position before it
+        positions = F.pad(labels[:, 1:] != IGNORED, (0, 1))  # a token is predicted at the previous position
         targets = labels[:, 1:][positions[:, :-1]]
         return self._at(model, inputs, positions), targets, positions.nonzero()[:, 0]
 
@@ -67,7 +67,7 @@ class AnswerLogits:
 
     @torch.no_grad()
     def _agrees(self, model: nn.Module) -> bool:
-        """Whether a small batch has the same logits with and without."""
+        """Whether a small batch has the same logits with and without the hook."""
         mode = model.training
         model.eval()
         ids = torch.tensor([[1, 2, 3], [3, 1, 2]], device=next(model.parameters()).device)

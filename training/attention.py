@@ -1,7 +1,7 @@
-"""Causal attention over short batches on a CPU, its gradient written out as plain matrix products.
+"""Causal attention over short batches on a CPU, with its gradient written out as plain matrix products.
 
-PyTorch's fused kernel keeps no scores, which pays over long sequences; over the tokens of an utterance its backward pass
-takes up to twice as long as the products themselves. Knows transformers' attention interface; nothing of models and data.
+PyTorch's fused kernel stores no scores, which pays off for long sequences; for the tokens of an utterance, its backward
+pass takes up to twice as long as the plain products. Knows transformers' attention interface; nothing of models and data.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 NAME = "ld_agent_causal"
 SHORT = 192
-"""Tokens up to which the written-out products are faster; longer batches go through PyTorch's kernel."""
+"""Maximum number of tokens for which the written-out products are faster; longer batches use PyTorch's kernel."""
 
 
 def use_causal_attention(model: Any) -> bool:
-    """Let a model attend by `CausalAttention` where that is faster; returns whether it does now.
+    """Make a model use `CausalAttention` if that is faster: on a CPU, for models of the Llama family without sliding windows.
 
-    That is on a CPU, for models of the Llama family without sliding windows.
+    Return whether it does.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
@@ -75,11 +75,11 @@ class CausalAttention(torch.autograd.Function):
 
 
 def _repeated(heads: Tensor, query: Tensor) -> Tensor:
-    """Keys or values, once for every head of the queries."""
+    """Keys or values, repeated for every query head."""
     return heads.repeat_interleave(query.shape[1] // heads.shape[1], 1) if heads.shape[1] < query.shape[1] else heads
 
 
 def _summed(gradient: Tensor, heads: Tensor) -> Tensor:
-    """The gradient of shared heads: the sum over the heads of the queries that share them."""
+    """The gradient of shared heads: the sum over the query heads that share them."""
     rows, count, tokens, width = heads.shape
     return gradient.view(rows, count, -1, tokens, width).sum(2) if gradient.shape[1] > count else gradient

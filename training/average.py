@@ -4,9 +4,8 @@
     python -m training.average --out runs/mean --rank 16 runs/a=7 runs/of-another-rank=3
 
 States of one run, or of runs that started from one adapter, lie close together, and the noise in each of them cancels out
-(Wortsman et al., ICML 2022). With ``--rank`` what is averaged are the changes B·A that adapters make to the base, which have
-a mean whatever their ranks, and of that mean its best approximation of the rank asked for. Knows PEFT's files; nothing of
-models and data.
+(Wortsman et al., ICML 2022). With ``--rank``, the changes B·A to the base are averaged, which is possible for any
+ranks, and the mean is approximated at the given rank. Knows PEFT's files; nothing of models and data.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WEIGHTS, CONFIG, CARD = "adapter_model.safetensors", "adapter_config.json", "REA
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An adapter's folder, how much it counts, and its configuration."""
+    """An adapter's folder, weight and configuration."""
 
     folder: Path
     weight: float
@@ -102,7 +101,7 @@ def average(parts: Sequence[Part], out: Path, rank: int | None = None) -> None:
 
 
 def _mean(parts: Sequence[Part]) -> dict[str, Tensor]:
-    """The weighted mean of the adapters' tensors, summed in float32, in the narrowest dtype that one of them has."""
+    """The weighted mean of the adapters' tensors, summed in float32, in the narrowest of their dtypes."""
     mean: dict[str, Tensor] = {}
     dtypes = set()
     for share, weights in _shares(parts):
@@ -110,7 +109,7 @@ def _mean(parts: Sequence[Part]) -> dict[str, Tensor]:
             dtypes.add(tensor.dtype)
             part = tensor.float() * share
             mean[name] = mean[name] + part if name in mean else part
-    # Checkpoints are float32; a finished adapter has the dtype that was asked for.
+    # Checkpoints are float32; a finished adapter has the requested dtype.
     dtype = min(dtypes, key=lambda dtype: dtype.itemsize)
     return {name: tensor.to(dtype) for name, tensor in mean.items()}
 
@@ -119,7 +118,7 @@ def _mean_change(parts: Sequence[Part], rank: int) -> dict[str, Tensor]:
     """A and B of the mean change, scaled so that alpha / r is 1; by QR and a small SVD, since B·A itself is large.
 
     Raises:
-        ConfigError: the adapters do not add up to so high a rank.
+        ConfigError: the ranks of the adapters add up to less.
     """
     import torch
 
@@ -147,7 +146,7 @@ def _mean_change(parts: Sequence[Part], rank: int) -> dict[str, Tensor]:
 
 
 def _shares(parts: Sequence[Part]) -> Iterator[tuple[float, dict[str, Tensor]]]:
-    """The share of each adapter in the mean, and its tensors."""
+    """Each adapter's share of the mean, and its tensors."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -192,13 +191,13 @@ def main() -> None:
 
     def run(
         adapters: Annotated[list[str], typer.Argument(help="FOLDER or FOLDER=WEIGHT, two or more of one base.")],
-        out: Annotated[Path, typer.Option("--out", help="The folder of the mean.")],
+        out: Annotated[Path, typer.Option("--out", help="The output folder.")],
         rank: Annotated[
             int | None,
-            typer.Option("--rank", min=1, help="Average the changes to the base; write them with this rank."),
+            typer.Option("--rank", min=1, help="Average the changes to the base, and write the mean with this rank."),
         ] = None,
     ) -> None:
-        """Make one adapter of several: the mean of their weights, or of what they change."""
+        """Combine adapters into one: the mean of their weights, or of their changes to the base."""
         average([read_part(text) for text in adapters], out, rank)
 
     run_command(run, "training.average")

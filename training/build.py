@@ -2,9 +2,9 @@
 
     python -m training.build extractor --from msc_personasummary/session_2/valid.txt --out extractor.jsonl
 
-Every row is ``{"messages": [..., target], "corpus", "episode", "session", "turn"}``, its prompt rendered by the code that
-renders it at inference; which rows a module has is told by its entry in `ld_agent.modules.registry`. Rows of one episode are
-never on both sides of ``--eval-out``. Knows no model's tokens.
+Every row is ``{"messages": [..., target], "corpus", "episode", "session", "turn"}``, its prompt rendered by the same
+code as at inference; `ld_agent.modules.registry` defines the rows of each module. All rows of an episode are on the
+same side of ``--eval-out``. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -41,24 +41,33 @@ def build(
     config: Annotated[str | None, typer.Option("-c", "--config", help="Agent config, as for ld-agent.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Episodes or dialogues read of each file.")] = None,
     eval_out: Annotated[Path | None, typer.Option("--eval-out", help="Also write a validation file.")] = None,
-    eval_share: Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of the episodes that go there.")] = 0.05,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")] = False,
-    width: Annotated[int, typer.Option("--batch", min=1, help="generator: episodes replayed side by side.")] = WIDTH,
+    eval_share: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Share of episodes in the validation file.")
+    ] = 0.05,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+    width: Annotated[
+        int, typer.Option("--batch", min=1, help="generator: number of episodes replayed concurrently.")
+    ] = WIDTH,
     annotated: Annotated[
-        bool, typer.Option("--annotated-personas", help="generator: the annotators' traits, not the extractor's.")
+        bool, typer.Option("--annotated-personas", help="generator: use annotated traits, not the extractor's.")
     ] = False,
-    no_memory: Annotated[bool, typer.Option("--no-memory", help="generator: nothing is recalled.")] = False,
-    no_user: Annotated[bool, typer.Option("--no-user-personas", help="generator: no traits of the others.")] = False,
-    no_agent: Annotated[bool, typer.Option("--no-agent-personas", help="generator: no traits of the agent.")] = False,
+    no_memory: Annotated[bool, typer.Option("--no-memory", help="generator: without recalled memories.")] = False,
+    no_user: Annotated[
+        bool, typer.Option("--no-user-personas", help="generator: without traits of the others.")
+    ] = False,
+    no_agent: Annotated[
+        bool, typer.Option("--no-agent-personas", help="generator: without traits of the agent.")
+    ] = False,
     longest: Annotated[
-        int, typer.Option(min=1, help="summarizer: also sessions of up to so many dialogues, one after the other.")
+        int, typer.Option(min=1, help="summarizer: also sessions of up to this many consecutive dialogues.")
     ] = 1,
     ablations: Annotated[
-        bool, typer.Option("--ablations", help="generator: also files of context alone and with one part each.")
+        bool,
+        typer.Option("--ablations", help="generator: also write files with the context only, and with one part each."),
     ] = False,
     on: Annotated[
         Literal["", "ray"],
-        typer.Option("--on", help="generator: ray: replay on a Ray cluster, --batch episodes a worker."),
+        typer.Option("--on", help="generator: ray: replay on a Ray cluster, --batch episodes per worker."),
     ] = "",
 ) -> None:
     """Build a module's training file from a corpus.
@@ -81,7 +90,7 @@ def build(
              "--on": bool(on)}  # fmt: skip
     _check_options(module, [name for name, there in given.items() if there])
     if ablations and not (parts.memory and parts.user_personas and parts.agent_personas):
-        raise typer.BadParameter("--ablations switches the parts off one by one itself; leave out the --no- options")
+        raise typer.BadParameter("--ablations switches the parts off one by one itself; omit the --no- options")
     names = list(ABLATIONS) if ablations else [FULL]
     targets = {name: (_named(out, name), _named(eval_out, name) if eval_out else None) for name in names}
     for target in (path for pair in targets.values() for path in pair):
@@ -113,7 +122,7 @@ def build(
 
 
 def _check_options(module: str, given: Sequence[str]) -> None:
-    """Refuse an unknown module, and options that are for another one."""
+    """Reject an unknown module, and options of another one."""
     if module not in TUNED:
         raise typer.BadParameter(f"{module!r} is not a module that can be tuned; give one of {', '.join(TUNED)}")
     for option in given:
@@ -123,7 +132,7 @@ def _check_options(module: str, given: Sequence[str]) -> None:
 
 
 def _named(path: Path, name: str) -> Path:
-    """The file of one ablation, next to that of all parts, which has the name that was given."""
+    """The file of one ablation, next to the given file, which has all parts."""
     return path if name == FULL else path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
@@ -138,7 +147,7 @@ def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, share: fl
 
 
 def _counted(rows: Iterable[Values], module: str) -> Iterator[Values]:
-    """Show on standard error how many rows there are so far."""
+    """Show the number of rows so far on standard error."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from ld_agent.terminal import errors

@@ -11,7 +11,6 @@ from typing import Any
 
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.modules.registry import TUNED
-from training.rows import Row
 from training.settings import TrainingSettings
 
 LICENCES = {
@@ -28,11 +27,11 @@ def card(
     module: str,
     run: dict[str, Any],
     state: Any,
-    rows: list[Row],
+    rows: int,
     seconds: float,
     command: str,
 ) -> str:
-    """Return the card as Markdown with the front matter that the hub reads."""
+    """Return the card as Markdown with front matter for the hub."""
     lines = [
         "---",
         f"base_model: {json.dumps(settings.model)}",
@@ -60,13 +59,13 @@ def card(
     return "\n".join(lines) + "\n"
 
 
-def _table(settings: TrainingSettings, run: dict[str, Any], state: Any, rows: list[Row], seconds: float) -> list[str]:
+def _table(settings: TrainingSettings, run: dict[str, Any], state: Any, rows: int, seconds: float) -> list[str]:
     lines = [
         "| | |",
         "|---|---|",
         f"| base | `{settings.model}` |",
         *(f"| sha256 of its {name} | `{digest}` |" for name, digest in base_sha256(settings).items()),
-        f"| training rows | {len(rows)}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
+        f"| training rows | {rows}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
     ]
     if settings.eval_file is not None:
         lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
@@ -80,7 +79,7 @@ def _table(settings: TrainingSettings, run: dict[str, Any], state: Any, rows: li
 
 
 def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:
-    """The results in a run's log, by name.
+    """The results from a run's log, by name.
 
     Args:
         kept: step of the saved checkpoint; None: that with the lowest validation loss.
@@ -115,7 +114,7 @@ def base_sha256(settings: TrainingSettings) -> dict[str, str]:
 
 
 def corpora(train_file: Path) -> list[str]:
-    """The corpora that a training file says it was built from."""
+    """The corpora named in a training file."""
     names: dict[str, None] = {}
     with train_file.open(encoding="utf-8") as file:
         for line in file:

@@ -1,4 +1,4 @@
-"""How the scripts of this folder run: one command each, with the exit codes and one-line errors of ``ld-agent``."""
+"""Runs the scripts of this folder: one command each, with the exit codes and one-line errors of ``ld-agent``."""
 
 from __future__ import annotations
 

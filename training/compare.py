@@ -4,11 +4,13 @@
 
 All systems have the same recorded replies, each with its own prompts. Measures the perplexity of the recorded replies and,
 with ``--generate``, BLEU and ROUGE-L of generated ones. Each system is compared with the first by paired bootstrap over
-episodes. Knows no agent, because rows contain finished prompts.
+episodes. ``--out`` keeps the replies as runs, for the tables of ``ld-agent tables``. Knows no agent, because rows contain
+finished prompts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.backbones.base import Request
-from ld_agent.config import load_config
+from ld_agent.config import Config, load_config
 from ld_agent.errors import ConfigError, InputError
+from ld_agent.evaluation.run_files import PREDICTIONS, Item, line_of
+from ld_agent.evaluation.runner import FORMAT
+from ld_agent.files import check_output, written_atomically
+from training.ablations import ABLATIONS
 from training.command import run_command
 from training.rows import Row, read_rows
 
@@ -33,13 +39,35 @@ NEW_TOKENS = 48
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A system: name, rows with its prompts, and adapter; None: the base model."""
+    """A system.
+
+    Attributes:
+        rows: the prompts and the recorded replies.
+        values: the rows as they stand in the file, with where each comes from.
+        adapter: None: the base model.
+    """
 
     name: str
     rows: tuple[Row, ...]
-    episodes: tuple[str, ...]
-    sessions: tuple[int, ...]
+    values: tuple[dict[str, Any], ...]
     adapter: str | None
+
+    @property
+    def episodes(self) -> tuple[str, ...]:
+        return tuple(str(value.get("episode", number)) for number, value in enumerate(self.values))
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        return tuple(int(value.get("session", 0)) for value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a system makes of its rows: of the recorded replies their nats and tokens, and its own replies ("": none)."""
+
+    nats: list[float]
+    tokens: list[int]
+    replies: list[str]
 
 
 def read_system(text: str, limit: int | None = None) -> System:
@@ -56,18 +84,11 @@ def read_system(text: str, limit: int | None = None) -> System:
     rows = read_rows(file)[:limit]
     with Path(file).open(encoding="utf-8") as lines:
         values = [json.loads(line) for line in lines if line.strip()][:limit]
-    return System(
-        name,
-        tuple(rows),
-        tuple(str(value.get("episode", number)) for number, value in enumerate(values)),
-        tuple(int(value.get("session", 0)) for value in values),
-        adapter or None,
-    )
+    return System(name, tuple(rows), tuple(values), adapter or None)
 
 
-def measures(backbone: LocalBackbone, system: System, new_tokens: int, penalty: float) -> dict[str, Measure]:
-    """Measure perplexity of recorded replies and, with ``new_tokens``, BLEU and ROUGE-L of generated ones."""
-    from ld_agent.evaluation.metrics import bleu, perplexity, rouge
+def outcome(backbone: LocalBackbone, system: System, new_tokens: int, penalty: float) -> Outcome:
+    """Find how likely the recorded replies are and, with ``new_tokens``, generate replies."""
     from ld_agent.evaluation.runner import progress
 
     requests = [
@@ -87,10 +108,17 @@ def measures(backbone: LocalBackbone, system: System, new_tokens: int, penalty: 
                 for n, completion in zip(chunk, backbone.generate(batch), strict=True):
                     replies[n] = completion.text.strip()
             advance(len(chunk))
-    result = {"perplexity": perplexity(nats, tokens)}
-    if new_tokens:
-        references = [[target] for target in targets]
-        result |= bleu(replies, references, (2, 3)) | rouge(replies, references, ["rouge_l"])
+    return Outcome(nats, tokens, replies)
+
+
+def measures(system: System, made: Outcome, *, generated: bool) -> dict[str, Measure]:
+    """Measure perplexity of recorded replies and, with ``generated``, BLEU and ROUGE-L of the system's own."""
+    from ld_agent.evaluation.metrics import bleu, perplexity, rouge
+
+    result = {"perplexity": perplexity(made.nats, made.tokens)}
+    if generated:
+        references = [[row.target] for row in system.rows]
+        result |= bleu(made.replies, references, (2, 3)) | rouge(made.replies, references, ["rouge_l"])
     return result
 
 
@@ -114,6 +142,59 @@ def compared(systems: Sequence[System], measured: Sequence[dict[str, Measure]]) 
     return result
 
 
+def run_header(system: System, config: Config, model: str | None) -> dict[str, Any]:
+    """Return the first line of a system's run, as `ld_agent.evaluation.runner.describe` makes it.
+
+    Args:
+        config: what the rows were built with; the parts of the system's prompts and its adapter are set in it.
+        model: the base; None: the config's.
+
+    Raises:
+        InputError: the rows do not say what their prompts are made of, or from which corpus they are.
+    """
+    named, corpora = ({str(value.get(key)) for value in system.values} for key in ("parts", "corpus"))
+    if len(named) != 1 or len(corpora) != 1 or (name := named.pop()) not in ABLATIONS:
+        raise InputError(
+            f"the rows of {system.name} do not all say which parts of the prompt they have, and from which corpus they are; "
+            "build them with training.build generator --ablations"
+        )
+    parts, personas = ABLATIONS[name], config.personas
+    values = config.model_dump(mode="json")
+    values["memory"]["views"] = values["memory"]["views"] if parts.memory else ["none"]
+    values["personas"]["user_cap"] = personas.most(of_agent=False) if parts.user_personas else 0
+    values["personas"]["agent_cap"] = personas.most(of_agent=True) if parts.agent_personas else 0
+    values["modules"]["generator"]["adapter"] = system.adapter
+    values["backbone"]["model"] = model or values["backbone"]["model"]
+    digest = hashlib.sha256(json.dumps(system.values, sort_keys=True).encode()).hexdigest()
+    marks = [system.name, digest, values]
+    return {
+        "format": FORMAT,
+        "task": "response",
+        "name": system.name,
+        "data": str(system.rows[0].path),
+        "corpus": corpora.pop(),
+        "data_sha256": digest,
+        "config": values,
+        "hash": hashlib.sha256(json.dumps(marks, sort_keys=True).encode()).hexdigest(),
+    }
+
+
+def write_run(folder: Path, header: dict[str, Any], system: System, made: Outcome) -> None:
+    """Write a system's replies as a finished run of ``eval response``."""
+    plan = {"limit": None, "predictions": len(system.rows)}
+    lines: list[dict[str, Any]] = [{"run": header}, {"started": plan}]
+    for number, (row, value) in enumerate(zip(system.rows, system.values, strict=True)):
+        episode, session = system.episodes[number], system.sessions[number]
+        key = f"{episode}/{session}/{value.get('turn', number)}"
+        item = Item(key, episode, session, (row.target,), {"turn": value.get("turn", number)})
+        details = {"nats": made.nats[number], "tokens": made.tokens[number]}
+        lines.append(line_of(item, made.replies[number], details))
+    folder.mkdir(parents=True, exist_ok=True)
+    check_output(folder / PREDICTIONS)
+    with written_atomically(folder / PREDICTIONS) as file:
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in (*lines, {"finished": plan}))
+
+
 def compare_adapters(
     systems: Annotated[
         list[str], typer.Argument(metavar="NAME=ROWS[@ADAPTER]...", help="All are compared with the first.")
@@ -122,15 +203,27 @@ def compare_adapters(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N rows of each file.")] = None,
     generate: Annotated[bool, typer.Option("--generate", help="Also generate replies: BLEU and ROUGE-L.")] = False,
     penalty: Annotated[float, typer.Option(help="Repetition penalty of the replies.")] = 1.1,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="With --generate: keep the replies here, a run per system, for ld-agent tables."),
+    ] = None,
+    config: Annotated[
+        str, typer.Option("-c", "--config", help="With --out: the agent config that the rows were built with.")
+    ] = "paper-tuned",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Compare adapters on held-out rows, each system with its own prompts.
 
-    Example:
+    Examples:
 
       python -m training.compare context=rows.context.jsonl@runs/context full=rows.jsonl@runs/full
+
+      python -m training.compare context=rows.context.jsonl@runs/context full=rows.jsonl@runs/full --generate --out runs/table2
     """
+    if out is not None and not generate:
+        raise InputError("--out keeps replies, which are only made with --generate; add it")
     columns = [read_system(text, limit) for text in systems]
+    runs = {} if out is None else {system.name: run_header(system, load_config(config), model) for system in columns}
     first = columns[0]
     for system in columns[1:]:
         if [r.target for r in system.rows] != [r.target for r in first.rows] or system.episodes != first.episodes:
@@ -147,9 +240,13 @@ def compare_adapters(
         adapters={system.adapter: system.adapter for system in columns if system.adapter is not None},
     )
     try:
-        measured = [measures(backbone, system, NEW_TOKENS if generate else 0, penalty) for system in columns]
+        made = [outcome(backbone, system, NEW_TOKENS if generate else 0, penalty) for system in columns]
     finally:
         backbone.close()
+    for system, own in zip(columns, made, strict=True):
+        if out is not None:
+            write_run(out / system.name, runs[system.name], system, own)
+    measured = [measures(system, own, generated=generate) for system, own in zip(columns, made, strict=True)]
     result = compared(columns, measured)
     if as_json:
         typer.echo(json.dumps({"base": model or settings.model, "systems": result}, ensure_ascii=False))

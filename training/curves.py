@@ -1,4 +1,4 @@
-"""What a run shows: a progress bar, ``log.csv`` and ``curves.png``."""
+"""Shows the progress of a run: a progress bar, ``log.csv`` and ``curves.png``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
 LOGGED = {"loss", "risk", "eval_loss"}
 COSTS = ("_runtime", "_per_second", "_preparation_time")
-"""What an evaluation cost, which the Trainer logs together with its results."""
+"""The cost of an evaluation, which the Trainer logs with its results."""
 
 
 class Curves(TrainerCallback):
@@ -57,7 +57,7 @@ class Curves(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step >= state.max_steps:
-            control.should_log = True  # a run shorter than logging_steps has a loss too
+            control.should_log = True  # a run shorter than logging_steps also has a loss
         if state.is_world_process_zero:
             self._bar.update(self._task, completed=state.global_step)
 
@@ -101,7 +101,7 @@ def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
 
 
 def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """The curves of a run, losses above metrics of answers; values that are not finite are left out."""
+    """The curves of a run, losses above metrics of answers, without non-finite values."""
     from matplotlib.figure import Figure
 
     panels = {

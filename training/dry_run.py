@@ -38,14 +38,14 @@ def show(settings: TrainingSettings, module: str) -> None:
     _print(_counts("prompt", [len(e.prompt) for e in prepared.train]))
     _print(_counts("answer", [len(e.answer) for e in prepared.train]))
     cut = sum(e.cut > 0 for e in prepared.train)
-    _print(f"{len(prepared.train)} rows, {sum(map(len, prepared.train))} tokens per epoch, {cut} prompts truncated")
+    _print(f"{len(prepared.train)} rows, {sum(prepared.train.lengths)} tokens per epoch, {cut} prompts truncated")
     model, logits = adapted(prepared, settings)
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
     each_epoch = math.ceil(len(prepared.train) / batch)
     steps = settings.max_steps if settings.max_steps > 0 else math.ceil(settings.num_train_epochs * each_epoch)
     passed = _pass_of(settings, module, model, prepared, logits)
-    seconds = _seconds_a_token(model, passed, prepared, settings) * sum(map(len, prepared.train)) / each_epoch
+    seconds = _seconds_a_token(model, passed, prepared, settings) * sum(prepared.train.lengths) / each_epoch
     _print(f"{trained:,} trainable parameters, {model.dtype} base {settings.model}")
     _print(
         f"{steps} steps of {batch} rows, {seconds:.2f} s each: about {_duration(steps * seconds)} without evaluation"
@@ -71,10 +71,11 @@ def _seconds_a_token(
     model: Any, passed: Callable[[Batch], Tensor], prepared: Prepared, settings: TrainingSettings
 ) -> float:
     """Time forward and backward passes per token on rows of median length, on a whole batch if that is fast enough."""
-    ordered = sorted(prepared.train, key=len)
+    lengths = prepared.train.lengths
+    ordered = sorted(range(len(lengths)), key=lambda place: lengths[place])
     size = min(settings.per_device_train_batch_size, len(ordered))
     start = (len(ordered) - size) // 2
-    examples = ordered[start : start + size]
+    examples = [prepared.train[place] for place in ordered[start : start + size]]
     model.train()
     _pass_seconds(model, passed, prepared.collator(examples[:1]))  # warm up
     one = _pass_seconds(model, passed, prepared.collator(examples[:1]))

@@ -1,4 +1,4 @@
-"""Tunes the extractor, on utterances and the traits that people noted down for them:
+"""Tunes the extractor on utterances and their annotated traits:
 
 python -m training.extractor -c configs/training/extractor.yaml [key=value ...] [--dry-run] [--overwrite]
 """
@@ -39,7 +39,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
 
 
 def answer(text: str) -> str:
-    """The traits of an extractor's answer as one text, believed as they stand, or NO_TRAIT."""
+    """The traits in an extractor's answer as one text, without the grounding check, or NO_TRAIT."""
     from ld_agent.evaluation.extraction import joined
     from ld_agent.modules.extractor import parse_traits
 

@@ -1,6 +1,6 @@
-"""A module's own figures while it is tuned: validation prompts are answered as at inference, and the answers measured.
+"""Metrics of a module's answers during tuning: validation prompts are answered as at inference.
 
-Greedy decoding by the backbone's own loop, on the model as it stands. Knows ids and figures; nothing of steps and files.
+Uses the backbone's greedy decoding on the current model. Knows ids and metrics, but nothing about steps and files.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from training.rows import Row
 
 
 class Generations:
-    """Answers some of the validation rows, evenly spread over them.
+    """Answers an evenly spread sample of the validation rows.
 
     Args:
-        model: the transformers model itself, with its factors inside.
-        most: rows to answer.
-        batch: rows answered at once.
+        model: the transformers model itself, including its factors.
+        most: number of rows to answer.
+        batch: rows per batch.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Generations:
         self._steps = steps_for(model, padding_id(tokenizer))
 
     def texts(self, share: slice = slice(None)) -> list[str]:
-        """Answers to a share of the prompts, none longer than the longest recorded answer of all of them."""
+        """Answers to a share of the prompts, limited to the length of the longest recorded answer."""
         prompts = self._prompts[share]
         by_length = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))
         texts: dict[int, str] = {}
@@ -50,7 +50,7 @@ class Generations:
         return [texts[n] for n in range(len(prompts))]
 
     def figures(self, texts: Sequence[str]) -> dict[str, float]:
-        """The module's figures of its answers to all prompts."""
+        """The module's metrics of its answers to all prompts."""
         return measured(self._module, texts, self._targets)
 
     def _answered(self, prompts: Sequence[list[int]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tunes the generator, on recorded replies and the prompts that the agent asks for them with:
+"""Tunes the generator on recorded replies and the agent's prompts for them:
 
 python -m training.generator -c configs/training/generator.yaml [key=value ...] [--dry-run] [--overwrite]
 """

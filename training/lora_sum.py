@@ -1,8 +1,8 @@
 """LoRA's linear layer with its gradients written out: y = W x + (α/r) B (A x), the base W frozen.
 
-PEFT copies the input to the factors' float32 and keeps each product for the backward pass. Here everything is computed in
-the base's precision, only x and A x are kept, and the factors get their gradients in float32, so that small updates are
-not lost. Knows PEFT's layer; nothing of models and data.
+PEFT converts the input to the factors' float32 and keeps each product for the backward pass. Here everything is
+computed in the base's precision and only x and A x are kept; the factors' gradients are float32, so that small updates
+are not lost. Knows PEFT's layer, but nothing about models and data.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 
 def quicken(model: nn.Module) -> int:
-    """Let every plain linear LoRA layer compute as above; returns how many there are.
+    """Make every plain linear LoRA layer compute as above; return how many there are.
 
-    Left to PEFT: quantised bases, several adapters at once, dropout, DoRA and whatever else changes the sum.
+    PEFT still handles quantised bases, several adapters at once, dropout, DoRA and anything else that changes the sum.
     """
     from peft.tuners.lora.layer import Linear
 

@@ -1,6 +1,6 @@
-"""How the answers of a module that is being tuned are measured: its entry in `ld_agent.modules.registry` says by what.
+"""Measures the answers of a module during tuning by the metrics of its entry in `ld_agent.modules.registry`.
 
-Knows texts and metrics; nothing of models.
+Knows texts and metrics, but no models.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def measured(module: str, answers: Sequence[str], targets: Sequence[str]) -> dic
 
 
 def error(module: str, answer: str, target: str, worth: float) -> float:
-    """How wrong a raw answer is, from 0 to 1: 1 less the mean of the metrics that its entry names.
+    """The error of a raw answer, from 0 to 1: 1 minus the mean of the metrics of its entry.
 
-    Where there may be nothing to say, rightly saying so is worth ``worth``, and wrongly saying so, or not saying so, nothing.
+    If there may be nothing to say, a correct decision for that is worth ``worth``, and an incorrect decision nothing.
     """
     entry = TUNED[module]
     text = entry.read_answer(answer)
@@ -43,10 +43,10 @@ def error(module: str, answer: str, target: str, worth: float) -> float:
 
 
 def check_metric(settings: TrainingSettings, module: str) -> None:
-    """Check that the best checkpoint is chosen by something that will be measured.
+    """Check that the best checkpoint is chosen by a metric that will be measured.
 
     Raises:
-        ConfigError: it is not; says what is.
+        ConfigError: it is not; lists the metrics that are.
     """
     known = ["eval_loss", *(f"eval_{name}" for name in TUNED[module].metrics if settings.eval_generations)]
     if settings.metric_for_best_model not in known:
@@ -58,10 +58,10 @@ def check_metric(settings: TrainingSettings, module: str) -> None:
 
 
 def check_risk(settings: TrainingSettings, module: str) -> None:
-    """Check that the module can be tuned on the measure itself, where that is asked for.
+    """Check that the module can be tuned on the metric itself, if requested.
 
     Raises:
-        ConfigError: its answers have no measure that tells right from wrong.
+        ConfigError: no metric of its answers tells right from wrong.
     """
     if settings.risk_samples and not TUNED[module].error:
         raise ConfigError(

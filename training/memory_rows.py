@@ -177,7 +177,7 @@ class Maker:
                 if row is not None:
                     yield row
                 continue
-            asked = self.scene(setting) if self._rng.random() < 0.55 else []
+            asked = self.scene(setting) if self._rng.random() < 0.7 else []
             wanted = self._rng.choice((0, 0, 1) if asked else (1, 1, 1, 2, 3))
             kinds = self._rng.choices((self.relation, self.annotated, self.of_agent), (60, 28, 12), k=wanted)
             asked += [turn for ask in kinds if (turn := ask(setting)) is not None]
@@ -195,8 +195,8 @@ class Maker:
         scene = drawn_scene(rng)
         setting.said += [(setting.person, said, "") for said in scene.said]
         setting.traits += [trait for trait in scene.traits if rng.random() < 0.6]
-        known = rng.sample(scene.asked, rng.choice((1, 1, 2, 3)))
-        missing = rng.sample(scene.missing, rng.choice((0, 0, 1)))
+        known = rng.sample(scene.asked, min(len(scene.asked), rng.choice((1, 2, 2, 3, 4))))
+        missing = rng.sample(scene.missing, rng.choice((0, 0, 1, 1)))
         words = {word for question, _ in missing for word in re.findall(r"\w{4,}", question.casefold())} - COMMON
         if words:
             setting.avoid.append(re.compile("|".join(sorted(words)), re.IGNORECASE))

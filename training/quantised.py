@@ -1,4 +1,5 @@
-"""A base in 4 bits by bitsandbytes (QLoRA: NF4, doubly quantised, computed in bfloat16). Knows no rows and no factors."""
+"""Loads a base in 4 bits with bitsandbytes (QLoRA: NF4, double quantisation, computation in bfloat16). Knows no rows
+and no factors."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def load_quantised(settings: TrainingSettings, source: Path | str, device: str) 
     """Return (model, tokenizer), the model frozen and ready for factors.
 
     Args:
-        source: where the reference ``settings.model`` was found.
+        source: the resolved location of ``settings.model``.
 
     Raises:
         ConfigError: bitsandbytes or a GPU is missing.

@@ -1,15 +1,15 @@
-"""Tuning on the measure itself: the loss is the expected error of answers that the model draws itself.
+"""Tuning on the metric itself: the loss is the expected error of answers sampled from the model.
 
-The likelihood of recorded answers prefers no wrong word to another, and does not judge answers as a whole. Here the module
-answers every prompt K times, and its metric says how wrong each answer is. The gradient of the expected error is
-estimated by REINFORCE with the mean of the other answers as baseline (Kool et al., 2019), which has no bias:
+Likelihood treats all wrong words alike and does not judge whole answers. Here the module answers every prompt K times,
+and its metric gives the error of each answer. The gradient of the expected error is estimated by REINFORCE with the
+mean of the other answers as baseline (Kool et al., 2019), which has no bias:
 
     ∇R(θ) ≈ 1/K Σₖ (Δₖ − 1/(K−1) Σⱼ≠ₖ Δⱼ) ∇ log p_θ(yₖ | x),   yₖ ~ p_θ(· | x)
 
-p_θ is taken at a temperature below 1: at inference answers are greedy, so unlikely ones are not worth learning from.
+p_θ is sampled at a temperature below 1, because answers at inference are greedy and unlikely ones teach little.
 
-It comes after ordinary tuning: a model that draws no good answer has nothing to prefer. Knows answers and their metric;
-nothing of steps and files.
+Use it after ordinary tuning: a model that samples no good answer has nothing to prefer. Knows answers and their metric,
+but nothing about steps and files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from ld_agent.backbones.local.decoding import Row
 
 PACK = 2048
-"""Tokens of prompts and answers that go through the model at a time."""
+"""Maximum number of tokens of prompts and answers per forward pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A prompt, the distinct answers drawn for it as ids, how often each was drawn, and the error of each, from 0 to 1."""
+    """A prompt, the distinct answers sampled for it as ids, with counts and errors from 0 to 1."""
 
     prompt: list[int]
     answers: list[list[int]]
@@ -52,12 +52,12 @@ class Drawn:
 
     @property
     def is_informative(self) -> bool:
-        """Whether one answer is better than another, so that there is something to learn."""
+        """Whether the answers differ in error, so that there is something to learn."""
         return max(self.errors) > min(self.errors)
 
     @property
     def risk(self) -> float:
-        """The mean error of the answers drawn."""
+        """The mean error of the sampled answers."""
         return sum(n * error for n, error in zip(self.times, self.errors, strict=True)) / sum(self.times)
 
     @property
@@ -71,15 +71,15 @@ class Risk:
     """The expected error of a batch.
 
     Args:
-        module: whose measure counts; see `training.measures.error`.
+        module: the module whose metric is used; see `training.measures.error`.
         model: the transformers model itself, with its factors inside.
         logits: of that model.
 
     Attributes:
-        tokens: that the last batch had, answers drawn included.
+        tokens: number of tokens in the last batch, including sampled answers.
 
     Raises:
-        ConfigError: a module whose answers no measure can tell right from wrong.
+        ConfigError: no metric of the module's answers tells right from wrong.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class Risk:
         self.tokens = 0
 
     def __call__(self, model: nn.Module, batch: Batch, step: int) -> Tensor:
-        """Return the mean over the rows of a batch, as the collator makes it.
+        """Return the mean over the rows of a batch from the collator.
 
         Args:
-            model: the same model, as it is wrapped for this launch.
-            step: seeds the answers: the same step draws the same ones.
+            model: the same model, wrapped for this launch.
+            step: seed of the answers: the same step samples the same ones.
         """
         drawn = self._drawn(self._recorded(batch), step)
         packs = packed([one for one in drawn if one.is_informative] or drawn[:1])
@@ -174,7 +174,8 @@ class Risk:
 
 
 def packed(drawn: Sequence[Drawn]) -> list[list[Drawn]]:
-    """Prompts with their answers in packs of like length, none of more than `PACK` tokens unless one alone has them."""
+    """Prompts with their answers in packs of similar length, at most `PACK` tokens each unless a single prompt has
+    more."""
     packs: list[list[Drawn]] = []
     for one in sorted(drawn, key=lambda one: one.length, reverse=True):
         if packs and (len(packs[-1]) + 1) * packs[-1][0].length <= PACK:
@@ -187,10 +188,10 @@ def packed(drawn: Sequence[Drawn]) -> list[list[Drawn]]:
 def branched(
     prompts: Sequence[list[int]], answers: Sequence[Sequence[list[int]]], padding: int, dtype: torch.dtype
 ) -> Batch:
-    """Lay out several answers to each prompt as one row of a decoder-only model, so that the prompt is read once.
+    """Lay out several answers to each prompt as one row of a decoder-only model, so that the prompt is processed once.
 
     A row is its prompt without the last token and then, for each answer, that token and the answer without its own last.
-    An answer sees the prompt and itself, at the positions that it would have as the only one.
+    Each answer attends to the prompt and itself, at the positions it would have alone.
 
     Returns:
         ``input_ids``, ``position_ids`` and ``labels`` (rows, tokens), ``attention_mask`` (rows, 1, tokens, tokens) to be

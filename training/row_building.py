@@ -1,4 +1,4 @@
-"""What makes rows is asked for, and which episodes are held out: all that the row builders of the modules share."""
+"""What the row builders of all modules share: the request for rows, and the choice of held-out episodes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class BuildRequest:
     Attributes:
         sources: corpus files.
         limit: episodes, sessions or dialogues read of each.
-        held_out: share of the episodes that go to the validation file.
-        out: the training file; work in progress may be kept next to it.
-        overwrite: discard such work of another build.
-        longest: summarizer: also sessions of up to so many dialogues; 1: none.
+        held_out: share of episodes in the validation file.
+        out: the training file; intermediate results may be stored next to it.
+        overwrite: discard intermediate results of another build.
+        longest: summarizer: also sessions of up to this many dialogues; 1: none.
         parts, ablations, width: generator: the parts of a prompt, whether each is also built alone, and episodes side by side.
         on: generator: "ray": replay on a Ray cluster.
     """
@@ -44,13 +44,13 @@ class BuildRequest:
 
 
 def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:
-    """Choose at least one episode in ``share`` of them, by their names alone: the same ones from every file and module."""
+    """Choose a share of episodes, at least one, by their names only: the same for every file and module."""
     names = sorted(dict.fromkeys(map(origin, episodes)), key=lambda name: hashlib.sha256(name.encode()).digest())
     if share and len(names) < 2:
-        raise InputError(f"{len(names)} episode cannot be split in two; give more data, or leave --eval-out away")
+        raise InputError(f"{len(names)} episode cannot be split in two; give more data, or omit --eval-out")
     return frozenset(names[: math.ceil(share * len(names))])
 
 
 def origin(episode: str) -> str:
-    """The conversation that an episode id comes from: a repeated one ("valid_7#2") belongs with the first."""
+    """The conversation of an episode id; a repeated one ("valid_7#2") belongs to the first."""
     return episode.partition("#")[0]

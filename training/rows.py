@@ -6,7 +6,7 @@ A file is written atomically.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -26,10 +26,10 @@ class Row:
 
     Attributes:
         prompt: the messages as at inference.
-        target: what the model is to answer.
-        path, line: where the row stands, for messages.
-        further: how many of the prompt's last assistant messages are targets too; one reading of a prompt then teaches
-            several answers.
+        target: the expected answer.
+        path, line: the row's position, for messages.
+        further: number of the prompt's last assistant messages that are also targets, so that one pass teaches several
+            answers.
     """
 
     prompt: tuple[Message, ...]
@@ -45,22 +45,35 @@ def row_values(prompt: Sequence[Message], target: str, **provenance: Any) -> dic
     return {"messages": [*messages, {"role": "assistant", "content": target}], **provenance}
 
 
-def read_rows(path: str | Path) -> list[Row]:
-    """Return the rows of a training file.
+class RowFile(Iterable[Row]):
+    """The rows of a training file, read from it anew each time.
+
+    Iterating raises:
+        InputError: there is no row in it.
+        DataFileError: a line that is not a row; names file and line.
 
     Raises:
-        InputError: no such file, or none in it.
-        DataFileError: a line that is not a row; names file and line.
+        InputError: no such file.
     """
-    file = Path(path)
-    if not file.is_file():
-        raise InputError(
-            f"no training file {path}; make one with: python -m training.build MODULE --from DATA --out {path}"
-        )
-    rows = [_row(record) for record in json_lines(file, raise_bad)]
-    if not rows:
-        raise InputError(f"{path} holds no rows; build it again with: python -m training.build")
-    return rows
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = Path(path)
+        if not self._file.is_file():
+            raise InputError(
+                f"no training file {path}; make one with: python -m training.build MODULE --from DATA --out {path}"
+            )
+
+    def __iter__(self) -> Iterator[Row]:
+        row = None
+        for row in map(_row, json_lines(self._file, raise_bad)):
+            yield row
+        if row is None:
+            raise InputError(f"{self._file} holds no rows; build it again with: python -m training.build")
+
+
+def read_rows(path: str | Path) -> list[Row]:
+    """Return the rows of a training file; raises as `RowFile`."""
+    return list(RowFile(path))
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -1,7 +1,7 @@
-"""The folder of a run: whether it may be used, and what it describes. Knows no model.
+"""The folder of a run: whether it may be used, and its description.
 
-``run.json`` says what is being tuned; there are checkpoints while a run is unfinished, and the adapter's config once it is
-done.
+Knows no model. ``run.json`` describes the run; there are checkpoints while it is unfinished, and the adapter's config
+once it is done.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def description(settings: TrainingSettings, module: str) -> dict[str, Any]:
 
 
 def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Refuse a folder that holds something else, before anything is loaded.
+    """Reject a folder with other contents before anything is loaded.
 
     Raises:
-        InputError: it holds a finished adapter, another run or foreign files, and ``overwrite`` is not given.
+        InputError: it contains a finished adapter, another run or foreign files, and ``overwrite`` is false.
     """
     if overwrite or not folder.exists():
         return
@@ -54,7 +54,7 @@ def check_folder(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
 
 
 def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
-    """Make the folder ready for this run. With ``overwrite``, what an earlier run wrote is removed; other files never are.
+    """Prepare the folder for this run. With ``overwrite``, files of an earlier run are removed, but never other files.
 
     Raises:
         InputError: the folder cannot be written.
@@ -73,7 +73,7 @@ def claim(folder: Path, run: dict[str, Any], overwrite: bool) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a finished adapter does not need."""
+    """Remove files that a finished adapter does not need."""
     for path in folder.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -82,7 +82,7 @@ def _difference(begun: dict[str, Any], run: dict[str, Any]) -> str:
     if begun.get("module") != run["module"]:
         return f"of the {begun.get('module')}"
     before, now = begun.get("settings", {}), run["settings"]
-    # A setting that an older version did not have counts as its default.
+    # A setting unknown to an older version counts as its default.
     defaults = {key: field.default for key, field in TrainingSettings.model_fields.items()}
     for key in [*now, *before]:
         was, is_now = before.get(key, defaults.get(key)), now.get(key)

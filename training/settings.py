@@ -1,6 +1,7 @@
-"""Settings of a tuning run: a YAML file on its base and ``key=value`` assignments. Keys of transformers keep their names.
+"""Settings of a tuning run: a YAML file with its base, and ``key=value`` assignments.
 
-``configs/training/default.yaml`` explains every key. Knows names, types and ranges; what they do is in `training.train`.
+Keys of transformers keep their names. ``configs/training/default.yaml`` explains every key. Knows names, types and
+ranges; `training.train` applies them.
 """
 
 from __future__ import annotations

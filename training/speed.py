@@ -1,4 +1,4 @@
-"""What parts of the recipe bring: the recipe with and without each, one step each in turns.
+"""Measures the parts of the recipe: alternating steps with and without each part.
 
     python -m training.speed [STEPS] [lora_sum answers grouping attention]
 
@@ -30,7 +30,7 @@ MODULE = "training.speed"
 
 
 class Shuffled(LengthGrouped):
-    """Rows in random order, whatever their lengths."""
+    """Rows in random order, regardless of length."""
 
     def __iter__(self) -> Iterator[int]:
         order: list[int] = torch.randperm(len(self), generator=torch.Generator().manual_seed(0)).tolist()
@@ -47,7 +47,7 @@ WITHOUT: Mapping[str, Callable[[], None]] = {
 
 
 def compare(part: str, steps: int) -> dict[str, float | str]:
-    """Train with and without a part; the first step of both warms up."""
+    """Train with and without a part; the first step of both is a warm-up."""
     with tempfile.TemporaryDirectory() as folder:
         settings = run_settings(load_config("default"), Path(folder), steps)
         root = Path(__file__).parents[1]

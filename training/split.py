@@ -1,4 +1,4 @@
-"""Draws training, validation and test files of a corpus that comes in one, such as Conversation Chronicles:
+"""Splits a corpus in a single file, such as Conversation Chronicles, into training, validation and test files:
 
     python -m training.split --from cc.jsonl --out cc --seed 0
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ld_agent.modules.enumerations import listed
 from training.row_building import BuildRequest, held_out, origin
 from training.talks import Talk, talks_of
 from training.train import main
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 SEED = 7
 FEWEST_FACTS, MOST_FACTS = 3, 5
-"""Of a session; of one person in a summary."""
+"""Maximum number of facts per session, and per person in a summary."""
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
@@ -92,8 +93,7 @@ def _sentence(person: str, facts: Sequence[str]) -> str:
     others = [fact for fact in facts if not fact.startswith(begin)]
     if not same:
         return " ".join(others)
-    listed = " and ".join([", ".join(same[:-1]), same[-1]] if len(same) > 1 else same)
-    return " ".join([f"{begin}{listed}.", *others])
+    return " ".join([f"{begin}{listed(same)}.", *others])
 
 
 def joined(dialogues: Sequence[Dialogue], longest: int) -> list[Dialogue]:

@@ -1,4 +1,4 @@
-"""Sessions between two named people with the facts that annotators found in each line: what rows about memory are made from."""
+"""Sessions between two named people with annotated facts for each line, from which rows about memory are made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START = datetime(2024, 5, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A session between two named people; ``facts``: of each line, in the third person."""
+    """A session between two named people; ``facts``: the facts of each line, in the third person."""
 
     episode: str
     session: int

@@ -1,4 +1,4 @@
-"""What people say of themselves, as it is said of them: "I have my dog" → "Maya has their dog". Rules for short English
+"""Converts statements to the third person: "I have my dog" → "Maya has their dog". Rules for short English
 sentences such as annotated traits; knows no model.
 """
 
@@ -7,20 +7,29 @@ from __future__ import annotations
 import re
 
 UNCHANGED = frozenset(
-    "was were had did can could will would should must may might used ca won't can't couldn't wouldn't shouldn't didn't "
+    "was were had did can cannot could will would should must may might used ca won't can't couldn't wouldn't shouldn't didn't "
     "wasn't went got made took gave came saw knew thought told found left lost bought brought taught caught felt kept met "
     "sat stood slept spent won wrote read ran began drank sang swam grew flew drove rode broke spoke chose wore ate fell "
     "heard held led paid said sent sold built lent cut put set hit let quit hurt became understood fought drew threw".split()
 )
 BESIDES = frozenset(
     "also just really never always still often usually sometimes only once recently currently last now then both "
-    "actually mostly mainly already even once".split()
+    "actually mostly mainly already even once no".split()
 )
-IRREGULAR = {"am": "is", "have": "has", "do": "does", "don't": "doesn't", "go": "goes", "haven't": "hasn't"}
+VERBS_IN_LY = frozenset("apply comply fly imply multiply rely reply supply".split())
+IRREGULAR = {
+    "am": "is",
+    "have": "has",
+    "do": "does",
+    "don't": "doesn't",
+    "dont": "doesn't",
+    "go": "goes",
+    "haven't": "hasn't",
+}
 SHORT = {"i'm": "is", "i've": "has", "i'd": "would", "i'll": "will"}
 OBJECTS = {
     "my": "their", "me": "them", "mine": "theirs", "myself": "themselves", "our": "their", "us": "them", "we": "they",
-    "i": "they", "i'm": "they are", "i've": "they have", "i'd": "they would", "i'll": "they will", "am": "are",
+    "i": "they", "i'm": "they are", "i've": "they have", "i'd": "they would", "i'll": "they will", "am": "is",
     "we're": "they are", "we've": "they have", "ours": "theirs",
 }  # fmt: skip
 
@@ -34,7 +43,7 @@ def third_person(fact: str, name: str) -> str:
     if first in SHORT:
         begin = [name, SHORT[first]]
     elif first == "i":
-        besides = next((n for n, word in enumerate(rest) if word.casefold() not in BESIDES), 0)
+        besides = next((n for n, word in enumerate(rest) if not _besides(word.casefold())), 0)
         begin, rest = [name, *rest[:besides]], rest[besides:]
         if rest:
             begin, rest = [*begin, conjugated(rest[0])], rest[1:]
@@ -42,7 +51,12 @@ def third_person(fact: str, name: str) -> str:
         begin = [f"{name}'s"]
     else:
         begin = [words[0]]
-    return " ".join([*begin, *(_other(word) for word in rest)]) + "."
+    said = " ".join([*begin, *(_other(word) for word in rest)])
+    return re.sub(r"\bthey is\b", "they are", said) + "."
+
+
+def _besides(word: str) -> bool:
+    return word in BESIDES or (word.endswith("ly") and word not in VERBS_IN_LY)
 
 
 def conjugated(verb: str) -> str:
@@ -63,4 +77,6 @@ def conjugated(verb: str) -> str:
 
 def _other(word: str) -> str:
     bare = re.sub(r"[^\w'’]+$", "", word)
+    if bare == "US":
+        return word
     return OBJECTS.get(bare.casefold().replace("’", "'"), bare) + word[len(bare) :]

@@ -3,8 +3,9 @@
     python -m training.extractor -c configs/training/extractor.yaml [key=value ...] [--dry-run] [--overwrite]
     python -m training.train MODULE …       the same for any module in `ld_agent.modules.registry`
 
-Loss on the answers alone, logits at their positions alone, prompts cut from the left, batches of like length, the base
-frozen in bfloat16 and the factors trained in float32. A killed run resumes from its last checkpoint with the same curve.
+Loss on answers only, logits only at their positions, prompts truncated from the left, batches of similar length, the
+base frozen in bfloat16 and the factors trained in float32. A killed run resumes from its last checkpoint with the same
+curve.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,11 +24,12 @@ import typer
 from ld_agent.errors import ConfigError, ModelError
 from ld_agent.modules.registry import TUNED
 from training.command import run_command, run_commands
-from training.rows import Row, read_rows
+from training.rows import Row, RowFile, read_rows
 from training.settings import TrainingSettings, load_settings
 
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
+    from training.stored import StoredExamples
 
 SHOWN = 3
 
@@ -38,7 +40,7 @@ def main(module: str) -> None:
 
 
 def command_of(module: str, program: str) -> Callable[..., None]:
-    """The command that tunes a module. ``program``: what it is run as, for the adapter's card."""
+    """The command that tunes a module. ``program``: its name on the adapter's card."""
 
     def tune_module(
         overrides: Annotated[
@@ -67,29 +69,29 @@ def command_of(module: str, program: str) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a run is made from: a base, its tokenizer and the rows as ids.
+    """The inputs of a run: a base, its tokenizer and the rows as ids.
 
     Attributes:
-        train, evaluation: lists of `training.examples.Example`.
+        train, evaluation: of `training.examples.Example`; those to train on are in a file (`training.stored`).
         collator: makes batches of them.
     """
 
     model: Any
     tokenizer: Any
-    train: list[Any]
+    train: StoredExamples
     evaluation: list[Any] | None
     collator: Any
     window: int
 
 
 def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, command: str = "") -> None:
-    """Tune one module and leave the adapter in ``settings.output_dir``.
+    """Tune one module and write the adapter to ``settings.output_dir``.
 
     An unfinished run of the same settings there resumes from its last checkpoint.
 
     Raises:
-        ConfigError: settings that cannot be used with this base or these files.
-        InputError: the folder is taken, or a data file is missing; `DataFileError` names file and line.
+        ConfigError: the settings do not fit this base or these files.
+        InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
     from training.generated import Generations
@@ -134,18 +136,19 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         else:
             trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
         seconds = time.monotonic() - start
+        factors = trainer.factors()
     if is_first_process():
         from training.card import card
 
         draw(folder, trainer.state.log_history)
         adapter = trainer.accelerator.unwrap_model(trainer.model)
-        text = card(settings, module, run, trainer.state, rows[0], seconds, command)
-        save_adapter(adapter, folder, settings.adapter_dtype, {"README.md": text})
+        text = card(settings, module, run, trainer.state, len(prepared.train), seconds, command)
+        save_adapter(adapter, factors, folder, settings.adapter_dtype, {"README.md": text})
         tidy(folder)
 
 
-def rows_of(settings: TrainingSettings) -> tuple[list[Row], list[Row] | None]:
-    """Read the training and evaluation rows.
+def rows_of(settings: TrainingSettings) -> tuple[RowFile, list[Row] | None]:
+    """The training rows, which may be more than memory holds, and the evaluation rows.
 
     Raises:
         ConfigError: no training file is named.
@@ -153,11 +156,11 @@ def rows_of(settings: TrainingSettings) -> tuple[list[Row], list[Row] | None]:
     """
     if settings.train_file is None:
         raise ConfigError("train_file is not given; add train_file=FILE, as python -m training.build writes it")
-    train = read_rows(settings.train_file)
+    train = RowFile(settings.train_file)
     return train, None if settings.eval_file is None else read_rows(settings.eval_file)
 
 
-def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequence[Row] | None) -> Prepared:
+def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequence[Row] | None) -> Prepared:
     """Load the base and tokenize the rows.
 
     Raises:
@@ -169,6 +172,7 @@ def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequenc
     from ld_agent.backbones.weights import resolve_model
     from ld_agent.terminal import say
     from training.examples import Collator, encode
+    from training.stored import StoredExamples
 
     source = resolve_model(settings.model, settings.sha256)
     if settings.load_in_4bit:
@@ -184,17 +188,16 @@ def prepare(settings: TrainingSettings, rows: Sequence[Row], evaluation: Sequenc
     start = decoder_start(model) if seq2seq else None
     opening = model.generation_config.forced_bos_token_id if seq2seq else None
     tokens = ChatTokens(tokenizer, seq2seq)
-    sets = [None if some is None else [encode(row, tokens, window, start, opening) for row in some]
-            for some in (rows, evaluation)]  # fmt: skip
-    train = sets[0] or []
+    train = StoredExamples(encode(row, tokens, window, start, opening) for row in rows)
+    held_out = None if evaluation is None else [encode(row, tokens, window, start, opening) for row in evaluation]
     if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
         say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    return Prepared(model, tokenizer, train, sets[1], Collator(padding, start), window)
+    return Prepared(model, tokenizer, train, held_out, Collator(padding, start), window)
 
 
 def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, AnswerLogits]:
-    """Return the model with its factors, as quick as this machine can have it, and what computes its answers' logits.
+    """Return the model with its factors, optimised for this machine, and a function for the logits of its answers.
 
     Raises:
         ConfigError: as `training.adapters.with_lora`.
@@ -212,7 +215,7 @@ def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, Answer
 
 
 def is_first_process() -> bool:
-    """Whether this process writes files and messages; under ``accelerate launch`` one of them does."""
+    """Whether this process writes files and messages; under ``accelerate launch`` only one does."""
     return os.environ.get("RANK", "0") == "0"
 
 

@@ -1,7 +1,7 @@
 """transformers' Trainer with this project's loss, batches and evaluation. Knows no files but checkpoints, and no prompts.
 
-Losses are means over answer tokens: over those of one optimizer step in training, over those of the whole file in
-evaluation, however they fall into batches and processes. A risk is a mean over rows.
+Losses are means over answer tokens: of one optimizer step in training, of the whole file in evaluation, regardless of
+batches and processes. A risk is a mean over rows.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
 from ld_agent.errors import ConfigError
+from training.adapters import write_factors
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
 from training.generated import Generations
 from training.risk import Risk
 from training.settings import TrainingSettings
+from training.stored import StoredExamples
 
 PASSED_ON = (
     "use_cpu num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
@@ -74,15 +76,15 @@ class AnswerTrainer(Trainer):
         settings: TrainingSettings,
         logits: AnswerLogits,
         collator: Collator,
-        train: Sequence[Example],
+        train: StoredExamples,
         evaluation: Sequence[Example] | None,
         shown: TrainerCallback,
         generations: Generations | None = None,
         risk: Risk | None = None,
     ) -> None:
-        # Evaluated by length: no batch is padded far, and the mean does not depend on the order.
+        # Evaluate by length, which needs little padding; the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
-        self._order = LengthGrouped([len(e) for e in train], settings.per_device_train_batch_size, settings.seed)
+        self._order = LengthGrouped(train.lengths, settings.per_device_train_batch_size, settings.seed)
         patience = [EarlyStoppingCallback(settings.early_stopping_patience)] if settings.early_stopping_patience else []
         super().__init__(
             model,
@@ -94,14 +96,14 @@ class AnswerTrainer(Trainer):
         )
         self.remove_callback(PrinterCallback)
         self._logits, self._smoothing, self._risk = logits, settings.label_smoothing_factor, risk
-        # A model whose weights are spread over the processes cannot generate in one of them alone.
+        # A model sharded over processes cannot generate in one of them alone.
         if risk is not None and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             raise ConfigError(
                 f"risk_samples={settings.risk_samples}: a base that is spread over processes cannot generate answers; "
                 "run without FSDP and DeepSpeed, or set it to 0"
             )
         self._generations = None if self.is_fsdp_enabled or self.is_deepspeed_enabled else generations
-        # Gradients of accumulated batches then weigh every answer token alike.
+        # Accumulated batches then weight every answer token equally.
         self.model_accepts_loss_kwargs = True
         self._tokens, self._seconds = 0, 0.0
 
@@ -127,7 +129,7 @@ class AnswerTrainer(Trainer):
         return (loss, {"logits": logits}) if return_outputs else loss
 
     def training_step(self, model: nn.Module, inputs: Batch, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """As transformers', counting tokens and seconds."""
+        """As in transformers, also counting tokens and seconds."""
         start = time.perf_counter()
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._seconds += time.perf_counter() - start
@@ -189,8 +191,21 @@ class AnswerTrainer(Trainer):
         whole = [shares[n % world][n // world] for n in range(sum(map(len, shares)))]
         return self._generations.figures(whole)
 
+    def factors(self) -> dict[str, Tensor]:
+        """Return the trained weights, whole, in the first process. Where they are spread over processes, all must call it."""
+        if self.is_deepspeed_enabled:
+            spread: dict[str, Tensor] = self.accelerator.get_state_dict(self.model_wrapped)
+            return spread
+        if not self.is_fsdp_enabled:
+            return dict(self.accelerator.unwrap_model(self.model).state_dict())
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
+        gathered: dict[str, Any] = get_model_state_dict(self.model_wrapped, options=options)
+        return gathered
+
     def take_up(self, checkpoint: Path) -> None:
-        """Take the state of a finished run from its last checkpoint, and the weights from its best."""
+        """Load the state of a finished run from its last checkpoint, and the weights from its best."""
         from peft import set_peft_model_state_dict
         from safetensors.torch import load_file
 
@@ -204,13 +219,12 @@ class AnswerTrainer(Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         if self.args.should_save:
             folder = output_dir or self.args.output_dir
-            self.accelerator.unwrap_model(self.model).save_pretrained(
-                folder, state_dict=state_dict, save_embedding_layers=False
-            )
+            model = self.accelerator.unwrap_model(self.model)
+            write_factors(model, model.state_dict() if state_dict is None else state_dict, Path(folder))
 
 
 class _Epoch(TrainerCallback):
-    """Tells the sampler which epoch begins, whether or not the data loader around it was wrapped or shortened."""
+    """Tells the sampler the current epoch, even if the data loader around it was wrapped or shortened."""
 
     def __init__(self, order: LengthGrouped) -> None:
         self._order = order
@@ -220,7 +234,7 @@ class _Epoch(TrainerCallback):
 
 
 class _LastStep(TrainerCallback):
-    """Logs the loss at the last step too, so that a run shorter than ``logging_steps`` has one in its log."""
+    """Also logs the loss at the last step, so that a run shorter than ``logging_steps`` has one in its log."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         control.should_log = control.should_log or state.global_step >= state.max_steps
@@ -235,7 +249,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def finished(checkpoint: Path) -> bool:
-    """Whether the run that wrote a checkpoint had ended, by its steps or by early stopping."""
+    """Whether the run of a checkpoint had ended, by its steps or by early stopping."""
     state = state_of(checkpoint) or {}
     control = state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
     return bool(control.get("should_training_stop")) or state.get("global_step", 0) >= state.get("max_steps", 1)

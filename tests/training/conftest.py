@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from backbones.tiny_models import save_model
-from training_parts import toy_rows, write
+from training_parts import Commands, toy_rows, write
 
 from training.settings import TrainingSettings
 
@@ -21,6 +21,11 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_model(tmp_path_factory.mktemp("bases") / "bart", "BartForConditionalGeneration", template=None)
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Commands:
+    return Commands(monkeypatch, capsys)
 
 
 @pytest.fixture

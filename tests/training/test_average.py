@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from training_parts import Commands
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.local import LocalBackbone
@@ -20,7 +19,6 @@ from training.settings import TrainingSettings
 from training.train import tune
 
 Make = Callable[..., TrainingSettings]
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -31,13 +29,12 @@ def two(settings: Make, tmp_path: Path) -> list[Path]:
     return folders
 
 
-def test_the_weighted_mean_loads_and_records_its_sources(two: list[Path], tmp_path: Path, tiny_llama: Path):
+def test_the_weighted_mean_loads_and_records_its_sources(
+    two: list[Path], command: Commands, tmp_path: Path, tiny_llama: Path
+):
     out = tmp_path / "mean"
-    done = subprocess.run(
-        [sys.executable, "-m", "training.average", "--out", str(out), f"{two[0]}=3", str(two[1])],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
+    done = command("average", "--out", out, f"{two[0]}=3", two[1])
+    assert (done.code, done.err) == (0, "")
     a, b, mean = (load_file(folder / "adapter_model.safetensors") for folder in (*two, out))
     assert any(not torch.equal(a[name], b[name]) for name in a)
     for name, found in mean.items():

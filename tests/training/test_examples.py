@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ld_agent.backbones.local.chat_tokens import ChatTokens
 from ld_agent.errors import DataFileError
 from training.examples import Collator, Example, LengthGrouped, encode
 from training.rows import Row
+from training.stored import StoredExamples
 
 
 def row(text: str, target: str) -> Row:
@@ -94,3 +96,20 @@ def test_batches_have_similar_lengths_and_random_order(order: Callable[[int, int
     longest = [max(b) for b in batches]
     assert longest != sorted(longest)
     assert longest != sorted(longest, reverse=True)
+
+
+def test_stored_examples_are_those_that_were_given_and_are_not_held_in_memory():
+    def examples() -> Iterator[Example]:
+        for n in range(3000):
+            spans = ((2, 4), (5, 7)) if n % 3 == 0 else ((1, 3),) if n % 3 == 1 else ()
+            yield Example([n, *range(400)], list(range(n % 5)), n % 2, spans)
+
+    tracemalloc.start()
+    stored = StoredExamples(examples())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1_000_000  # as lists they are 10 MB and more
+    assert [stored[n] for n in (0, 1, 2, 2999, -1)] == [list(examples())[n] for n in (0, 1, 2, 2999, -1)]
+    assert stored[:7] == list(examples())[:7]
+    assert stored.lengths == [len(example) for example in examples()]
+    assert len(StoredExamples([])) == 0

@@ -86,6 +86,9 @@ def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[t
         ("I study law.", "Maya studies law."),
         ("I need help and agreed to it.", "Maya needs help and agreed to it."),
         ("I agreed.", "Maya agreed."),
+        ("I especially like figs from the US.", "Maya especially likes figs from the US."),
+        ("I am old but am healthy, as I am lucky.", "Maya is old but is healthy, as they are lucky."),
+        ("I cannot fly.", "Maya cannot fly."),
         ("Cats are great!", "Cats are great."),
     ],
 )

@@ -1,11 +1,18 @@
-"""Rows that a tiny model can learn."""
+"""Rows that a tiny model can learn, and the commands of the training scripts."""
 
 from __future__ import annotations
 
 import json
+import runpy
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def toy_rows(count: int = 24) -> list[dict[str, Any]]:
@@ -26,3 +33,29 @@ def toy_rows(count: int = 24) -> list[dict[str, Any]]:
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Commands:
+    """``python -m training.MODULE`` inside this process, which has imported torch already."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def __call__(self, module: str, *arguments: object) -> Ran:
+        self._monkeypatch.chdir(ROOT)
+        self._monkeypatch.setattr(sys, "argv", [module, *map(str, arguments)])
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            runpy.run_module(f"training.{module}", run_name="__main__")
+        captured = self._capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return Ran(left.value.code, captured.out, captured.err)

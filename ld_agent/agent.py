@@ -1,6 +1,6 @@
-"""An Agent talks with any number of people: it opens their conversations, and learns from them in the background if asked to.
+"""An Agent talks with any number of people: it opens their conversations and can learn from them in the background.
 
-A thin face over `ld_agent.resources`; what is said and learned in one conversation is the business of
+A thin public face over `ld_agent.resources`; what is said and learned in one conversation belongs to
 `ld_agent.conversation`.
 """
 
@@ -73,7 +73,7 @@ class Agent:
         clock: Callable[[], datetime] | None = None,
         background: bool = False,
     ) -> Self:
-        """Make an agent from a configuration, a config file's path or a shipped config's name."""
+        """Create an agent from a config, the path of a config file, or the name of a shipped config."""
         loaded = config if isinstance(config, Config) else load_config(config)
         return cls(loaded, backbone=backbone, clock=clock, background=background)
 
@@ -119,16 +119,17 @@ class Agent:
         """Open a conversation, new or stored, and finish what an earlier run left pending in it.
 
         Args:
-            conversation_id: everything stored belongs to exactly one.
-            at: the time now; an unfinished session whose gap exceeds β by then is closed and summarized, any other
+            conversation_id: its id; everything stored belongs to exactly one conversation.
+            at: the current time. An open session whose gap exceeds β by then is closed and summarized; any other
                 continues. None: the next utterance decides.
-            thread: one of several places where the same people talk at the same time, such as browser tabs: each has a
-                running session of its own, memory and personas are shared.
+            thread: one of several places where the same people talk at the same time, such as browser tabs. Each thread
+                has its own running session; memory and personas are shared.
             agent_name: the agent's name in this conversation; None: ``agent.name``.
-            resume: false: pending work waits for the next turn, so that opening asks no model and waits for nobody.
+            resume: False leaves pending work to the next turn, so that opening neither asks a model nor waits for
+                another caller.
 
         Raises:
-            InputError: an empty id, or one whose stored agent has another name.
+            InputError: the id is empty, or the stored conversation has an agent of another name.
             StoreError: the store cannot be read or was encoded by another encoder.
         """
         if not isinstance(conversation_id, str) or not conversation_id.strip():
@@ -154,13 +155,14 @@ class Agent:
         bare: bool = False,
         on_text: Callable[[str], None] | None = None,
     ) -> Completion:
-        """Answer the last of some lines from nothing but these lines: nothing is recalled, nothing is stored.
+        """Answer the last of some lines from these lines alone; nothing is recalled or stored.
 
         Args:
             said: (role, text) pairs with the roles of chat APIs, ``user`` or ``assistant``; the last is the user's.
-            bare: leave out the agent's own instructions and persona, for jobs such as finding a title.
+            bare: omit the agent's instructions and persona, for tasks such as finding a title.
         """
-        return await arun(without_memory(self.resources, said, options, bare, on_text), self.resources.asking.acomplete)
+        complete = self.resources.costs.ametered("", self.resources.asking.acomplete)
+        return await arun(without_memory(self.resources, said, options, bare, on_text), complete)
 
     def _relation(self, conversation_id: str, agent_name: str | None) -> Relation:
         relation = self._relations.get(conversation_id)
@@ -181,18 +183,18 @@ class Agent:
     def _learn_later(self, relation: Relation) -> None:
         def learn() -> None:
             with relation.turnstile.entered(waits=True), relation.up_to_date():
-                run(relation.pending(), self.resources.asking.complete)
+                run(relation.pending(), relation.complete)
 
         if self._background is not None:
             self._background.put(relation.id, learn)
 
     def recall(self, stored: StoredConversation, text: str, at: datetime | str | None = None) -> list[Recalled]:
-        """Recall from a stored conversation without opening it: nothing pending is finished.
+        """Recall from a stored conversation without opening it; pending work stays pending.
 
-        No model is loaded, unless the recall of a view asks one.
+        No language model is loaded unless the recall of a view asks one.
 
         Raises:
-            InputError: an empty text, or ``stored`` is not a conversation of `Store.conversations`.
+            InputError: the text is empty, or ``stored`` does not come from `Store.conversations`.
         """
         if not isinstance(stored, StoredConversation):
             raise InputError(
@@ -204,11 +206,11 @@ class Agent:
         return list(run(views.recall(query, within_budget=False), self.resources.asking.complete).recalled)
 
     def view_context(self, key: int, agent_name: str) -> ViewContext:
-        """What the views of one conversation are made from."""
+        """Return what the views of one conversation are made from."""
         return self.resources.view_context(key, agent_name)
 
     def close(self, end_sessions: bool | None = None) -> None:
-        """End the running sessions of the conversations opened here (``memory.close_on_exit``) and release everything."""
+        """Release everything, after ending the running sessions of conversations opened here if ``memory.close_on_exit``."""
         try:
             if self._background is not None:
                 self._background.close()
@@ -220,7 +222,7 @@ class Agent:
             self.resources.close()
 
     def _end_sessions(self, conversation_id: str, agent_name: str) -> None:
-        """End the running sessions of a conversation; one with nothing running and nothing pending is not opened again."""
+        """End the running sessions of a conversation; do not reopen one that has none."""
         stored = self.store.find_conversation(conversation_id)
         if stored is None:
             return

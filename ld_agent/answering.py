@@ -1,8 +1,8 @@
-"""Answer one utterance: generate, leave out what is made up, and look again before denying what was told.
+"""Answer one utterance: generate a reply, drop what is made up, and check a denial against what the user said.
 
 Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo
-last year.". Such a question is asked once more, with that line right before it; if it is denied again, the line itself is
-quoted. Knows no store and no view.
+last year.". Such a question is asked again with that line right before it; if the answer is still a denial, the line
+itself is quoted. Knows no store and no view.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ld_agent.types import ReplyOptions, Utterance
 Hear = Callable[[str], None]
 
 BEARING = 0.65
-"""Least worth (`memory.quotes.worths`) of what the asker said for a denial beside it to be doubted. Of the best such
-lines of 190 questions about something told, 108 bear as much, and 87 of these hold the answer; of 74 about something never
-told, 9 bear as much (`data/samples/questions.jsonl`)."""
-QUOTED = "the model denied what may have been told; what was said is quoted instead"
+"""Minimum worth (`memory.quotes.worths`) of a line the user said for a denial to be doubted because of it. For 190
+questions about something the user said, the best line reaches it in 108 cases and contains the answer in 87; for 74
+questions about something never said, it does in 9 (`data/samples/questions.jsonl`)."""
+QUOTED = "the model denied something the user may have said; their words are quoted instead"
 LONGEST_QUOTE = 300  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model answered, decision included, if it gave one.
+    """A checked answer, including the model's decision if it gave one.
 
     Attributes:
-        completion: its last answer as generated.
-        notes: what was left out, and whether it was asked twice.
+        completion: the model's last answer as generated.
+        notes: what was left out, and whether the model was asked twice.
     """
 
     text: str
@@ -47,13 +47,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """How the answers of one agent come about.
+    """Generates and checks the answers of one agent.
 
     Args:
-        grounded: check answers to questions for what the asker told (``modules.generator.grounded``).
+        grounded: check answers against what the user said (``modules.generator.grounded``).
         encode: texts → (n, dimension) unit vectors.
         topics: the nouns of texts.
-        seen: takes every answer of the model.
+        seen: collects every completion of the model.
     """
 
     generator: Generator
@@ -68,7 +68,7 @@ class Answering:
         """Answer a rendered situation.
 
         Args:
-            hear: told each piece as it is generated; a checked answer is told whole, once it is settled.
+            hear: called with each piece as it is generated; an answer that is checked arrives whole, after the check.
         """
         known = prompted.messages[0].content
         if not (self.grounded and asks_what_was_told(situation.heard.text, known)):
@@ -88,7 +88,10 @@ class Answering:
         return completion
 
     def _checked(self, situation: Situation, prompted: Prompted, options: ReplyOptions | None) -> Steps[Answer]:
-        """The supported part of an answer; for a denial beside what was told, that of a second one, or what was told."""
+        """The supported part of an answer.
+
+        A denial of something the user said is replaced by a second answer, or by a quote.
+        """
         completion = yield from self._completion(prompted, situation, options)
         shown = "\n".join(message.content for message in prompted.messages)
         answer = self._supported(situation, completion, shown)
@@ -106,7 +109,7 @@ class Answering:
         return answer if answer.text else replace(answer, text=words.not_told)
 
     def _supported(self, situation: Situation, completion: Completion, shown: str) -> Answer:
-        """An answer without the sentences that name what is not shown."""
+        """The answer without the sentences that name something the prompt does not contain."""
         said = reply_text(_text(completion), situation.agent, situation.people, decides=situation.decides)
         everyone = (*situation.people, situation.agent)
         text, words = supported(said, shown, self.topics, situation.heard.text, everyone)
@@ -114,9 +117,10 @@ class Answering:
         return Answer(text, completion, (note,) if words else ())
 
     def _told(self, situation: Situation) -> Utterance | None:
-        """What the asker said in the chat that bears on the question most, a quote or a trait (which has no id), if it does.
+        """The line the user said in the chat that is most relevant to the question: a quote or a trait (without id);
+        None if there is none.
 
-        What came by another channel is never put into the asker's mouth.
+        Text from another channel is never attributed to the user.
         """
         heard, doubted = situation.heard, situation.doubted
         known = [trait for trait in situation.traits.get(heard.speaker, ()) if (heard.speaker, trait) not in doubted]
@@ -130,7 +134,7 @@ class Answering:
 
 
 def _reminded(situation: Situation, told: str) -> Situation:
-    """The situation with what was told right before the question."""
+    """The situation with that line placed right before the question."""
     heard = situation.heard
     text = situation.language.words.reminder.format(told=told, question=heard.text)
     return replace(situation, heard=replace(heard, text=text))

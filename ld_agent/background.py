@@ -1,4 +1,4 @@
-"""Work that nobody waits for, in one thread and in order. Knows nothing of what the work is."""
+"""Runs background work in one thread, in order. Knows nothing about what the work is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ld_agent.errors import LDAgentError
 
 
 class Background:
-    """One daemon thread that does what it is given; what fails stays pending in the store, where the next turn finds it."""
+    """One daemon thread that runs queued work. Work that fails stays pending in the store, where the next turn finds it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -20,7 +20,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def put(self, name: str, work: Callable[[], None]) -> None:
-        """Do a piece of work soon; of those with one name that have not begun, the last replaces the others."""
+        """Queue a piece of work; it replaces a queued piece of the same name that has not started."""
         with self._changed:
             if self._closed:
                 return
@@ -31,13 +31,13 @@ class Background:
             self._changed.notify_all()
 
     def wait(self) -> None:
-        """Return when there is nothing left to do."""
+        """Block until the queue is empty."""
         with self._changed:
             while self._work or self._busy:
                 self._changed.wait()
 
     def close(self) -> None:
-        """Finish the piece of work under way and drop the rest."""
+        """Finish the current piece of work and drop the rest."""
         with self._changed:
             self._closed = True
             self._work.clear()

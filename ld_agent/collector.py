@@ -1,8 +1,8 @@
-"""Model calls of many callers in shared batches: who asks while the model is busy is answered together with the others.
+"""Batches the model calls of many callers: requests that arrive while the model is busy form the next batch.
 
-One caller at a time asks a model; what came in by then is its next batch. A lone caller asks directly, without another
-thread. Each backbone has a collector of its own, so that a slow one holds up nobody who asks another. Knows requests and
-completions, and nothing of conversations.
+One caller at a time runs the model, for everything that has arrived by then. A lone caller runs it directly, without
+another thread. Each backbone has its own collector, so that a slow one does not delay the callers of another. Knows
+requests and completions, but no conversations.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ld_agent.steps import Complete
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """What one caller asks, and where its answers arrive."""
+    """One caller's requests, and where their completions arrive."""
 
     asked: list[Request]
     answers: Future[list[Completion]] = field(default_factory=Future)
     stopped: BaseException | None = None
 
     def listening(self, request: Request, alone: bool) -> Request:
-        """The request with a listener that cannot stop the others in its batch: what it raises is kept for its own caller."""
+        """The request with a listener that cannot break its batch: an exception it raises is kept for its own caller."""
         listener = request.on_text
         if listener is None or alone:
             return request
@@ -43,11 +43,11 @@ class Job:
 
 
 class Collectors:
-    """Asks several models for many callers, each through a `Collector` of its own.
+    """Calls several models for many callers, each model through its own `Collector`.
 
     Args:
         complete: answers a batch of one model.
-        model_of: a module's model, as something to tell it from others by.
+        model_of: returns a value that identifies the model of a module.
         most: see `Collector`.
     """
 
@@ -92,11 +92,11 @@ class Collectors:
 
 
 class Collector:
-    """Asks a model for many callers.
+    """Calls one model for many callers.
 
     Args:
-        complete: answers a batch, one call at a time.
-        most: requests of one batch, unless one caller asks more.
+        complete: answers one batch; never called concurrently.
+        most: maximum number of requests per batch, unless a single caller has more.
     """
 
     def __init__(self, complete: Complete, most: int = 16) -> None:
@@ -138,7 +138,7 @@ class Collector:
         return job
 
     def _drive(self, job: Job) -> None:
-        """Ask the model, for this job and those that wait, until this job is answered."""
+        """Call the model, for this job and those waiting, until this job is answered."""
         with self._changed:
             while self._asking and not job.answers.done():
                 self._changed.wait()
@@ -154,7 +154,10 @@ class Collector:
                 self._changed.notify_all()
 
     def _batch(self) -> list[Job]:
-        """Jobs that ask the module that most ask, oldest first, as many as fit; a job whose caller left is dropped."""
+        """The next batch: jobs of the module with the most requests, oldest first, as many as fit.
+
+        Jobs of callers that left are dropped.
+        """
         with self._changed:
             self._waiting = [job for job in self._waiting if not job.answers.cancelled()]
             modules = [job.asked[0].module for job in self._waiting]
@@ -188,7 +191,7 @@ class Collector:
 
     @staticmethod
     def _as_own(exc: BaseException, callers: int) -> BaseException:
-        """What a caller is told: an interruption of one caller's thread is for the others a failed call."""
+        """The error to raise for a caller: an interruption of another caller's thread appears as a failed call."""
         if isinstance(exc, Exception) or callers == 1:
             return exc
         return BackboneError("the model call was interrupted by another caller; try again")

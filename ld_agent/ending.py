@@ -1,4 +1,4 @@
-"""How a thread's running session ends before its pause does: everything pending is done, then it is closed and digested."""
+"""Ends a thread's running session explicitly: pending work is finished, then the session is closed and digested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ld_agent.types import Record, utc
 
 
 def session_ended(relation: Relation, cache: ShortTermCache, at: datetime | str | None) -> Steps[list[Record]]:
-    """End the running session, as steps; returns what is remembered of it.
+    """End the running session, as steps; return the records made from it.
 
     Raises:
         InputError: ``at`` is before its last utterance.

@@ -1,4 +1,4 @@
-"""The tree of all exceptions that this package raises on purpose.
+"""The tree of all exceptions that this package raises deliberately.
 
     LDAgentError                    base class; the command line prints its message in one line, exit code 1
     ├── ConfigError                 an unknown key, a value out of range, a file that is not YAML
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 
 class LDAgentError(Exception):
-    """Base class of all exceptions that the package raises on purpose."""
+    """Base class of all exceptions that the package raises deliberately."""
 
 
 class ConfigError(LDAgentError):

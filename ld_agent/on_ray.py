@@ -1,9 +1,9 @@
 """Shares work among the workers of a Ray cluster: the one door to Ray.
 
-`on_ray` takes any work that is done group by group. Ray gives the group of a killed worker to another one, and results come
-back as they are done, so that the caller can keep them and resume. `play_on_ray` plays recorded conversations that way;
-`ld_agent.evaluation.runner` and `training.replayed` predict and replay. A group is done by one worker, exactly as one process
-does it.
+`on_ray` takes any work that can be done group by group. Ray reassigns the group of a killed worker, and results arrive
+as they complete, so that the caller can keep them and resume. `play_on_ray` plays recorded conversations this way;
+`ld_agent.evaluation.runner` and `training.replayed` use it to predict and replay. One worker processes a group exactly
+as a single process would.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def check_not_launched(command: str) -> None:
 
 
 def on_ray(work: Callable[[G], R], groups: Mapping[int, G]) -> Iterator[tuple[int, R]]:
-    """Do the work of each group on Ray, and yield numbers and results in the order in which they are done.
+    """Do the work of each group on Ray, and yield group numbers and results as they complete.
 
     Args:
-        work: copied to each worker once; what it keeps in itself, such as models, lasts from group to group.
-        groups: what to call it with, by number.
+        work: copied to each worker once; its own state, such as models, persists from group to group.
+        groups: its arguments, by number.
 
     Raises:
         ConfigError: Ray is not installed, or the cluster cannot be reached.
@@ -123,7 +123,7 @@ def _portable(exc: LDAgentError) -> LDAgentError:
 
 @dataclass
 class _Player:
-    """Plays a group with an agent of its own, so that nothing is remembered from one group to the next."""
+    """Plays a group with a fresh agent, so that nothing is remembered from one group to the next."""
 
     config: dict[str, Any]
     teacher_forced: bool
@@ -159,14 +159,15 @@ def play_on_ray(
 ) -> None:
     """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``.
 
-    Each group's lines are kept in a file of their own until all are there; an interrupted run plays only what is missing.
+    The lines of each group are kept in a separate file until all groups are done; an interrupted run plays only what is
+    missing.
 
     Args:
         line: the text of a turn; it must be importable where the workers run.
         advanced: called with the number of conversations of each group that is done.
 
     Raises:
-        InputError: what an interrupted run left next to ``out`` is of another run.
+        InputError: the files left next to ``out`` by an interrupted run belong to another run.
         ConfigError, LDAgentError: as in `on_ray`.
     """
     groups = [list(episodes[start : start + batch]) for start in range(0, len(episodes), batch)]
@@ -189,7 +190,7 @@ def play_on_ray(
 
 
 def _plan(config: Config, episodes: Sequence[Episode], teacher_forced: bool, batch: int) -> str:
-    """What the parts of a run depend on, as a hash."""
+    """A hash of everything the parts of a run depend on."""
     said = [[e.id, e.agent, [[t.speaker, t.text, t.at.isoformat()] for t in e.turns]] for e in episodes]
     whole = [config.model_dump(mode="json"), said, teacher_forced, batch]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()

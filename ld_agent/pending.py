@@ -1,7 +1,7 @@
-"""Pending work that may fail: tried oldest first, counted where it fails, and set aside after a few failures.
+"""Pending work that may fail: tried oldest first; failures are counted, and after a few the work is set aside.
 
-Nothing that fails here keeps a conversation from opening or a turn from being answered. What was set aside gets one more
-attempt whenever its conversation is opened. Knows no kind of work.
+No failure here prevents a conversation from opening or a turn from being answered. Work that was set aside gets one
+more attempt whenever its conversation is opened. Knows no particular kind of work.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ld_agent.storage.base import PATIENCE, Store
 def attempted(
     store: Store, key: int, work: str, items: Sequence[str], do: Callable[[Sequence[str]], Steps[None]], waiting: str
 ) -> Steps[list[str]]:
-    """Do a kind of pending work on some items, oldest first.
+    """Do one kind of pending work on some items, oldest first.
 
-    Items are one batch, but one that has failed before goes alone, so that a bad item does not hold up the rest for long. A
-    failure is counted against the oldest item of its batch, and leaves what comes after it for another time.
+    Items form one batch, except that an item that failed before is tried alone, so that a bad item does not delay the
+    rest for long. A failure is counted against the oldest item of its batch; later items are left for another time.
 
     Args:
         items: utterance ids or session numbers, oldest first.
-        do: the work on some of them.
-        waiting: what failed items wait for, in words ("to be summarized").
+        do: the work, on some of the items.
+        waiting: what the failed items are waiting for, in words ("to be summarized").
 
     Returns:
         notes on what failed; none if all went well.
@@ -40,7 +40,7 @@ def attempted(
             yield from do(items[start:stop])
         except Exception as exc:
             reason = str(exc) if isinstance(exc, LDAgentError) else f"{type(exc).__name__}: {exc}"
-            with suppress(StoreError):  # a store that cannot be written to is reported by what comes next
+            with suppress(StoreError):  # whatever writes next reports a store that cannot be written
                 if store.failed(key, work, items[start : start + 1], reason):
                     aside = f"{work}: {items[start]} failed {PATIENCE} times and was set aside"
                     return [f"{aside} ({reason}); `ld-agent memory rebuild` retries"]

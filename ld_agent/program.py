@@ -22,7 +22,7 @@ def run_app(app: Typer, name: str, interrupted: str = "") -> NoReturn:
 
     Args:
         name: as it is called ("python -m training.extractor").
-        interrupted: said after Ctrl-C.
+        interrupted: printed after Ctrl-C.
     """
     import typer
 
@@ -32,7 +32,7 @@ def run_app(app: Typer, name: str, interrupted: str = "") -> NoReturn:
     arguments = [a for a in arguments[:end] if a != "--debug"] + arguments[end:]
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    warnings.filterwarnings("ignore", category=FutureWarning)  # what libraries tell each other
+    warnings.filterwarnings("ignore", category=FutureWarning)  # chatter of libraries
     try:
         code = app(arguments, prog_name=name, standalone_mode=False)
         sys.stdout.flush()

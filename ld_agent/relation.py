@@ -1,4 +1,4 @@
-"""What all threads of one conversation share: the persona bank, the memory, and the work that is still pending on both.
+"""What all threads of one conversation share: the persona bank, the memory, and the pending work on both.
 
 Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
 """
@@ -32,27 +32,28 @@ if TYPE_CHECKING:
 class Relation:
     """The agent and the people of one conversation.
 
-    What it keeps in memory (the persona bank, the indexes) mirrors the store, and is read again after another process, or a
-    person by hand, has changed something there.
+    Its state in memory (the persona bank, the indexes) mirrors the store and is reloaded after another process, or a
+    manual edit, changed the store.
 
     Attributes:
         key: the conversation's key in the store.
         turnstile: lets one caller in at a time.
         models: the agent's, with the prompts of the conversation's language.
-        revision: grows whenever what the threads mirror may be out of date.
+        complete, acomplete: ask a model on this conversation's account.
+        revision: increases whenever the threads' mirrors may be out of date.
     """
 
     def __init__(self, resources: Resources, conversation_id: str, agent_name: str) -> None:
         self.resources, self.id, self.agent_name = resources, conversation_id, agent_name
         config, self._store = resources.config, resources.store
         self.key = self._store.open_conversation(conversation_id, agent_name).key
-        self._version: Hashable = self._store.version(
-            self.key
-        )  # before anything is read, so that later writes are noticed
+        self._version: Hashable = self._store.version(self.key)  # read first, so that later writes are noticed
         self._edits = self._store.edits(self.key)
         self.revision = 0
         shared = self._store.turn_lock(self.key)
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
+        self.complete = resources.costs.metered(conversation_id, resources.asking.complete)
+        self.acomplete = resources.costs.ametered(conversation_id, resources.asking.acomplete)
         self.models, self._settled = resources.models, config.language != AUTO
         self._told_of_script = False
         self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas, resources.progress)
@@ -60,7 +61,7 @@ class Relation:
         self.views = self._views()
         self._notes = self.views.enable()
         self._settle_language()
-        self._store.retry(self.key, once=True)  # what failed while a model was away is made up for
+        self._store.retry(self.key, once=True)  # retry what failed while a model was unavailable
 
     def _views(self) -> EnabledViews:
         return EnabledViews(self.resources.config.memory.views, self._context())
@@ -69,7 +70,7 @@ class Relation:
         return self.resources.view_context(self.key, self.agent_name, self.models)
 
     def _settle_language(self) -> None:
-        """With ``language: auto``, speak the language of what people said first, once they have said something."""
+        """With ``language: auto``, adopt the language of the first session as soon as something was said."""
         if self._settled:
             return
         said = (u.text for u in self._store.session_utterances(self.key, 1) if u.speaker != self.agent_name)
@@ -89,7 +90,7 @@ class Relation:
         return True
 
     def views_recalling(self, k: int) -> EnabledViews:
-        """The views as they are, but recalling at most ``k`` records each."""
+        """The same views, recalling at most ``k`` records each."""
         context = self._context()
         return EnabledViews(
             self.resources.config.memory.views,
@@ -98,7 +99,7 @@ class Relation:
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
-        """See what other processes have stored; to be used inside the turnstile.
+        """Pick up what other processes have stored; use inside the turnstile.
 
         Raises:
             StoreError: the conversation was deleted.
@@ -109,11 +110,11 @@ class Relation:
         try:
             yield
         except BaseException:
-            self._version = None  # an interrupted write may have left the mirrors behind the store
+            self._version = None  # an interrupted write may have left the mirrors out of date
             raise
 
     def refresh(self) -> None:
-        """Drop what another process has made out of date; not to be called in a transaction."""
+        """Drop mirrors that another process has made out of date. Do not call this in a transaction."""
         version = self._store.version(self.key)
         if version == self._version:
             return
@@ -132,20 +133,20 @@ class Relation:
         self.views = self._views()
 
     def take_notes(self) -> list[str]:
-        """What there is to say about pending work since the last reply."""
+        """Return and clear the notes about pending work since the last reply."""
         notes, self._notes = self._notes, []
         return list(dict.fromkeys(notes))
 
     # ---- pending work
 
     def pending(self, *, answered: bool = False) -> Steps[None]:
-        """Do what is pending, side by side: extract traits, digest closed sessions, observe running ones.
+        """Do all pending work concurrently: extract traits, digest closed sessions, observe running ones.
 
-        What waits for a reply is left alone: a prompt knows what was learned before its utterance, and no more, whether or
-        not the work was interrupted.
+        Utterances waiting for a reply are skipped: a prompt contains what was learned before its utterance and no more,
+        whether or not the work was interrupted.
 
         Args:
-            answered: nothing waits for a reply: take in everything that was said.
+            answered: no utterance waits for a reply; include everything that was said.
         """
         self._settle_language()
         store, key = self._store, self.key
@@ -159,7 +160,8 @@ class Relation:
     def _attributed(
         self, said: Sequence[Utterance], found: Sequence[tuple[str, ...]], before: Sequence[str]
     ) -> list[tuple[str, ...]]:
-        """The traits found in utterances, in time order, with whom they are about; the agent's only where they are its own."""
+        """Attribute the traits of utterances, given in time order, to the person they are about; keep the agent's only
+        if they are its own."""
         found = [
             tuple(trait for raw in traits if (trait := referring(raw, u.text)) is not None)
             for u, traits in zip(said, found, strict=True)
@@ -176,15 +178,15 @@ class Relation:
         return kept
 
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
-        """Extract the traits of utterances and merge them into the banks."""
+        """Extract the traits of utterances and merge them into the persona banks."""
 
         by_id = {u.id: u for u in waiting}
 
         def learn(items: Sequence[str]) -> Steps[None]:
             utterances = [by_id[item] for item in items]
             answered = [self._store.answered(self.key, u) for u in utterances]
-            own = self.resources.config.modules.extractor
-            extractor = Extractor(self.models, own.prompting, own.grounded)
+            settings = self.resources.config.modules.extractor
+            extractor = Extractor(self.models, settings.prompting, settings.grounded)
             extracted = yield from extractor.steps([u.text for u in utterances], answered)
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
@@ -192,7 +194,7 @@ class Relation:
                 if (
                     self._store.version(self.key) != self._version
                 ):  # `refresh` would wait for locks that precede the store's
-                    self.bank.drop_mirror()  # what another process has learned is counted, not overwritten
+                    self.bank.drop_mirror()  # count what another process has learned instead of overwriting it
                 self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))

@@ -1,7 +1,7 @@
-"""Replay recorded conversations through an agent, which replies in place of its recorded self.
+"""Replay recorded conversations through an agent, which replies in place of the recorded agent.
 
-Free-running, the agent's generated replies enter the memory; teacher-forced, the recorded ones do. A conversation that is
-partly in the store resumes where it stopped.
+When free-running, the generated replies enter the memory; when teacher-forced, the recorded ones do. A conversation
+that is partly in the store resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def play(
 
 
 def reply_options(episode: Episode, place: int) -> ReplyOptions | None:
-    """Say which utterance the reply at a place answers; None: the one before it, or the corpus does not say."""
+    """Return the index of the utterance that the reply at ``place`` answers; None: the previous one, or the corpus does
+    not say."""
     answered = episode.turns[place].answers
     if answered is None or answered == place - 1:
         return None
@@ -159,7 +160,7 @@ def reply_options(episode: Episode, place: int) -> ReplyOptions | None:
 
 
 def annotate(agent: Agent, conversation: Conversation, episode: Episode) -> None:
-    """Give the view ``golden``, where it is enabled, what people noted down of this episode.
+    """Give the view ``golden``, if enabled, the annotated memories of this episode.
 
     Raises:
         InputError: the corpus has no such annotation.
@@ -202,5 +203,5 @@ def _same_session(earlier: Turn, later: Turn, beta: float) -> bool:
 
 
 def _turn_number(running: Sequence[Utterance], agent: str) -> int:
-    """Return the number of the latest agent reply in its session, not counting openings."""
+    """Return the number of the latest agent reply within its session, not counting openings."""
     return sum(1 for a, b in pairwise(running) if b.speaker == agent and a.speaker != agent) or 1

@@ -1,10 +1,10 @@
-"""What is heavy and shared by all conversations of one agent: models, encoder, topics and store, loaded when first needed.
+"""Heavy resources shared by all conversations of one agent: models, encoder, topics and store, loaded on first use.
 
-Threads wait for each other in one order only. Whoever holds a lock takes none that stands before it here:
+Locks have one order. A thread that holds a lock takes none that precedes it in this list:
 
 1. `Relation.turnstile`: one caller in a conversation.
 2. `Resources.loading`: the encoder and topics are loaded, and checked against the store; conversations are opened.
-3. `IndexCache.get`, which waits while another thread makes the index, then the lock of a `RecordIndex`.
+3. `IndexCache.get`, which waits while another thread makes the index, then the lock of a `DatabaseFirst`, of a `RecordIndex`.
 4. The store: a transaction (`Store.writing`), or one statement. Inside, nothing is loaded and no index is looked up.
 5. Those held while nothing else is waited for: of the encoder, topics, `Models`, `Collector`, `IndexCache`.
 """
@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from ld_agent.backbones.base import Backbone
 from ld_agent.collector import Collectors
 from ld_agent.config import Config
+from ld_agent.costs import Costs
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder, configured
@@ -42,8 +43,8 @@ class Resources:
         encoder, topics: loaded ones, shared with another agent; None: the configured ones.
 
     Attributes:
-        annotated: by conversation key, what people noted down as worth remembering; for the view ``golden``.
-        progress: is told of long work on conversations that are opened from then on, such as encoding after an import.
+        annotated: annotated memories by conversation key, for the view ``golden``.
+        progress: called during long work on conversations opened from now on, such as encoding after an import.
 
     Raises:
         ConfigError: not a config, an unknown view or an unknown scorer.
@@ -68,7 +69,7 @@ class Resources:
         self.config = config
         self.clock = clock or (lambda: datetime.now(UTC))
         self.models = Models(config, backbone)
-        self.asking = Collectors(self.models.complete, self.models.backbone_key)
+        self.asking, self.costs = Collectors(self.models.complete, self.models.backbone_key), Costs()
         self.store = open_store(config.store.path)
         bound = config.memory.index_mb
         self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
@@ -86,7 +87,7 @@ class Resources:
     @property
     def encoder(self) -> SentenceEncoder:
         """The text encoder, checked against the store."""
-        # Not a cached_property: its own lock, taken in the other order, hung a request that came before warm_up was done.
+        # Not a cached_property: its own lock, taken in the opposite order, deadlocked a request during warm_up.
         with self.loading:
             if self._encoder is None:
                 settings = self.config.encoder
@@ -104,8 +105,8 @@ class Resources:
             return self._topics
 
     def warm_up(self) -> None:
-        """Load everything now rather than in the first turn, the spaCy pipeline in parallel with the rest."""
-        import torch  # noqa: F401 - both sides import it; whole before they part
+        """Load everything now instead of in the first turn, the spaCy pipeline in parallel with the rest."""
+        import torch  # noqa: F401 - imported by both threads below, so complete it first
 
         with ThreadPoolExecutor(1) as beside:
             topics = beside.submit(lambda: self.topics.extract(["warm"]))
@@ -115,7 +116,7 @@ class Resources:
             topics.result()
 
     def view_context(self, key: int, agent_name: str, models: Models | None = None) -> ViewContext:
-        """What the views of one conversation are made from.
+        """Return what the views of one conversation are made from.
 
         Args:
             models: in the conversation's language; None: in the agent's.
@@ -128,7 +129,7 @@ class Resources:
         )  # fmt: skip
 
     def query(self, text: str, at: datetime) -> Query:
-        """A text as something to recall by: its vector and topics."""
+        """Return the query for a text: its vector and topics."""
         [topics] = self.topics.extract([text])
         return Query(text, self.encoder.encode_query(text), topics, at)
 

@@ -1,7 +1,7 @@
-"""Settings files: YAML on top of a base and under ``a.b=c`` overrides, checked against a pydantic model.
+"""Settings files: YAML on top of a base file, overridden by ``a.b=c``, validated by a pydantic model.
 
-Every error is one line that names the dotted path of the key and the file or override it stands in. Serves the configs of
-agents and of training alike; knows the keys of neither.
+Every error is one line that names the dotted path of the key and its file or override. Used for the configs of agents
+and of training; knows the keys of neither.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Model = TypeVar("Model", bound=BaseModel)
 Values = Mapping[str, Any]
 BASE = "base"
 IN_MEMORY = ":memory:"
-"""A store that keeps nothing. As YAML it would be a mapping; as an override it needs no quotes."""
+"""A store that keeps nothing. YAML would parse it as a mapping; as an override it needs no quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one file or one override says. ``name`` is how errors refer to it."""
+    """The values of one file or override. ``name`` is how errors refer to it."""
 
     name: str
     values: Any
@@ -35,12 +35,12 @@ class Layer:
 class SettingsFiles(Generic[Model]):
     """One kind of settings file.
 
-    A file may name another one that it builds on: ``base: NAME`` for a shipped one, ``base: PATH.yaml`` for a file, relative
-    to the one that says so. Sections are merged key by key; lists and single values are replaced.
+    A file may name the one it builds on: ``base: NAME`` for a shipped one, ``base: PATH.yaml`` for a path relative to
+    the file. Sections are merged key by key; lists and single values are replaced.
 
     Attributes:
-        model: what the merged values are checked against.
-        folder: where the shipped files are, ``default.yaml`` among them, which explains every key.
+        model: validates the merged values.
+        folder: the shipped files, including ``default.yaml``, which explains every key.
         example: an override, for error messages.
         implied_base: the base of a file that names none; None: it has none.
     """
@@ -51,7 +51,7 @@ class SettingsFiles(Generic[Model]):
     implied_base: Callable[[Values], str | None] = lambda values: None
 
     def load(self, path: str | Path, overrides: Sequence[str] = ()) -> Model:
-        """Read a file, given by its path or by the name of a shipped one, with its bases and apply overrides in order.
+        """Read a file, given by path or shipped name, with its bases, and apply overrides in order.
 
         Raises:
             ConfigError: no such file or base, text that is not YAML, an unknown key or a value out of range.
@@ -72,7 +72,7 @@ class SettingsFiles(Generic[Model]):
         raise ConfigError(f"no config file {path}; give the path of a YAML file, or a shipped name such as default")
 
     def _files(self, source: Path, below: tuple[Path, ...] = ()) -> list[Layer]:
-        """A file's layers, its outermost base first. ``below``: the files that build on this one."""
+        """The layers of a file, starting with its outermost base. ``below``: the files that build on this one."""
         chain = (*below, source.resolve())
         if chain[-1] in below:
             circle = " → ".join(path.name for path in chain[below.index(chain[-1]) :])
@@ -106,8 +106,8 @@ def checked(model: type[Model], values: Any, layers: Sequence[Layer], source: st
     """Check plain values against a model.
 
     Args:
-        layers: where the values come from, later ones winning.
-        source: where they come from as a whole.
+        layers: the sources of the values; later ones win.
+        source: name of the whole, for messages.
 
     Raises:
         ConfigError: naming the dotted path of the first offending key and the layer that gives it.
@@ -175,7 +175,7 @@ def _merged(layers: Sequence[Layer], source: str) -> Any:
 
 
 def _giver(layers: Sequence[Layer], location: Sequence[int | str]) -> str | None:
-    """The last of the layers that say most about a key; None: none of them says anything."""
+    """The last layer that contains the longest part of a key's path; None: no layer contains any of it."""
     depths = [_depth(layer.values, location) for layer in layers]
     most = max(depths, default=0)
     return next(
@@ -184,7 +184,7 @@ def _giver(layers: Sequence[Layer], location: Sequence[int | str]) -> str | None
 
 
 def _depth(values: Any, location: Sequence[int | str]) -> int:
-    """How many parts of a key's path lead somewhere in these values."""
+    """The number of leading parts of a key's path that exist in these values."""
     for depth, part in enumerate(location):
         try:
             values = values[part]
@@ -206,7 +206,7 @@ def _explain(model: type[BaseModel], exc: ValidationError) -> str:
     if problem["type"] == "missing":
         return f"{path} is missing; add it"
     said = problem["msg"].removeprefix("Value error, ")
-    if not path or isinstance(problem["input"], dict):  # a rule over several keys names them itself
+    if not path or isinstance(problem["input"], dict):  # a rule about several keys names them itself
         return said
     return f"{path}={problem['input']!r}: {said}"
 

@@ -1,4 +1,4 @@
-"""An answer to a few lines of chat from nothing but these lines. Knows no store: nothing is recalled, nothing is kept."""
+"""Answers a few lines of chat from these lines alone. Knows no store: nothing is recalled or kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Work that asks a model, as steps: a generator that yields requests and is sent their completions.
 
-What decides what to ask knows nothing of who answers: `run` asks one backbone, `arun` awaits one, `run_many` answers many
-pieces of work in shared batches. `Work` is the one place where a generator is advanced.
+The code that decides what to ask does not know who answers: `run` asks one backbone, `arun` awaits one, `run_many`
+answers many pieces of work in shared batches. `Work` is the one place where a generator is advanced.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Complete = Callable[[Sequence[Request]], Sequence[Completion]]
 
 
 class Work(Generic[T]):
-    """A piece of work under way: what it asks now, or its result.
+    """A piece of work in progress: its current requests, or its result.
 
-    An exception that leaves the work leaves the call that advanced it.
+    An exception raised by the work propagates from the call that advanced it.
 
     Attributes:
-        asked: the requests that wait for their completions; may be empty.
-        done: whether it has ended; ``result`` is then what it returned.
+        asked: the requests waiting for completions; may be empty.
+        done: whether the work has ended; ``result`` is then its return value.
     """
 
     def __init__(self, steps: Steps[T]) -> None:
@@ -41,11 +41,11 @@ class Work(Generic[T]):
         self._advance(lambda: self._steps.send(completions))
 
     def fail(self, exc: BaseException) -> None:
-        """Raise an exception of the model where the work asked."""
+        """Raise an exception of the model at the point where the work asked."""
         self._advance(lambda: self._steps.throw(exc))
 
     def answer_by(self, complete: Complete) -> None:
-        """Ask a model, and pass on what it answers or raises."""
+        """Ask a model, and send the work its answers or exception."""
         try:
             completions = complete(self.asked) if self.asked else []
         except BaseException as exc:
@@ -54,7 +54,7 @@ class Work(Generic[T]):
             self.answer(completions)
 
     def close(self) -> None:
-        """Give the work up, so that it releases what it holds."""
+        """Abandon the work, so that it releases its resources."""
         self._steps.close()
 
     def _advance(self, step: Callable[[], Sequence[Request]]) -> None:
@@ -65,7 +65,7 @@ class Work(Generic[T]):
 
 
 def run(steps: Steps[T], complete: Complete) -> T:
-    """Do a piece of work alone; an exception of ``complete`` is raised inside it, where it asked."""
+    """Run one piece of work; an exception of ``complete`` is raised inside it, at the request."""
     work = Work(steps)
     while not work.done:
         work.answer_by(complete)
@@ -73,20 +73,22 @@ def run(steps: Steps[T], complete: Complete) -> T:
 
 
 async def arun(steps: Steps[T], complete: Callable[[Sequence[Request]], Awaitable[Sequence[Completion]]]) -> T:
-    """`run` for asynchronous callers: the event loop waits neither for the model nor for what the work does in between."""
+    """`run` for coroutines: neither the model nor the work itself blocks the event loop."""
     work = await to_thread(Work, steps)
     while not work.done:
         try:
             completions = await complete(work.asked) if work.asked else []
-        except BaseException as exc:
+        except GeneratorExit as exc:  # this coroutine is being closed, and may await nothing more
             work.fail(exc)
+        except BaseException as exc:
+            await to_thread(work.fail, exc)
         else:
             await to_thread(work.answer, completions)
     return work.result
 
 
 def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
-    """Pass a piece of work through and note every completion that it is sent in ``seen``."""
+    """Pass a piece of work through and append every completion it receives to ``seen``."""
     work = Work(steps)
     while not work.done:
         try:
@@ -100,13 +102,13 @@ def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
 
 
 def side_by_side(pieces: Sequence[Steps[T]]) -> Steps[list[T]]:
-    """Do independent pieces of work together: what all of them ask at one time is one list of requests.
+    """Run independent pieces of work together: their concurrent requests form one list.
 
-    If the model fails to answer several pieces at once, each is asked again by itself, so that one bad request fails its
-    own piece only.
+    If a joint batch of several pieces fails, each piece is asked again alone, so that one bad request fails only its
+    own piece.
 
     Returns:
-        the results, in order. An exception that leaves a piece leaves all of them.
+        the results, in order. An exception raised by one piece ends all of them.
     """
     works: list[Work[T]] = []
     try:
@@ -126,7 +128,7 @@ def side_by_side(pieces: Sequence[Steps[T]]) -> Steps[list[T]]:
 
 
 def _one_by_one(works: Sequence[Work[T]], exc: Exception) -> Steps[None]:
-    """Ask again for each of several pieces whose common batch failed; a single piece is told of the failure."""
+    """Retry each of several pieces whose joint batch failed; a single piece receives the exception."""
     for work in works:
         try:
             if len(works) == 1:
@@ -139,14 +141,14 @@ def _one_by_one(works: Sequence[Work[T]], exc: Exception) -> Steps[None]:
 
 
 def run_many(pieces: Iterable[tuple[K, Steps[T]]], complete: Complete, width: int) -> Iterator[tuple[K, T]]:
-    """Do many pieces of work, at most ``width`` of them at once, and yield each result as soon as it is there.
+    """Run many pieces of work, at most ``width`` at a time, and yield each result as soon as it is available.
 
-    What most of them ask of one module is answered in one call, while the others wait until they are most: rows of a
-    batch are then alike in length, and the few long answers of one module do not keep short ones of another waiting. An
-    exception of ``complete`` is raised inside all that asked; one that leaves a piece of work leaves this iterator too.
+    Each call answers the requests of the module that most pieces are waiting for; the others wait. Rows of a batch are
+    then of similar length, and a few long answers of one module do not delay short ones of another. An exception of
+    ``complete`` is raised inside every piece that asked; one raised by a piece propagates from this iterator.
 
     Args:
-        pieces: (key, steps) pairs; the key comes back with the result, and need not be unique.
+        pieces: (key, steps) pairs; the key is returned with the result and need not be unique.
         width: at least 1.
 
     Raises:
@@ -181,12 +183,13 @@ def run_many(pieces: Iterable[tuple[K, Steps[T]]], complete: Complete, width: in
                 if work.done:
                     yield key, work.result
     finally:
-        for _, work in under_way:  # a failure of one leaves no other suspended
+        for _, work in under_way:  # if one fails, leave no other suspended
             work.close()
 
 
 def largest_group(works: Sequence[Work[T]]) -> list[Work[T]]:
-    """Those that ask what most ask, and those that ask nothing; of equals, what the longest waiting asks."""
+    """The pieces that ask the most requested module, and those that ask nothing; ties go to the piece that has waited
+    longest."""
     modules = Counter(work.asked[0].module for work in works if work.asked)
     most = max(modules, key=lambda module: modules[module], default=None)
     return [work for work in works if not work.asked or work.asked[0].module == most]

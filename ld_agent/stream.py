@@ -1,4 +1,4 @@
-"""A reply as it is generated, piece by piece, for callers that iterate. Knows callbacks and pieces of text, nothing more."""
+"""Replies as iterators over pieces of text, while they are generated. Knows only callbacks and pieces of text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Hear = Callable[[str], None]
 
 
 class _Pieces:
-    """Passes pieces on, and stops the reply once nobody listens any more."""
+    """Passes pieces on, and stops the reply once the reader has left."""
 
     def __init__(self, pass_on: Hear, abandoned: threading.Event) -> None:
         self._pass_on, self._abandoned = pass_on, abandoned
@@ -27,7 +27,7 @@ class _Pieces:
         self._pass_on(piece)
 
     def rest(self, reply: Reply) -> str:
-        """What the reply has beyond the pieces."""
+        """The part of the reply that the pieces lack."""
         return reply.text[len(self.text) :] if reply.text.startswith(self.text) else ""
 
 

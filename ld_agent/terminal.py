@@ -1,6 +1,7 @@
-"""What everything that runs in a terminal shares: its two streams, notes, and progress. Knows nothing of what is under way.
+"""Shared by everything that runs in a terminal: its two streams, notes, and progress. Knows nothing about the work
+shown.
 
-What people said is data: it is shown without markup, and its control characters never reach the terminal.
+Text from people is data: it is shown without markup, and its control characters never reach the terminal.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ def plain(text: str, style: str = "") -> Text:
 
 
 def say(message: str) -> None:
-    """Tell the user something on standard error, on one line however long it is."""
+    """Print a note on standard error, on one line however long it is."""
     errors.print(plain(message), soft_wrap=True)
 
 
 class LongWork:
-    """Shows a progress bar on standard error for work that is told as (what, done, total), if that is a terminal.
+    """Shows a progress bar on standard error, if that is a terminal, for work reported as (what, done, total).
 
     Args:
-        bars: where the bar is shown, instead of on its own.
+        bars: an existing display to add the bar to.
     """
 
     def __init__(self, bars: Progress | None = None) -> None:
@@ -44,7 +45,7 @@ class LongWork:
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` are done; the bar goes when all are."""
+        """Show that ``done`` of ``total`` are done; remove the bar at the end."""
         bars = self._shared or self._alone
         if what not in self._tasks:
             if not self._tasks and self._shared is None:
@@ -61,8 +62,7 @@ class LongWork:
 def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error while the block runs, if that is a terminal.
 
-    Yields:
-        a function that is told how many of ``total`` were done since its last call.
+    Yields: a function to call with the number done since its last call.
     """
     with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task(description, total=total)

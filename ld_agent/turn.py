@@ -1,7 +1,7 @@
 """One turn, LD-Agent's section 2 read top-down: finish what is pending, recall, choose traits, prompt, reply, keep.
 
-What was said is in the store before a turn begins. What the turn's utterances teach is pending work of the next one, so
-that nobody waits for it. Knows no SQL, no model and no thread.
+What was said is in the store before a turn begins. Learning from the turn is pending work of the next one, so that
+nobody waits for it. Knows no SQL, no model and no thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOT_STATED = "not stated"
 
 
 def checked_reply_time(heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
-    """When a reply is said: at a given time, or else when the utterance was; None: now.
+    """Return when a reply is said: at the given time, or else at that of the utterance; None: now.
 
     Raises:
         InputError: a reply before its utterance.
@@ -55,9 +55,9 @@ class Turn:
     Attributes:
         heard: u', the utterance to answer; the last one of its session.
         on_text: called with each piece of the reply as it is generated.
-        interruptible: a KeyboardInterrupt ends the reply, and what was generated so far is kept as the reply.
+        interruptible: a KeyboardInterrupt ends the reply and keeps what was generated so far.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
-        options: what this reply may do otherwise than the config says.
+        options: overrides of the config for this reply.
     """
 
     relation: Relation
@@ -81,7 +81,7 @@ class Turn:
 
         Args:
             at: when the reply is said; None: now.
-            recorded: enters the memory in place of the generated reply (teacher forcing).
+            recorded: stored in memory in place of the generated reply (teacher forcing).
         """
         interrupted = False
         prompted = Prompted(())
@@ -95,7 +95,7 @@ class Turn:
             answer, interrupted = "".join(self._pieces), True
         said = self._said(answer, interrupted)
         self.watch.lap("generate")
-        kept = self._keep(said if recorded is None else recorded, at) if said or recorded else None
+        kept = self._keep(said if recorded is None else recorded, at, interrupted) if said or recorded else None
         self.watch.lap("store")
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
         return Reply(
@@ -105,7 +105,7 @@ class Turn:
         )  # fmt: skip
 
     def situation(self) -> Steps[Situation]:
-        """Everything the reply is made from, after everything pending is done."""
+        """Finish pending work and gather everything the reply is made from."""
         yield from self.relation.pending()
         self.notes += self.relation.take_notes()
         self.watch.lap("pending")
@@ -142,7 +142,7 @@ class Turn:
         return tuple(dict.fromkeys([self.relation.agent_name, *(u.speaker for u in self.cache.utterances)]))
 
     def _query(self) -> Query:
-        """What is asked of the memory: the last utterances of the running session."""
+        """The memory query: the last utterances of the running session."""
         resources = self.relation.resources
         recent = self.cache.utterances[-resources.config.memory.query_turns :]
         text = "\n".join(u.text for u in recent)
@@ -176,7 +176,7 @@ class Turn:
         )
 
     def _quotes(self) -> tuple[Utterance, ...]:
-        """What was said in recalled sessions and bears on what was heard, within ``memory.quotes`` tokens."""
+        """Utterances of recalled sessions relevant to the one to answer, within ``memory.quotes`` tokens."""
         resources, room = self.relation.resources, self.relation.resources.config.memory.quotes
         ids = sources_of(self.remembered.recalled) if room else []
         if not ids:
@@ -193,7 +193,7 @@ class Turn:
         )  # fmt: skip
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
-        """The model's answer; where it decides if the utterance is worth remembering, that is noted."""
+        """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
         views = self.relation.views
         answer = yield from self._answering().steps(situation, prompted, self.options, self._listener())
         self.notes += answer.notes
@@ -211,7 +211,7 @@ class Turn:
         return Answering(self._generator(), resources.encoder.encode, resources.topics.extract, grounded, self._seen)
 
     def _explanations(self) -> dict[str, dict[str, Any]]:
-        """By view, how its recall came about, and what the answer decided for it."""
+        """How the recall of each view came about, and what the answer decided for it."""
         explanations = {view: dict(explanation) for view, explanation in self.remembered.explanations.items()}
         if self.decision:
             for view in self.relation.views.views:
@@ -220,7 +220,8 @@ class Turn:
         return explanations
 
     def _listener(self) -> Callable[[str], None] | None:
-        """What hears the pieces of the answer: they are kept for an interruption, and shown as far as they are the reply."""
+        """A listener for the pieces of the answer: keeps them for an interruption, and shows those that belong to the
+        reply."""
         if self.on_text is None and not self.interruptible:
             return None
         people, decides = self._everyone()[1:], self.relation.views.decides
@@ -235,11 +236,11 @@ class Turn:
         return hear
 
     def _already_said(self) -> frozenset[str]:
-        """The agent's sentences in the running session: a small model says its favourite ones in every turn."""
+        """The agent's sentences in the running session; a small model repeats its favourites in every turn."""
         return repeatable(u.text for u in self.cache.utterances if u.speaker == self.relation.agent_name)
 
     def _said(self, answer: str, interrupted: bool) -> str:
-        """The reply in an answer; "" only where it was interrupted before the first word."""
+        """The reply in an answer; "" only if it was interrupted before the first word."""
         people, decides = self._everyone()[1:], self.relation.views.decides
         said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._already_said())
         if interrupted:
@@ -249,13 +250,13 @@ class Turn:
             self.notes.append(NO_REPLY)
         return said
 
-    def _keep(self, text: str, at: datetime | None) -> Utterance:
-        """Store what the agent says, after all that was said while it thought."""
+    def _keep(self, text: str, at: datetime | None, interrupted: bool) -> Utterance:
+        """Store the reply, after everything that was said while it was generated."""
         store, key = self.relation.resources.store, self.relation.key
         with store.writing(key):
             last = store.last_utterance(key, self.cache.thread)
             if at is not None and last is not None:
                 at = max(at, last.at)
-            kept = self.cache.append(self.relation.agent_name, checked_text(text), at)
+            kept = self.cache.append(self.relation.agent_name, checked_text(text), at, interrupted=interrupted)
             store.note_recalled(key, kept.id, [recalled.record.id for recalled in self.remembered.recalled])
             return kept

@@ -1,6 +1,7 @@
-"""One caller at a time, in the order of arrival, whether they block a thread or await. Knows nothing of what they do inside.
+"""Admits one caller at a time, in order of arrival, whether it blocks a thread or awaits. Knows nothing about what
+callers do.
 
-Callers of one process queue here; with a lock that processes share, so do processes.
+Callers of one process queue here, and with a shared lock, so do processes.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ class Turnstile:
     """Lets one caller in; the others queue.
 
     Args:
-        name: what is behind it, for messages.
-        waits: a caller queues while another is inside; otherwise it is refused.
-        shared: held while a caller is inside, so that no other process is; None: there is no other.
+        name: what it guards, for messages.
+        waits: whether a caller queues while another is inside, or is refused.
+        shared: lock held while a caller is inside, to keep other processes out; None: there is no other process.
     """
 
     def __init__(self, name: str, waits: bool, shared: TurnLock | None = None) -> None:
@@ -35,10 +36,10 @@ class Turnstile:
 
     @contextmanager
     def entered(self, waits: bool | None = None) -> Iterator[None]:
-        """Be inside, from a thread.
+        """Enter from a thread.
 
         Args:
-            waits: otherwise than the turnstile does.
+            waits: overrides the turnstile's setting.
 
         Raises:
             ConversationBusyError: another caller is inside and this one does not wait, or it is itself that caller; or the
@@ -61,13 +62,13 @@ class Turnstile:
 
     @asynccontextmanager
     async def aentered(self) -> AsyncIterator[None]:
-        """Be inside, from a coroutine; see `entered`."""
+        """Enter from a coroutine; see `entered`."""
         loop_thread = threading.get_ident()
         if (ticket := self._ticket(self._waits, loop_thread)) is not None:
             try:
                 await asyncio.wrap_future(ticket)
             except asyncio.CancelledError:
-                if not ticket.cancelled():  # let in and cancelled at one time
+                if not ticket.cancelled():  # admitted and cancelled at the same time
                     self._leave()
                 raise
         try:
@@ -78,7 +79,7 @@ class Turnstile:
 
     @asynccontextmanager
     async def aheld(self) -> AsyncIterator[None]:
-        """Hold the lock that processes share, for what belongs to a turn on either side of it."""
+        """Hold the shared lock, for work that belongs to a turn but runs before or after it."""
         if self._shared is None:
             yield
             return
@@ -86,13 +87,13 @@ class Turnstile:
         if not await _unbroken(shared, lambda: asyncio.to_thread(shared.acquire, False)):
             if not waits:
                 raise self._busy_elsewhere()
-            own = ThreadPoolExecutor(
-                1, "ld-agent-turn"
-            )  # the event loop's threads are those that bring turns to an end
+            executor = ThreadPoolExecutor(1, "ld-agent-turn")  # the event loop's threads are needed to finish turns
             try:
-                await _unbroken(shared, lambda: asyncio.get_running_loop().run_in_executor(own, shared.acquire, True))
+                await _unbroken(
+                    shared, lambda: asyncio.get_running_loop().run_in_executor(executor, shared.acquire, True)
+                )
             finally:
-                own.shutdown(wait=False)
+                executor.shutdown(wait=False)
         try:
             yield
         finally:
@@ -121,10 +122,10 @@ class Turnstile:
         self._thread = caller
 
     def _ticket(self, waits: bool, loop_thread: int | None = None) -> Future[None] | None:
-        """None: the caller is inside; otherwise what it waits for.
+        """Return None if the caller was admitted, else what it waits for.
 
         Args:
-            loop_thread: whose event loop the caller needs to go on; None: it blocks its own thread.
+            loop_thread: the thread whose event loop the caller needs; None: it blocks its own thread.
         """
         with self._lock:
             if not self._busy:
@@ -151,7 +152,7 @@ class Turnstile:
 
 
 async def _unbroken(shared: TurnLock, acquire: Callable[[], Awaitable[bool]]) -> bool:
-    """Take a lock; if the caller is cancelled meanwhile, it is let go as soon as it is taken."""
+    """Take a lock; if the caller is cancelled while waiting, release the lock as soon as it is taken."""
     taking = asyncio.ensure_future(acquire())
     try:
         return await asyncio.shield(taking)

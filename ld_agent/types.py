@@ -1,7 +1,7 @@
-"""The records everything else passes around; frozen, plain, and free of behaviour that needs a model or a store.
+"""The records that everything else passes around: frozen, plain, without behaviour that needs a model or a store.
 
-Times are aware UTC datetimes throughout. What callers pass in is checked here and nowhere else: a time by `utc`, a text by
-`checked_text`, a name by `checked_name`.
+Times are aware UTC datetimes throughout. Input from callers is checked here and nowhere else: times by `utc`, texts by
+`checked_text`, names by `checked_name`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ld_agent.errors import InputError
 
 LONGEST_NAME = 100
 CHANNELS = ("chat", "observe", "import", "tool", "document")
-"""Ways by which a text reaches the memory, the most trusted first: said by a person who talks with the agent; handed in by an
-application; imported; written by a tool; out of a document."""
-UNNAMABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, halves of characters, line and paragraph separators
+"""Ways by which text reaches the memory, most trusted first: said to the agent by a person; passed in by an
+application; imported; written by a tool; taken from a document."""
+UNNAMABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))  # control characters, surrogates, line and paragraph separators
 
 
 def utc(at: datetime | str, what: str = "at") -> datetime:
@@ -66,7 +66,7 @@ def iso(at: datetime) -> str:
 
 
 def checked_text(text: str) -> str:
-    """Return what was said to the character, but "?" for each lone surrogate, which is not a character and cannot be stored.
+    """Return a text unchanged, except that lone surrogates, which cannot be stored, become "?".
 
     Raises:
         InputError: not a string, or nothing but white space.
@@ -81,7 +81,7 @@ def checked_text(text: str) -> str:
 def checked_name(name: str, what: str = "speaker") -> str:
     """Return a speaker's name unchanged.
 
-    A colon is allowed, since stored names have them; prompts show it as another character (`ld_agent.prompts.as_name`).
+    A colon is allowed, because stored names contain them; prompts replace it (`ld_agent.prompts.as_name`).
 
     Raises:
         InputError: empty, longer than `LONGEST_NAME` characters, or with a line break or another control character.
@@ -98,9 +98,10 @@ def checked_name(name: str, what: str = "speaker") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One thing said. ``id`` ("u12") is unique within its conversation and never given twice.
+    """One utterance. ``id`` ("u12") is unique within its conversation and never reused.
 
-    ``channel``: how it reached the memory, one of `CHANNELS`; bound when it is stored.
+    ``channel``: how it reached the memory, one of `CHANNELS`; set when it is stored. ``interrupted``: a reply that ended
+    early, because whoever listened left.
     """
 
     id: str
@@ -109,6 +110,7 @@ class Utterance:
     at: datetime
     session: int
     channel: str = "chat"
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +128,20 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that a view remembers: for the event view, the paper's (φ(t, o)).
+    """One memory of a view: for the event view, the paper's (φ(t, o)).
 
     Attributes:
-        id: unique within the conversation and never given twice ("e3").
+        id: unique within the conversation and never reused ("m3").
         view: name of the memory mechanism that made it.
-        text: what is remembered (the event summary *o*).
+        text: the memory itself (the event summary *o*).
         at: time *t* of the session's last utterance.
         session: the session it came from, counted from 1.
         topics: topic set *V*, sorted.
         sources: ids of the utterances it came from.
-        fallback: the model's answer was unusable and the text was extracted instead.
-        pinned: a person wants it in every prompt.
-        channel: the least trusted channel of all that it was made from; bound when it is stored.
-        said_by: who said what it came from, without the agent.
+        fallback: the model's answer was unusable, so the text was extracted from the session.
+        pinned: included in every prompt at a person's request.
+        channel: the least trusted channel among its sources; set when it is stored.
+        said_by: the speakers of its sources, without the agent.
     """
 
     id: str
@@ -166,7 +168,7 @@ class Recalled:
         decay: λ_t, in (0, 1].
         score: s_overall, what the ranking used.
         overlap: the topics that query and record share, sorted.
-        terms: what else the scorer looked at, by name (the scorer ``hybrid``: s_sent, s_word, s_pass, s_like, s_date).
+        terms: further numbers that the scorer used, by name (``hybrid``: s_sent, s_word, s_pass, s_like, s_date).
     """
 
     record: Record
@@ -180,9 +182,9 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """One persona fact of one speaker. A superseded trait stays, with the id of the one that replaced it.
+    """One persona fact of one speaker. A superseded trait is kept, with the id of its replacement.
 
-    ``pinned``: a person wants it in every prompt; nothing supersedes it. ``channel``: that of the utterance that revealed it.
+    ``pinned``: included in every prompt and never superseded. ``channel``: that of the utterance that revealed it.
     """
 
     id: str
@@ -203,7 +205,7 @@ class Trait:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Token counts of the model calls that made one reply: its recall and itself, but not the learning."""
+    """Token counts of the model calls behind one reply: recall and generation, but not learning."""
 
     prompt: int = 0
     completion: int = 0
@@ -214,7 +216,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a model of your own needs to answer an utterance.
+    """What your own model needs to answer an utterance.
 
     Attributes:
         messages: ``{"role", "content"}``, the system message first, as chat APIs take them.
@@ -231,13 +233,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class ReplyOptions:
-    """What one reply may do otherwise than the config says.
+    """Overrides of the config for one reply.
 
     Attributes:
         max_new_tokens: upper bound of the reply; None: ``modules.generator.max_new_tokens``.
         temperature: 0 is greedy; None: ``modules.generator.temperature``.
         seed: of the sampling.
-        instructions: added to the agent's own instructions, as far as they fit a quarter of the model's window.
+        instructions: added to the agent's own instructions, cut to a quarter of the model's window.
     """
 
     max_new_tokens: int | None = None
@@ -248,21 +250,21 @@ class ReplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What one turn gave: the text, and everything needed to say why it came out so.
+    """The result of one turn: the text, and everything needed to explain it.
 
     Attributes:
         text: the generated reply.
-        utterance: the agent's utterance as stored (under teacher forcing its text is the recorded reply); None: the reply
-            was interrupted before its first word.
+        utterance: the agent's utterance as stored (with teacher forcing, the recorded reply); None: the reply was
+            interrupted before its first word.
         heard: the user's utterance that was answered.
-        recalled: what entered the prompt from memory, best first; empty: no relevant memory.
-        traits: the traits that entered the prompt, by speaker.
-        notes: things the caller should know (context that did not fit, an interrupted reply).
+        recalled: the memories in the prompt, best first; empty: no relevant memory.
+        traits: the traits in the prompt, by speaker.
+        notes: warnings for the caller (context that did not fit, an interrupted reply).
         timings_ms: milliseconds by step.
-        quotes: what was said in recalled sessions and stood in the prompt, the one that bears most on it last.
-        explanations: by view, what its recall has to tell beyond the numbers (rounds, keywords, selections).
+        quotes: utterances of recalled sessions quoted in the prompt, the most relevant last.
+        explanations: what each view can say about its recall beyond the numbers (rounds, keywords, selections).
         finish: "stop" (the model ended the reply) or "length" (``max_new_tokens`` did).
-        prompt: the prompt as the model got it, ``{"role", "content"}`` each.
+        prompt: the prompt as sent to the model, one ``{"role", "content"}`` per message.
     """
 
     text: str
@@ -281,7 +283,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class PersonSummary:
-    """How much is known of one person; a line of a list of people."""
+    """How much is known about one person: a row in a list of people."""
 
     id: str
     sessions: int

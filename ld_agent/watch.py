@@ -1,6 +1,7 @@
-"""What the agent does, told to whoever watches: replies, and what is searched, created, updated and deleted in memory.
+"""Reports what the agent does to watchers: replies, and memory searched, created, updated and deleted.
 
-Nobody watches unless `watched_by` was called. Knows no tracing library; `ld_agent.server.traces` makes spans of operations.
+There are no watchers until `watched_by` is called. Knows no tracing library; `ld_agent.server.traces` turns operations
+into spans.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 Text = tuple[str, str]
-"""An id, and what is written there."""
+"""An id and its text."""
 
 
 @dataclass(slots=True)
 class Operation:
-    """One operation; what it turns out to be is filled in until it ends.
+    """One operation; its details are filled in until it ends.
 
     Attributes:
         name: ``search_memory``, ``create_memory``, ``update_memory``, ``delete_memory`` or ``invoke_agent``.
         conversation: its id.
-        store: the view whose records it is about, or ``personas``; "": none, or all.
-        records: what was found or changed; None: it is not about records.
+        store: the view whose records it concerns, or ``personas``; "": none, or all.
+        records: the records found or changed; None: it does not concern records.
         count: how many; None: as many as ``records``.
-        query: what was searched for.
+        query: the text searched for.
         model, agent: who replies.
         tokens: of prompts and of completions.
-        said: what was heard and replied.
+        said: the utterance and the reply.
     """
 
     name: str
@@ -47,17 +48,17 @@ _watchers: list[Watcher] = []
 
 
 def watched_by(watcher: Watcher) -> Callable[[], None]:
-    """Tell a watcher of every operation of this process; returns what ends that."""
+    """Report every operation of this process to a watcher; return a function that stops it."""
     _watchers.append(watcher)
     return lambda: _watchers.remove(watcher)
 
 
 @contextmanager
 def operation(name: str, conversation: str | Callable[[], str], store: str = "") -> Iterator[Operation]:
-    """What is done inside is an operation.
+    """Treat the block as an operation.
 
     Args:
-        conversation: its id, or what looks it up, which is asked only if somebody watches.
+        conversation: its id, or a function that looks it up, called only if there is a watcher.
     """
     if not _watchers:
         yield Operation(name, "", store)

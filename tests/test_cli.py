@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_commands import CommandLine, run_real, scripted_config
+from cli_commands import CommandLine, light_config, run_real
 
 import ld_agent.cli
 import ld_agent.storage.sqlite
@@ -106,7 +106,7 @@ def test_debug_after_a_double_dash_is_an_argument(command_line: CommandLine, tmp
 
 
 def test_the_demo_plays_and_goes_on(command_line: CommandLine, tmp_path: Path):
-    config = scripted_config(tmp_path, extractor="I like long walks.")
+    config = light_config(tmp_path, extractor="I like long walks.")
     first = command_line("demo", "-c", config, "--store", tmp_path / "demo.db")
     assert (first.code, first.err) == (0, "")
     for shown in (

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from cli_commands import EXECUTABLE, CommandLine, Untouched, environment, scripted_config
+from cli_commands import EXECUTABLE, CommandLine, Untouched, environment, light_config
 
 from ld_agent.agent import Agent
 from ld_agent.cli.chat import _Opening, _turn
@@ -94,9 +94,7 @@ def said(ld_agent: CommandLine, store: Path) -> list[str]:
 
 
 def test_lines_from_a_pipe_and_every_command(ld_agent: CommandLine, tmp_path: Path):
-    config = scripted_config(
-        tmp_path, generator=["Bees are fine company.", "And the garden?"], extractor="I keep bees."
-    )
+    config = light_config(tmp_path, generator=["Bees are fine company.", "And the garden?"], extractor="I keep bees.")
     talk = (
         "/help\n/why\nHi, I keep bees.\n\n/why\n/memory\n/end\n/memory\nThe bees are well.\n/why\n"
         "/persona\n/persona User\n/quit\nnever read\n"
@@ -122,7 +120,7 @@ def test_lines_from_a_pipe_and_every_command(ld_agent: CommandLine, tmp_path: Pa
 
 
 def test_the_end_of_the_input_ends_the_session(ld_agent: CommandLine, tmp_path: Path):
-    ran = ld_agent("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db", stdin="I keep bees.")
+    ran = ld_agent("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin="I keep bees.")
     assert ran.code == 0
     rows = exported(ld_agent, tmp_path / "me.db")
     assert [row["closed"] for row in rows if row.get("kind") == "session"] == [True]
@@ -130,7 +128,7 @@ def test_the_end_of_the_input_ends_the_session(ld_agent: CommandLine, tmp_path: 
 
 
 def test_an_empty_input(ld_agent: CommandLine, tmp_path: Path):
-    ran = ld_agent("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db", stdin="")
+    ran = ld_agent("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin="")
     assert (ran.code, ran.err) == (0, "")
 
 
@@ -140,7 +138,7 @@ def test_odd_bytes(ld_agent: CommandLine, tmp_path: Path):
         + b"word " * 4000
         + b"\n"
     )
-    config = scripted_config(tmp_path, generator="See \x1b[31mred\x1b[0m and [/markup].")
+    config = light_config(tmp_path, generator="See \x1b[31mred\x1b[0m and [/markup].")
     ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin=odd)
     assert (ran.code, ran.err) == (0, "")
     assert not CONTROL.search(ran.out)
@@ -155,7 +153,7 @@ def test_odd_bytes(ld_agent: CommandLine, tmp_path: Path):
 
 def test_what_cannot_be_done_inside(ld_agent: CommandLine, tmp_path: Path):
     talk = "/nonsense\n/persona Nobody\n/\n/end\nHello.\n"
-    ran = ld_agent("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db", stdin=talk)
+    ran = ld_agent("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin=talk)
     assert (ran.code, ran.err) == (0, "")
     assert "unknown command /nonsense; /help lists them" in ran.out
     assert "unknown speaker 'Nobody'" in ran.out
@@ -164,7 +162,7 @@ def test_what_cannot_be_done_inside(ld_agent: CommandLine, tmp_path: Path):
 
 
 def test_a_failing_backbone_costs_the_reply_and_nothing_else(ld_agent: CommandLine, tmp_path: Path):
-    config = scripted_config(tmp_path, generator=["Hello."])
+    config = light_config(tmp_path, generator=["Hello."])
     talk = "Hi.\nI keep bees.\n/end\n/memory\n"
     ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin=talk)
     assert ran.code == 1  # a reply is missing, and nobody sat there to see it
@@ -175,19 +173,19 @@ def test_a_failing_backbone_costs_the_reply_and_nothing_else(ld_agent: CommandLi
 
 
 def test_a_second_chat_goes_on_from_the_first(ld_agent: CommandLine, tmp_path: Path):
-    command = ("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db", "--conversation", "maya")
+    command = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", "--conversation", "maya")
     first = ld_agent(*command, stdin="I keep bees in the garden.\n/quit\n")
-    assert "You talked last" not in first.out
+    assert "Your last conversation" not in first.out
     second = ld_agent(*command, stdin="What do I keep in the garden?\n/why\n")
-    assert "You talked last just now (1 memory of it" in second.out
+    assert "Your last conversation was just now (1 memory of it" in second.out
     assert "Ann talked about her garden and her bees." in second.out
     other = ld_agent(*command[:-1], "someone else", stdin="Hi.\n/why\n")
-    assert "You talked last" not in other.out
+    assert "Your last conversation" not in other.out
     assert "no relevant memory" in other.out
 
 
 def test_of_a_reply_only_what_is_kept_is_shown(ld_agent: CommandLine, tmp_path: Path):
-    config = scripted_config(tmp_path, generator="Sam: Sure,\nwhy not?\nUser: And then?\nSam: I go on alone.")
+    config = light_config(tmp_path, generator="Sam: Sure,\nwhy not?\nUser: And then?\nSam: I go on alone.")
     ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin="Hi.\n")
     assert said(ld_agent, tmp_path / "me.db")[1] == "Sure,\nwhy not?"
     assert "Sam: Sure,\nwhy not?\n" in ran.out
@@ -227,7 +225,7 @@ def test_what_is_missing_is_said_before_a_line_is_read(
 def test_a_conversation_that_cannot_be_had(
     ld_agent: CommandLine, tmp_path: Path, arguments: list[str], parts: list[str]
 ):
-    command = ("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db")
+    command = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db")
     assert ld_agent(*command, "--conversation", "maya", stdin="Hi.\n").code == 0
     ran = ld_agent(*command, *arguments, stdin=Untouched())
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
@@ -237,7 +235,7 @@ def test_a_conversation_that_cannot_be_had(
 def test_a_terminal_shows_colour_unless_it_is_told_not_to(tmp_path: Path, terminals: list[Terminal]):
     colour = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
     for assigned, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        terminal = Terminal("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db", **assigned)
+        terminal = Terminal("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", **assigned)
         terminals.append(terminal)
         terminal.until("User: ")
         terminal.type("/nonsense\n")
@@ -249,7 +247,7 @@ def test_a_terminal_shows_colour_unless_it_is_told_not_to(tmp_path: Path, termin
 
 
 def test_a_narrow_terminal_shows_every_word(ld_agent: CommandLine, tmp_path: Path, terminals: list[Terminal]):
-    command = ("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db")
+    command = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db")
     assert ld_agent(*command, stdin="I keep bees in the garden.\n").code == 0
     terminal = Terminal(*command, COLUMNS="40", NO_COLOR="1")
     terminals.append(terminal)
@@ -299,7 +297,7 @@ def test_an_interrupt_stops_the_reply_and_not_the_program(
 def test_a_line_typed_while_the_models_load_is_stored_before_they_have_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    config = load_config(scripted_config(tmp_path), [f"store.path={tmp_path / 'me.db'}"])
+    config = load_config(light_config(tmp_path), [f"store.path={tmp_path / 'me.db'}"])
     loaded = threading.Event()
     with Agent(config) as agent:
         monkeypatch.setattr(agent, "warm_up", loaded.wait)
@@ -316,7 +314,7 @@ def test_a_line_typed_while_the_models_load_is_stored_before_they_have_loaded(
 def test_an_old_session_is_ended_before_a_line_typed_while_the_models_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    config = load_config(scripted_config(tmp_path), [f"store.path={tmp_path / 'me.db'}", "memory.close_on_exit=false"])
+    config = load_config(light_config(tmp_path), [f"store.path={tmp_path / 'me.db'}", "memory.close_on_exit=false"])
     with Agent(config) as agent:
         agent.conversation("chat").respond("Long ago.", at="2024-05-01T18:30:00+00:00")
     loaded = threading.Event()
@@ -332,7 +330,7 @@ def test_an_old_session_is_ended_before_a_line_typed_while_the_models_load(
 
 
 def test_a_conversation_keeps_its_agent_until_it_is_renamed(ld_agent: CommandLine, tmp_path: Path):
-    chat = ("chat", "-c", scripted_config(tmp_path), "--store", tmp_path / "me.db")
+    chat = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db")
     assert ld_agent(*chat, stdin="I keep bees.\n").code == 0
     ran = ld_agent(*chat, "agent.name=Robin", stdin="Hello again.\n")
     assert ran.code == 0

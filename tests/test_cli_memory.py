@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from importlib.metadata import distribution
 from pathlib import Path
@@ -10,7 +11,11 @@ from pathlib import Path
 import pytest
 from cli_commands import CommandLine, conversation_line, run_real, scripted_config, start
 
+from ld_agent.agent import Agent
+from ld_agent.config import Config, load_config
+from ld_agent.datasets import load_episodes
 from ld_agent.memory.index.hybrid import TIME, weighted
+from ld_agent.replay import replay
 from ld_agent.storage.sqlite import Store
 
 SUMMARY = "Ann talked about her garden and her bees."
@@ -21,14 +26,23 @@ def ld_agent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return CommandLine(monkeypatch, capsys)
 
 
-@pytest.fixture
-def store(ld_agent: CommandLine, tmp_path: Path) -> Path:
-    """A store of the conversations "a" and "[/b]", two sessions each, with a trait of Ann."""
-    source, path = tmp_path / "played.jsonl", tmp_path / "me.db"
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the conversations "a" and "[/b]", two sessions each, with a trait of Ann; made once, to copy."""
+    folder = tmp_path_factory.mktemp("played")
+    source, path = folder / "played.jsonl", folder / "me.db"
     source.write_text("".join(conversation_line(name, turns=1) for name in ("a", "[/b]")), encoding="utf-8")
-    config = scripted_config(tmp_path, extractor="I keep bees.")
-    assert ld_agent("run", source, "-c", config, "--store", path).code == 0
+    script = str(scripted_config(folder, extractor="I keep bees."))
+    config = load_config(script, [f"store.path={path}", f"encoder.model={Config().encoder.model}"])
+    with Agent.from_config(config) as agent:
+        assert list(replay(agent, load_episodes(source), lambda turn: None)) == ["a", "[/b]"]
     return path
+
+
+@pytest.fixture
+def store(played: Path, tmp_path: Path) -> Path:
+    """A copy of `played`."""
+    return Path(shutil.copy(played, tmp_path / "me.db"))
 
 
 def test_list_names_the_conversations(ld_agent: CommandLine, store: Path):

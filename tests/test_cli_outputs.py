@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_commands import CommandLine, scripted_config
+from cli_commands import CommandLine, light_config
 
 from ld_agent.errors import InputError
 from ld_agent.files import check_output, is_sqlite, written_atomically
@@ -86,7 +86,7 @@ def test_commands_refuse_with_one_line_and_change_nothing(
     talk.write_bytes(data.read_bytes())
     notes = tmp_path / "notes.txt"
     notes.write_text("keep me\n")
-    config = scripted_config(tmp_path)
+    config = light_config(tmp_path)
     before = {path: path.read_bytes() for path in (talk, store, notes, Path(config))}
     for arguments in (
         ["memory", "export", store, "--store", store],

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from cli_commands import CommandLine, conversation_line, run_real, scripted_config, start
+from cli_commands import CommandLine, conversation_line, light_config, run_real, start
 
 from ld_agent.memory.index.hybrid import TIME, weighted
 from ld_agent.shipped import shipped_path
@@ -44,7 +44,7 @@ def stored_texts(path: Path, conversation: str) -> list[str]:
 
 
 def test_a_line_holds_everything_the_contract_names(ld_agent: CommandLine, three: Path, tmp_path: Path):
-    config = scripted_config(tmp_path, extractor="I keep bees.")
+    config = light_config(tmp_path, extractor="I keep bees.")
     ran = ld_agent("run", three, "-c", config, "--limit", 1)
     assert (ran.code, ran.err) == (0, "")
     assert [(row["conversation"], row["session"], row["turn"]) for row in ran.lines] == [
@@ -68,7 +68,7 @@ def test_a_line_holds_everything_the_contract_names(ld_agent: CommandLine, three
 
 
 def test_the_real_command_writes_nothing_else_to_standard_output(three: Path, tmp_path: Path):
-    ran = run_real("run", three, "-c", scripted_config(tmp_path), "--limit", 2, cwd=tmp_path)
+    ran = run_real("run", three, "-c", light_config(tmp_path), "--limit", 2, cwd=tmp_path)
     assert (ran.code, len(ran.lines)) == (0, 8)
     assert ran.err == ""
     assert [path.name for path in tmp_path.glob("*.db")] == []
@@ -76,10 +76,10 @@ def test_the_real_command_writes_nothing_else_to_standard_output(three: Path, tm
 
 def test_out_takes_the_lines(ld_agent: CommandLine, three: Path, tmp_path: Path):
     out = tmp_path / "replies.jsonl"
-    ran = ld_agent("run", three, "-c", scripted_config(tmp_path), "--out", out)
+    ran = ld_agent("run", three, "-c", light_config(tmp_path), "--out", out)
     assert (ran.code, ran.out) == (0, "")
     assert len(out.read_text(encoding="utf-8").splitlines()) == 12
-    again = ld_agent("run", three, "-c", scripted_config(tmp_path), "--out", out, "--limit", 1)
+    again = ld_agent("run", three, "-c", light_config(tmp_path), "--out", out, "--limit", 1)
     assert again.code == 0
     assert (
         len(out.read_text(encoding="utf-8").splitlines()) == 4
@@ -87,7 +87,7 @@ def test_out_takes_the_lines(ld_agent: CommandLine, three: Path, tmp_path: Path)
 
 
 def test_teacher_forcing_lets_the_recorded_reply_into_the_memory(ld_agent: CommandLine, three: Path, tmp_path: Path):
-    config = scripted_config(tmp_path)
+    config = light_config(tmp_path)
     free, forced = tmp_path / "free.db", tmp_path / "forced.db"
     ran = ld_agent("run", three, "-c", config, "--limit", 1, "--store", free)
     assert stored_texts(free, "a")[1] == "How nice."
@@ -98,14 +98,14 @@ def test_teacher_forcing_lets_the_recorded_reply_into_the_memory(ld_agent: Comma
 
 def test_store_path_may_be_an_override(ld_agent: CommandLine, three: Path, tmp_path: Path):
     kept = tmp_path / "kept.db"
-    assert ld_agent("run", three, "-c", scripted_config(tmp_path), "--limit", 1, f"store.path={kept}").code == 0
+    assert ld_agent("run", three, "-c", light_config(tmp_path), "--limit", 1, f"store.path={kept}").code == 0
     assert len(stored_texts(kept, "a")) == 8
 
 
 def test_a_broken_line_is_named_and_can_be_skipped(ld_agent: CommandLine, tmp_path: Path):
     path = tmp_path / "broken.jsonl"
     path.write_text(conversation_line("a") + '{"id": "b", "agent": \n' + conversation_line("c"), encoding="utf-8")
-    config = scripted_config(tmp_path)
+    config = light_config(tmp_path)
     ran = ld_agent("run", path, "-c", config)
     assert (ran.code, ran.out) == (1, "")
     assert f"{path}, line 2" in ran.err
@@ -120,9 +120,9 @@ def test_a_broken_line_is_named_and_can_be_skipped(ld_agent: CommandLine, tmp_pa
 def test_nothing_to_play(ld_agent: CommandLine, tmp_path: Path):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"id": "b", "agent": "Sam", "sessions": 3}\n', encoding="utf-8")
-    ran = ld_agent("run", path, "-c", scripted_config(tmp_path), "--skip-bad", "--format", "jsonl")
+    ran = ld_agent("run", path, "-c", light_config(tmp_path), "--skip-bad", "--format", "jsonl")
     assert ran.code == 1
-    assert "no conversation that can be played" in ran.err
+    assert "contains no conversation to play" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_nothing_to_play(ld_agent: CommandLine, tmp_path: Path):
 def test_what_cannot_be_done_is_said_in_one_line(
     ld_agent: CommandLine, tmp_path: Path, arguments: list[object], parts: list[str], code: int
 ):
-    given = arguments if "-c" in arguments else [*arguments, "-c", scripted_config(tmp_path)]
+    given = arguments if "-c" in arguments else [*arguments, "-c", light_config(tmp_path)]
     ran = ld_agent("run", *given)
     assert (ran.code, ran.out) == (code, "")
     assert len(ran.err.splitlines()) == 1
@@ -157,14 +157,14 @@ def test_what_cannot_be_done_is_said_in_one_line(
 
 def test_a_broken_off_run_goes_on_with_the_same_command(ld_agent: CommandLine, three: Path, tmp_path: Path):
     store, out = tmp_path / "run.db", tmp_path / "out.jsonl"
-    runs_dry = scripted_config(tmp_path, generator=["One.", "Two.", "Three."])
+    runs_dry = light_config(tmp_path, generator=["One.", "Two.", "Three."])
     command = ("run", three, "--store", store, "--out", out, "--limit", 2, "--batch", 1)
     ran = ld_agent(*command, "-c", runs_dry)
     assert ran.code == 1
     assert "no answer left" in ran.err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3
 
-    ran = ld_agent(*command, "-c", scripted_config(tmp_path))
+    ran = ld_agent(*command, "-c", light_config(tmp_path))
     assert (ran.code, ran.err) == (0, "")
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [(row["conversation"], row["session"], row["turn"]) for row in rows] == [
@@ -173,7 +173,7 @@ def test_a_broken_off_run_goes_on_with_the_same_command(ld_agent: CommandLine, t
     assert [row["reply"] for row in rows][:4] == ["One.", "Two.", "Three.", "How nice."]
     assert len(stored_texts(store, "a")) == 8
 
-    ran = ld_agent(*command, "-c", scripted_config(tmp_path))
+    ran = ld_agent(*command, "-c", light_config(tmp_path))
     assert ran.code == 0
     assert "nothing was left to play" in ran.err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 8
@@ -182,17 +182,17 @@ def test_a_broken_off_run_goes_on_with_the_same_command(ld_agent: CommandLine, t
 def test_a_line_broken_off_by_a_kill_is_left_out(ld_agent: CommandLine, three: Path, tmp_path: Path):
     store, out = tmp_path / "run.db", tmp_path / "out.jsonl"
     command = ("run", three, "--store", store, "--out", out, "--batch", 1)
-    assert ld_agent(*command, "-c", scripted_config(tmp_path, generator=["One.", "Two.", "Three."])).code == 1
+    assert ld_agent(*command, "-c", light_config(tmp_path, generator=["One.", "Two.", "Three."])).code == 1
     with out.open("a", encoding="utf-8") as lines:
         lines.write('{"conversation": "a", "sess')
-    ran = ld_agent(*command, "-c", scripted_config(tmp_path))
+    ran = ld_agent(*command, "-c", light_config(tmp_path))
     assert ran.code == 0
     assert "incomplete and has been removed" in ran.err
     assert len([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]) == 12
 
 
 def test_another_conversation_under_the_same_id_is_refused(ld_agent: CommandLine, three: Path, tmp_path: Path):
-    config, store = scripted_config(tmp_path), tmp_path / "run.db"
+    config, store = light_config(tmp_path), tmp_path / "run.db"
     assert ld_agent("run", three, "-c", config, "--store", store, "--limit", 1).code == 0
     other = tmp_path / "other.jsonl"
     other.write_text(conversation_line("a", text="I sail"), encoding="utf-8")
@@ -208,7 +208,7 @@ def test_odd_text_goes_through(ld_agent: CommandLine, tmp_path: Path):
         utterance["text"] = "bees \x00\x1b[2J 🐝 مرحبا <|im_start|>system"
     path, out = tmp_path / "odd.jsonl", tmp_path / "out.jsonl"
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
-    config = scripted_config(tmp_path)
+    config = light_config(tmp_path)
     ran = ld_agent("run", path, "-c", config)
     assert ran.code == 0, ran.err
     [row] = ran.lines
@@ -221,7 +221,7 @@ def test_odd_text_goes_through(ld_agent: CommandLine, tmp_path: Path):
 def test_an_interrupt_ends_the_run_and_says_how_to_go_on(tmp_path: Path):
     path, store = tmp_path / "long.jsonl", tmp_path / "run.db"
     path.write_text(conversation_line("a", turns=40, sessions=1), encoding="utf-8")
-    command = ("run", path, "-c", scripted_config(tmp_path), "--store", store, "--batch", 1)
+    command = ("run", path, "-c", light_config(tmp_path), "--store", store, "--batch", 1)
     with start(*command) as process:
         assert process.stdout is not None
         first = process.stdout.readline()
@@ -244,7 +244,7 @@ def test_an_interrupt_ends_the_run_and_says_how_to_go_on(tmp_path: Path):
 def test_a_reader_who_leaves_early_gets_no_traceback(tmp_path: Path):
     path = tmp_path / "long.jsonl"
     path.write_text(conversation_line("a", turns=150, sessions=1, text="bees " * 200), encoding="utf-8")
-    with start("run", path, "-c", scripted_config(tmp_path)) as process:
+    with start("run", path, "-c", light_config(tmp_path)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert json.loads(process.stdout.readline())

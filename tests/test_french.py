@@ -5,15 +5,19 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ld_agent import Agent, load_config
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.languages import language
 from ld_agent.memory.contradiction import contradicts, slot
+from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.invention import asks_what_was_told, supported
 from ld_agent.modules.not_knowing import says_unknown
+from ld_agent.modules.referents import referring
+from ld_agent.modules.subjects import corrected
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 DECIDES = "memory.conditional.decision=with_reply"
@@ -58,6 +62,35 @@ def test_french_facts_replace_each_other_and_french_questions_are_checked(topics
         "",
     ]
     assert says_unknown("Je crois que vous ne me l'avez pas dit.")
+
+
+def test_french_words_are_searched_by_their_stems_and_english_ones_by_theirs():
+    language(FRENCH)
+    assert stems("Nous avons adopté les chevaux de ma voisine.") == ["adopt", "cheval", "voisin"]
+    assert stems("We adopted the horses of my neighbours.") == ["adopt", "hors", "neighbour"]
+    assert stems("chevaux")  # nothing says which language it is
+
+
+@pytest.mark.parametrize(
+    ("said", "trait", "kept"),
+    [
+        ("Ma sœur Anne est infirmière.", "Ma sœur est infirmière.", "Ma sœur Anne est infirmière."),
+        ("Mon mari s'appelle Luc. Il enseigne.", "Il enseigne.", "Mon mari Luc enseigne."),
+        ("Ma femme travaille à la bibliothèque.", "Je travaille à la bibliothèque.", None),
+    ],
+)
+def test_whom_a_french_trait_is_about(said: str, trait: str, kept: str | None):
+    language(FRENCH)
+    assert referring(trait, said) == kept
+
+
+def test_a_clause_of_a_french_summary_is_given_to_whoever_said_it():
+    lines = [("Zoé", "Je répare des motos anciennes."), ("Luc", "Je vis à Lyon avec ma sœur.")]
+    rules = language(FRENCH).rules.clauses
+    said = corrected(
+        "Luc répare des motos anciennes.", lines, lambda texts: np.zeros((len(texts), 1), np.float32), rules
+    )
+    assert said == "Zoé répare des motos anciennes."
 
 
 def test_a_french_conversation_is_prompted_in_french_and_its_answers_are_understood():

@@ -93,8 +93,10 @@ def test_every_prompt_renders_in_every_language(code: str, name: str):
         ("zh", "思考：他说自己。\n特征：无特征", "Thought: 他说自己。\nTraits: NO_TRAIT"),
         ("zh", "记住：是\n相关：无\n笔记：小红有一只狗。", "Remember: Yes\nRelated: None\nNote: 小红有一只狗。"),
         ("zh", "足够：1，3", "Enough: 1，3"),
+        ("zh", "个人情况：我养了一只狗。", "Traits: 我养了一只狗。"),
         ("zh", "我没有狗。", "我没有狗。"),
         ("ko", "특징 없음.", "NO_TRAIT"),
+        ("ko", "이 사람의 특징: 나는 개를 키운다.", "Traits: 나는 개를 키운다."),
         ("ko", "기억: 예\n메모: 그는 개를 키운다.", "Remember: Yes\nNote: 그는 개를 키운다."),
         ("en", "Enough: 1, 3", "Enough: 1, 3"),
     ],
@@ -167,11 +169,35 @@ def test_what_a_folder_lacks_is_named(folder: Path):
     [
         ("negated:", "denied:", r"rules\.yaml: negated: field required"),
         ('"[我咱]"', '"[我咱"', r"rules\.yaml: first_person: .*is not a regular expression"),
+        ("stemmer: ''", "stemmer: klingon", r"rules\.yaml: stemmer: .*'klingon' is not one of snowball's stemmers"),
+        ("(?P<relation>", "(?P<kin>", r"rules\.yaml: referents\.someone: .*lacks the group 'relation'"),
+        ("(?P<pronoun>", "(?P<who>", r"rules\.yaml: clauses\.pronoun: .*lacks the group 'pronoun'"),
     ],
 )
 def test_a_rule_that_is_missing_or_broken_is_named(folder: Path, was: str, becomes: str, said: str):
     rules = folder / "rules.yaml"
     rules.write_text(rules.read_text(encoding="utf-8").replace(was, becomes), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        language(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "said"),
+    [
+        ("weekdays:", "days_of_the_week:", r"dates\.yaml: weekdays: field required"),
+        ("[year, '{year}']", "[century, '{year}']", r"dates\.yaml: patterns\.\d+\.0: input should be 'date'"),
+        (
+            "[year, '{year}']",
+            "[year, '{yaer}']",
+            r"dates\.yaml: .*\{yaer\} is neither a list of words nor one of the parts",
+        ),
+        ("[year, '{year}']", "[year, '({year}']", r"dates\.yaml: .*is not a regular expression"),
+        ("(?P<back>大前|[今昨前])", "明", r"dates\.yaml: .*lacks the group 'back'"),
+    ],
+)
+def test_times_that_cannot_be_read_are_named(folder: Path, was: str, becomes: str, said: str):
+    dates = folder / "dates.yaml"
+    dates.write_text(dates.read_text(encoding="utf-8").replace(was, becomes), encoding="utf-8")
     with pytest.raises(ConfigError, match=said):
         language(str(folder))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,6 @@ from ld_agent.storage.sqlite import Store
 TEXTS = ["I keep bees in Lyon.", "I paint the bees.", "I sing in a choir.", "I moved to Oslo.", "I bought a boat."]
 GAPS = [0, 60, 7200, 60, 86_400]
 POINTS = 30
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
 
 
 def conversation(path: Path, **more: object) -> Task:

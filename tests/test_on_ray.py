@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import ray_shared
+import yaml
 
 from ld_agent import on_ray
 from ld_agent.config import Config
@@ -121,3 +122,17 @@ def _shared(kind: str, folder: Path, *on: str) -> subprocess.CompletedProcess[st
         [sys.executable, str(script), kind, str(folder), *on], capture_output=True, text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300,
     )  # fmt: skip
+
+
+def test_the_shipped_configs_are_ones_that_ray_takes() -> None:
+    from ray.autoscaler._private.util import prepare_config, validate_config
+    from ray.data.llm import vLLMEngineProcessorConfig
+
+    folder = Path(__file__).parent.parent / "configs" / "ray"
+    cluster, vllm = (yaml.safe_load((folder / name).read_text()) for name in ("cluster.yaml", "vllm.yaml"))
+    validate_config(prepare_config(cluster))
+    given = vLLMEngineProcessorConfig(**vllm).model_dump()
+    assert {name: given[name] for name in vllm if name != "engine_kwargs"} | {
+        "engine_kwargs": vllm["engine_kwargs"]
+    } == vllm
+    assert vllm["engine_kwargs"].items() <= given["engine_kwargs"].items()

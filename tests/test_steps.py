@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
 
 import pytest
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
-from ld_agent.steps import Steps, metered, run, run_many
+from ld_agent.steps import Steps, arun, metered, run, run_many
 
 
 def request(text: str) -> Request:
@@ -177,3 +179,40 @@ def test_no_work_gives_no_results():
 def test_a_width_of_zero_is_refused():
     with pytest.raises(ValueError, match="width=0"):
         list(run_many([(1, asking(["a"]))], Echo(), width=0))
+
+
+@pytest.mark.parametrize("failure", [BackboneError("no answer"), KeyboardInterrupt()])
+def test_what_a_failure_leads_to_holds_up_no_event_loop(failure: BaseException):
+    """An interrupted reply is stored, for instance."""
+
+    def storing() -> Steps[int]:
+        try:
+            yield [request("a")]
+        except type(failure):
+            return threading.get_ident()
+        raise AssertionError
+
+    async def complete(requests: Sequence[Request]) -> list[Completion]:
+        raise failure
+
+    assert asyncio.run(arun(storing(), complete)) != threading.get_ident()
+
+
+def test_a_closed_coroutine_ends_its_work():
+    ended = []
+
+    def work() -> Steps[None]:
+        try:
+            yield [request("a")]
+        finally:
+            ended.append(True)
+
+    async def never(requests: Sequence[Request]) -> list[Completion]:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    async def begun() -> None:
+        await asyncio.wait([asyncio.ensure_future(arun(work(), never))], timeout=0)
+
+    asyncio.run(begun())
+    assert ended == [True]

@@ -28,12 +28,6 @@ def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: Topic
     made.close()
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[Processes]:
-    with Processes() as running:
-        yield running
-
-
 def writer(path: Path, conversation: str, speaker: str, turns: int, **more: object) -> Task:
     texts = ["I keep bees." if n % 2 else f"{speaker} says {n}." for n in range(turns)]
     return {"store": str(path), "conversation": conversation, "speaker": speaker, "texts": texts} | more

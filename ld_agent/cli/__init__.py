@@ -13,7 +13,7 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what a terminal cannot show must not end the program
+            stream.reconfigure(errors="replace")  # a character that the terminal cannot show must not end the program
 
     from ld_agent.cli.app import app
     from ld_agent.program import run_app

@@ -1,4 +1,4 @@
-"""``ld-agent adapters``: hand the tuned adapters to a server."""
+"""``ld-agent adapters``: export tuned adapters for a server."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Annotated, Literal
 
 import typer
 
-app = typer.Typer(help="Hand the tuned adapters to a server.", no_args_is_help=True)
+app = typer.Typer(help="Export tuned adapters for a server.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Hand the tuned adapters to a server."""
+    """Export tuned adapters for a server."""
 
 
 @app.command()
 def export(
-    server: Annotated[Literal["vllm", "llama.cpp"], typer.Option("--for", help="The server that is to load them.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write; a folder or file in it for each module.")],
+    server: Annotated[Literal["vllm", "llama.cpp"], typer.Option("--for", help="The server that will load them.")],
+    out: Annotated[Path, typer.Option("--out", help="The output folder; one subfolder or file per module.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")] = None,
     config: Annotated[
-        str | None, typer.Option("--config", "-c", help="The config whose adapters are meant. Default: default.")
+        str | None, typer.Option("--config", "-c", help="The config whose adapters to export. Default: default.")
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option("--base", help="The base: as vLLM names it, or for llama.cpp a model's reference."),
+        typer.Option("--base", help="The base model: its name in vLLM, or a model reference for llama.cpp."),
     ] = None,
-    most_rank: Annotated[int, typer.Option("--max-rank", min=1, help="The --max-lora-rank of a vLLM server.")] = 16,
+    most_rank: Annotated[int, typer.Option("--max-rank", min=1, help="The --max-lora-rank of the vLLM server.")] = 16,
 ) -> None:
-    """Write a config's LoRA adapters as vLLM or llama.cpp loads them, and print the command that serves them.
+    """Write a config's LoRA adapters in the form that vLLM or llama.cpp loads, and print the command to serve them.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""The commands and their help. Heavy imports stand inside the commands, so that ``--help`` is immediate."""
+"""The commands and their help. Heavy imports are inside the commands, so that ``--help`` is instant."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ld_agent.cli import adapters, bench, ecm, evaluate, figures, judge, memory, serve, statistics, tables
+from ld_agent.cli import adapters, bench, ecm, evaluate, figures, judge, memory, serve, statistics, tables, upkeep
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
 
 app = typer.Typer(
     name="ld-agent",
-    help="Long-term dialogue agents that remember someone for months.",
+    help="Long-term dialogue agents that remember people for months.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+upkeep.register(memory.app)
 app.add_typer(memory.app, name="memory")
 app.add_typer(bench.app, name="bench")
 app.add_typer(evaluate.app, name="eval")
@@ -38,7 +39,9 @@ ConfigOption = Annotated[
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", help="The memory: a file, or a postgresql:// address. Default: store.path of the config."),
+    typer.Option(
+        "--store", help="The memory store: a file or a postgresql:// address. Default: the config's store.path."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
@@ -55,12 +58,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback(epilog="Example: ld-agent chat --store me.db")
 def root(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Long-term dialogue agents that remember someone for months."""
+    """Long-term dialogue agents that remember people for months."""
 
 
 @app.command()
@@ -69,10 +72,10 @@ def chat(
     config: ConfigOption = None,
     store: StoreOption = None,
     conversation: Annotated[
-        str, typer.Option("--conversation", help="Which stored conversation to continue.")
+        str, typer.Option("--conversation", help="The id of the conversation to start or continue.")
     ] = "chat",
 ) -> None:
-    """Talk with the agent; it remembers. Type /help inside. Lines may come from a pipe.
+    """Chat with the agent, which remembers. Type /help for commands. Lines may come from a pipe.
 
     Examples:
 
@@ -96,27 +99,27 @@ def run(
         str | None,
         typer.Option(
             "--store",
-            help="Keep the memory here (a file, or a postgresql:// address); an interrupted run resumes. Default: kept nowhere.",
+            help="Store the memory here (a file or a postgresql:// address); interrupted runs resume. Default: not stored.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Play only the first N conversations.")] = None,
     teacher_forced: Annotated[
-        bool, typer.Option("--teacher-forced", help="The recorded reply enters the memory.")
+        bool, typer.Option("--teacher-forced", help="Store the recorded reply in memory, not the generated one.")
     ] = False,
     format_name: Annotated[
-        str | None, typer.Option("--format", help="Name the format instead of recognising it.")
+        str | None, typer.Option("--format", help="The file's format, instead of detecting it.")
     ] = None,
-    skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave broken records out, saying so, and play the rest.")
-    ] = False,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 4,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip broken records with a warning.")] = False,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Number of conversations played concurrently.")] = 4,
     on: Annotated[
         Literal["", "ray"],
-        typer.Option("--on", help="ray: play on a Ray cluster, --batch conversations a worker. Default: this process."),
+        typer.Option(
+            "--on", help="ray: play on a Ray cluster, --batch conversations per worker. Default: this process."
+        ),
     ] = "",
 ) -> None:
-    """Drive every conversation of a file; one JSON line for each turn of the agent.
+    """Run every conversation of a file through the agent; write one JSON line per agent turn.
 
     Examples:
 
@@ -156,18 +159,20 @@ def serve_command(
     overrides: Overrides = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", help="A config file or a shipped one's name; repeat it for a further model."),
+        typer.Option(
+            "--config", "-c", help="A config file, or the name of a shipped one; repeat it to serve more models."
+        ),
     ] = None,
     store: StoreOption = None,
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on; others than loopback need keys.")
+        str, typer.Option("--host", help="The address to listen on; any but loopback requires API keys.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free one.")
+        int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free port.")
     ] = 8321,
     as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines to standard error.")] = False,
 ) -> None:
-    """Serve the agent over HTTP in OpenAI's protocol, with its memory and a page to look into it.
+    """Serve the agent over HTTP: OpenAI's protocol, the memory API and a page to inspect memory.
 
     Examples:
 
@@ -187,11 +192,11 @@ def mcp_command(
     overrides: Overrides = None,
     config: ConfigOption = None,
     store: StoreOption = None,
-    person: Annotated[str, typer.Option("--person", help="Whom calls are about that name nobody.")] = "me",
+    person: Annotated[str, typer.Option("--person", help="The person for calls that name none.")] = "me",
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", min=1, max=65535, help="Serve HTTP on this port of the loopback, not standard input and output."
+            "--port", min=1, max=65535, help="Serve HTTP on this loopback port instead of standard input and output."
         ),
     ] = None,
 ) -> None:

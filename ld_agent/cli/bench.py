@@ -1,4 +1,4 @@
-"""``ld-agent bench``: measures on this machine what the README claims."""
+"""``ld-agent bench``: measure the README's claims on this machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Annotated, Any
 import typer
 
 app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
-ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
+ConfigOption = Annotated[
+    str | None, typer.Option("--config", "-c", help="A config file, or the name of a shipped one.")
+]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
 
 
 @app.command()
 def recall(overrides: Overrides = None, config: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Time recall over 1,000, 10,000 and 100,000 events of one conversation, and count the index's bytes.
+    """Time recall over 1,000, 10,000 and 100,000 events of one conversation, and measure the index size.
 
     Example:
 
@@ -34,11 +36,11 @@ def turn(
     config: ConfigOption = None,
     growth: Annotated[
         bool,
-        typer.Option("--growth", help="Instead, how a turn and reopening grow from 1,000 to 1,000,000 utterances."),
+        typer.Option("--growth", help="Instead, measure turns and reopening from 1,000 to 1,000,000 utterances."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Time a whole turn at 10,000 events, generation against a plain float32 generate(), the start, and adapters.
+    """Time a whole turn at 10,000 events, generation compared with plain float32 generate(), startup, and adapters.
 
     Examples:
 
@@ -63,16 +65,20 @@ def turn(
 def serve(
     overrides: Overrides = None,
     config: ConfigOption = None,
-    real: Annotated[bool, typer.Option("--real", help="The configured model answers, not a scripted one.")] = False,
-    requests: Annotated[int, typer.Option("--requests", min=1, help="Messages of each client.")] = 20,
+    real: Annotated[
+        bool, typer.Option("--real", help="Answer with the configured model instead of a scripted one.")
+    ] = False,
+    requests: Annotated[int, typer.Option("--requests", min=1, help="Number of messages per client.")] = 20,
     soak: Annotated[
         float | None,
-        typer.Option("--soak", min=1, metavar="SECONDS", help="Instead, how memory and open files grow under load."),
+        typer.Option(
+            "--soak", min=1, metavar="SECONDS", help="Instead, measure growth of memory and open files under load."
+        ),
     ] = None,
     people: Annotated[
         list[int] | None,
         typer.Option(
-            "--people", min=1, metavar="N", help="Instead, requests with N people in the store; may be repeated."
+            "--people", min=1, metavar="N", help="Instead, time requests with N people in the store; may be repeated."
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -112,11 +118,12 @@ def training(
     overrides: Overrides = None,
     config: ConfigOption = None,
     steps: Annotated[
-        int, typer.Option(min=2, help="Optimizer steps of each recipe; 50 to compare what they learn.")
+        int, typer.Option(min=2, help="Optimizer steps per recipe; use 50 to compare what they learn.")
     ] = 8,
     as_json: JsonOption = False,
 ) -> None:
-    """Tune the base for some steps by our recipe, by PEFT and Trainer alone and by TRL: tokens a second, memory, loss.
+    """Tune the base with our recipe, with plain PEFT and Trainer, and with TRL; compare tokens per second, memory and
+    loss.
 
     Example:
 
@@ -142,7 +149,7 @@ def views(
     width: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Play the same conversations with each memory mechanism: calls, tokens, seconds and stored bytes a turn.
+    """Play the same conversations with each memory mechanism: calls, tokens, seconds and stored bytes per turn.
 
     Example:
 
@@ -162,14 +169,15 @@ def views(
 def population(
     overrides: Overrides = None,
     config: ConfigOption = None,
-    store: Annotated[str | None, typer.Option("--store", help="A postgresql:// address; its superuser's.")] = None,
+    store: Annotated[str | None, typer.Option("--store", help="The postgresql:// address of a superuser.")] = None,
     people: Annotated[
-        list[int] | None, typer.Option("--people", min=1, help="Load up to this many and measure; may be repeated.")
+        list[int] | None,
+        typer.Option("--people", min=1, help="Number of people to load before measuring; may be repeated."),
     ] = None,
-    asked: Annotated[int, typer.Option("--asked", min=1, help="People of each measurement.")] = 200,
+    asked: Annotated[int, typer.Option("--asked", min=1, help="Number of people sampled per measurement.")] = 200,
     as_json: JsonOption = False,
 ) -> None:
-    """Load a made-up population into PostgreSQL and time recall, a turn and the end of a session in it.
+    """Load a synthetic population into PostgreSQL and time recall, a turn and the end of a session.
 
     Example:
 

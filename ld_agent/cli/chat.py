@@ -1,4 +1,4 @@
-"""``ld-agent chat``: lines in, streamed replies out, and the commands that show what the agent remembers and why."""
+"""``ld-agent chat``: lines in, streamed replies out, and commands that show what the agent remembers and why."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from ld_agent.types import checked_text
 
 HELP = """\
 /memory          memories of past sessions
-/persona [NAME]  what is known about someone; without a name, about everyone
+/persona [NAME]  traits of a person, or of everyone
 /why             the numbers behind the last recall
-/end             end this session now, so that it is remembered
+/end             end this session now, so that it is summarized
 /help            this list
-/quit            end the session and leave (so does end of input)
-Ctrl-C stops a reply; what was said so far is kept."""
+/quit            end the session and exit (as does end of input)
+Ctrl-C stops a reply; the part already generated is kept."""
 
 
 def run_chat(config: Config, conversation_id: str) -> int:
     """Chat until ``/quit`` or the end of the input.
 
     Returns:
-        the exit code: 1 where lines came from a pipe and a reply to one of them failed; a person has seen it and
-        could try again.
+        the exit code: 1 if lines came from a pipe and a reply failed; on a terminal, the user saw it and could
+        retry.
     """
     typed = sys.stdin is not None and sys.stdin.isatty()
     if isinstance(sys.stdin, io.TextIOWrapper):
@@ -72,19 +72,19 @@ def run_chat(config: Config, conversation_id: str) -> int:
                 if not typed:
                     raise
                 console.print("\n(stopped; /quit leaves)", style="dim")
-        # Even if nothing was said: report a model that does not load, and close an unfinished earlier session.
+        # Even if nothing was said: report a model that does not load, and close an earlier open session.
         conversation = opening.conversation()
         if config.memory.close_on_exit and conversation.running:
-            with console.status("remembering this session …"):
+            with console.status("summarizing this session …"):
                 conversation.end_session()
     return 1 if failed and not typed else 0
 
 
 def _check(agent: Agent, conversation_id: str) -> str:
-    """Find everything that will be loaded, so that what is missing is reported before a line is typed.
+    """Locate everything that will be loaded, so that anything missing is reported before a line is typed.
 
     Returns:
-        the agent's name: a stored conversation keeps the one it was held with, whatever ``agent.name`` says.
+        the agent's name; a stored conversation keeps its agent's name, whatever ``agent.name`` says.
     """
     if not conversation_id.strip():
         raise InputError("the conversation id is empty; give it a name, such as --conversation alice")
@@ -102,7 +102,7 @@ def _check(agent: Agent, conversation_id: str) -> str:
             f"this conversation is held with {name}; agent.name={agent.config.agent.name} is for new ones. "
             f"To rename {name} here: {rename} {agent.config.agent.name}"
         )
-    with console.status("looking for the models; the first time one is converted, which takes a while …"):
+    with console.status("looking for the models; the first run converts one, which takes a while …"):
         for module in MODULES:
             settings = agent.models.settings(module)
             section = settings.backbone or agent.config.backbone
@@ -120,13 +120,13 @@ def _check(agent: Agent, conversation_id: str) -> str:
 
 
 class _Opening:
-    """Loads the models, and finishes what the last session left, while the first line is being typed."""
+    """Loads the models and finishes pending work of the last session while the user types the first line."""
 
     def __init__(self, agent: Agent, conversation_id: str, agent_name: str) -> None:
         self._agent, self._id, self._agent_name = agent, conversation_id, agent_name
         self._opened: Future[Conversation] = Future()
         self._end_old_session()
-        # A daemon, unlike the threads of an executor: Ctrl-C while a model is fetched ends the program at once.
+        # A daemon, unlike executor threads, so that Ctrl-C during a download ends the program at once.
         threading.Thread(target=self._open, daemon=True).start()
 
     def _open(self) -> None:
@@ -137,16 +137,17 @@ class _Opening:
             self._opened.set_exception(exc)
 
     def _end_old_session(self) -> None:
-        """Close a session whose gap has passed, before the opening thread and `store` look at the running one."""
+        """Close a session whose gap has passed, before the opening thread and `store` read the running one."""
         stored = self._agent.store.open_conversation(self._id, self._agent_name)
         last = self._agent.store.last_utterance(stored.key)
         if last and (self._agent.clock() - last.at).total_seconds() > self._agent.config.memory.beta:
             self._agent.store.close_session(stored.key)
 
     def store(self, text: str) -> bool:
-        """Store what was typed while the models load; False: the conversation is open, and its turn stores it.
+        """Store a line typed while the models load; False: the conversation is already open, and its turn stores the
+        line.
 
-        Goes through a connection of its own, so that the conversation notices it as it notices another process.
+        Uses a separate connection, so that the conversation notices the write like that of another process.
         """
         config = self._agent.config
         if self._opened.done() or config.store.path == ":memory:":
@@ -157,7 +158,7 @@ class _Opening:
         return True
 
     def conversation(self) -> Conversation:
-        """The opened conversation, waited for; raises what kept it from opening."""
+        """Wait for the conversation to open; raise the error that prevented it."""
         if self._opened.done():
             return self._opened.result()
         with console.status("loading the models …"):
@@ -170,11 +171,11 @@ def _greet(agent: Agent, conversation_id: str) -> None:
     if stored and last:
         count = agent.store.counts(stored.key)["records"]
         known = f"{count} {'memory' if count == 1 else 'memories'} of it; /memory shows them" if count else "/help"
-        console.print(plain(f"You talked last {ENGLISH.ago(last.at, agent.clock())} ({known}).", "dim"))
+        console.print(plain(f"Your last conversation was {ENGLISH.ago(last.at, agent.clock())} ({known}).", "dim"))
 
 
 def _typed_lines(user: str) -> Iterator[str]:
-    """The user's lines, each after a prompt."""
+    """Read the user's lines, each after a prompt."""
     import readline  # noqa: F401 - editing and history for input()
 
     while True:
@@ -188,7 +189,7 @@ def _typed_lines(user: str) -> Iterator[str]:
 
 
 def _piped_lines(user: str) -> Iterator[str]:
-    """The user's lines from a pipe or a file, echoed so that the output reads as a conversation."""
+    """Read the user's lines from a pipe or file and echo them, so that the output reads as a conversation."""
     for line in sys.stdin or ():
         text = line.rstrip("\r\n")
         console.print(plain(f"{user}: {text[:200]}{' …' if len(text) > 200 else ''}"), soft_wrap=True)
@@ -196,10 +197,10 @@ def _piped_lines(user: str) -> Iterator[str]:
 
 
 def _turn(conversation: Conversation, text: str | None, *, interruptible: bool) -> bool:
-    """Reply to a line, word by word; False: the line could not be stored, or it was stored and the model failed.
+    """Stream the reply to a line; False: the line could not be stored, or it was stored but the model failed.
 
     Args:
-        text: None: the line is stored already.
+        text: the line; None: it is already stored.
     """
     console.print(plain(f"{conversation.agent_name}: ", "bold"), end="")
     shown = ""
@@ -270,14 +271,14 @@ def _why(conversation: Conversation, argument: str) -> None:
 
 
 def _explained(explanation: Mapping[str, Any]) -> Iterator[str]:
-    """The rounds of a reflection, a line each; other explanations as they are."""
+    """The rounds of a reflection, one per line; other explanations unchanged."""
     for number, entry in enumerate(explanation.get("rounds", ()), 1):
         found = ", ".join(entry["candidates"])
         outcome = {
             "enough": f"enough, chose {', '.join(entry.get('selected', ())) or 'none'}",
-            "missing": f"looked again with: {', '.join(entry.get('keywords', ()))}",
-            "unusable": "the model's answer says neither; kept as found",
-            "failed": f"the model failed; kept as found ({entry.get('problem', '')})",
+            "missing": f"searched again with: {', '.join(entry.get('keywords', ()))}",
+            "unusable": "the model's answer was unreadable; results kept",
+            "failed": f"the model failed; results kept ({entry.get('problem', '')})",
         }[entry["outcome"]]
         yield f"round {number}: found {found}; {outcome}"
     for name, value in explanation.items():
@@ -292,7 +293,7 @@ def _end(conversation: Conversation, argument: str) -> None:
     if records:
         console.print(records_table(records))
     else:
-        said = "the session ended; nothing is remembered of it yet" if running else "no session is running"
+        said = "the session ended; its memory is still pending" if running else "no session is running"
         console.print(said, style="dim")
 
 

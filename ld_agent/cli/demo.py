@@ -1,4 +1,4 @@
-"""``ld-agent demo``: the shipped conversation, played on a store, with what was recalled and known shown at each reply."""
+"""``ld-agent demo``: plays the shipped conversation on a store and shows recalled memories and traits at each reply."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ PAUSE = timedelta(days=14)
 
 
 def run_demo(config: Config) -> None:
-    """Play the sample; if the store already holds it, continue with a follow-up two weeks after the last utterance."""
+    """Play the sample; if the store already contains it, continue with a follow-up two weeks after its last
+    utterance."""
     with Agent(config) as agent:
         [episode] = load_episodes(shipped_path("data/samples/three_sessions.jsonl"))
         stored = agent.store.find_conversation(episode.id)
@@ -46,7 +47,7 @@ def run_demo(config: Config) -> None:
 
 
 class _Shown:
-    """Prints turns as they come."""
+    """Prints turns as they complete."""
 
     def __init__(self, episode: Episode) -> None:
         self._user = next(name for name in episode.speakers if name != episode.agent)
@@ -80,7 +81,7 @@ class _Shown:
 
 
 def _continued(episode: Episode, said: list[Utterance]) -> Episode:
-    """The stored conversation with the follow-up session put two weeks after its end."""
+    """The stored conversation followed by the follow-up session, two weeks later."""
     [follow_up] = load_episodes(shipped_path("data/samples/follow_up.jsonl"))
     shift = said[-1].at + PAUSE - follow_up.turns[0].at
     past = tuple(Turn(u.speaker, u.text, u.at) for u in said)

@@ -1,4 +1,4 @@
-"""``ld-agent ecm``: builds ECM's three benchmarks with a model, and asks agents their questions."""
+"""``ld-agent ecm``: build ECM's three benchmarks with a model, and ask agents their questions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Build a benchmark with the backbone of a config; what the model writes in no usable shape is left out and counted.
+    """Build a benchmark with the backbone of a config; unusable model output is skipped and counted.
 
     Examples:
 
@@ -84,15 +84,16 @@ def run(
     out: Out = None,
     limit: Limit = None,
     merge: Annotated[
-        int | None, typer.Option("--merge", min=1, help="Samples in one memory. Default: 10, for knowledge 1.")
+        int | None,
+        typer.Option("--merge", min=1, help="Number of samples per memory. Default: 10, or 1 for knowledge."),
     ] = None,
     overwrite: Overwrite = False,
     on: On = "",
     as_json: Json = False,
 ) -> None:
-    """Ask agents the questions of a benchmark after they have lived through its dialogues; ROUGE of the answers.
+    """Ask agents the questions of a benchmark after playing its dialogues; report ROUGE of the answers.
 
-    GPT-score, good/same/bad and multiple choice come from ld-agent judge over the kept runs.
+    GPT-score, good/same/bad and multiple choice come from ld-agent judge on the stored runs.
 
     Example:
 

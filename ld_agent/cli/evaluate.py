@@ -1,5 +1,5 @@
-"""``ld-agent eval``: measures modules and agents against references, with intervals. One command for every entry of
-`ld_agent.evaluation.tasks`, and ``score``. Prints; decides nothing.
+"""``ld-agent eval``: measure modules and agents against references, with confidence intervals. One command for every
+entry of `ld_agent.evaluation.tasks`, and ``score``. Prints; decides nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ retrieval.register(app)
 
 
 def command_of(task: TaskEntry) -> Callable[..., None]:
-    """The command of a task: the parameters that all have, and its own options."""
+    """Create the command of a task: the common parameters and the task's own options."""
 
     def command(**given: Any) -> None:
         data, limit = given["data"], given["limit"]
@@ -76,12 +76,12 @@ for _task in TASKS.values():
 
 @app.command()
 def score(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders that --out has filled.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders written with --out.")],
     as_json: Json = False,
     bert_score: BertModel = None,
-    partial: Annotated[bool, typer.Option("--partial", help="Score half-finished runs too.")] = False,
+    partial: Annotated[bool, typer.Option("--partial", help="Also score unfinished runs.")] = False,
 ) -> None:
-    """Score kept predictions again, without a model; several runs are compared with the first.
+    """Score stored predictions again, without a model; compare several runs with the first.
 
     Example:
 
@@ -97,7 +97,7 @@ def score(
         run = read_run(folder)
         absent, wanted = missing(folder)
         if absent:
-            progress = f"{folder} is half finished: {absent} of {wanted} predictions are missing"
+            progress = f"{folder} is unfinished: {absent} of {wanted} predictions are missing"
             if not partial:
                 raise InputError(
                     f"{progress}; run its eval command again to resume, or score what is there with --partial"

@@ -1,4 +1,4 @@
-"""``ld-agent figures``: a paper's figure from kept runs, as a picture and as numbers."""
+"""``ld-agent figures``: a paper's figure from stored runs, as a picture and as numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ld_agent.cli.runs import Json
 
 def figures(
     name: Annotated[str, typer.Argument(help="ecm-5 (choice) or ecm-6 (sweep over K).")],
-    runs: Annotated[Path | None, typer.Option("--from", help="A folder with runs in it or below.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Draw the picture here, such as choice.png.")] = None,
+    runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the picture here, such as choice.png.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the commands that make the runs instead.")] = False,
     config: Annotated[str, typer.Option("--config", "-c", help="With --plan: the base configuration.")] = "default",
     as_json: Json = False,
 ) -> None:
-    """Draw a figure of ECM from your runs, and print its numbers.
+    """Draw a figure of ECM from your runs and print its numbers.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""``ld-agent judge``: a language model judges runs, and is itself compared with people."""
+"""``ld-agent judge``: let a language model judge runs, and compare it with people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 
 from ld_agent.cli.runs import Json, Overrides
 
-app = typer.Typer(help="Let a language model judge kept runs.", no_args_is_help=True)
+app = typer.Typer(help="Let a language model judge stored runs.", no_args_is_help=True)
 Runs = Annotated[
     list[str], typer.Argument(metavar="RUN... [KEY=VALUE]...", help="Folders of runs, and config overrides.")
 ]
@@ -20,7 +20,7 @@ OneRun = Annotated[Path, typer.Argument(metavar="RUN", help="A folder of ld-agen
 Other = Annotated[Path, typer.Argument(metavar="OTHER", help="The run to compare with.")]
 Config = Annotated[str | None, typer.Option("--config", "-c", help="The judge: the backbone of this config.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only N predictions, drawn at random.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of the draw of --limit, and of shuffled places.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed for --limit and for shuffled positions.")]
 
 
 @app.command()
@@ -31,7 +31,7 @@ def rate(
     limit: Limit = None,
     seed: Seed = 0,
     aspects: Annotated[
-        list[str] | None, typer.Option("--aspect", help="Rate this one; repeat for more. Also: fluency.")
+        list[str] | None, typer.Option("--aspect", help="An aspect to rate; repeat for more. Also available: fluency.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +91,8 @@ def compare(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Good, same or bad against another run by nearness to the reference, in both orders (ECM, Tables 3, 5 and 6).
+    """Judge good, same or bad against another run by closeness to the reference, in both orders (ECM, Tables 3, 5 and
+    6).
 
     Example:
 
@@ -108,7 +109,7 @@ def choose(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Choose the best of several runs' answers, from shuffled places (ECM, Figure 5).
+    """Choose the best of several runs' answers, in shuffled order (ECM, Figure 5).
 
     Example:
 
@@ -128,7 +129,8 @@ def errors(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Say what is wrong with each statement of a memory: fabricated, wrong relationship, missing detail (Rsum, Table 6).
+    """Classify the errors of each statement of a memory: fabricated, wrong relationship, missing detail (Rsum, Table
+    6).
 
     Example:
 
@@ -141,9 +143,9 @@ def errors(
 def form(
     sources: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs over the same data; see --questions for what else."),
+        typer.Argument(metavar="RUN...", help="Folders of runs over the same data; see --questions for alternatives."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The page; its key is written next to it.")],
+    out: Annotated[Path, typer.Option("--out", help="The page to write; its key is written next to it.")],
     questions: Annotated[
         str,
         typer.Option(
@@ -156,7 +158,7 @@ def form(
     ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Write a page on which people rate blind (LD-Agent, appendix B; Rsum, Tables 3 and 6; ECM, Table 7).
+    """Write a page for blind ratings by people (LD-Agent, appendix B; Rsum, Tables 3 and 6; ECM, Table 7).
 
     Examples:
 
@@ -180,20 +182,21 @@ def agree(
     ],
     key: Annotated[Path | None, typer.Option("--key", help="The form's key: figures per system.")] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Write the ratings where ld-agent tables finds them; needs --key.")
+        bool, typer.Option("--keep", help="Store the ratings where ld-agent tables finds them; requires --key.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """How far people agree with one another, or a judge with people.
+    """Measure agreement between people, or between a judge and people.
 
     Ratings exported from a form: Cohen's and Fleiss' kappa. A judge's verdicts and labels, JSON lines of "key", "label" and,
-    for ratings, "aspect": accuracy, Cohen's kappa, Pearson and Spearman.
+    for ratings, "aspect": accuracy, Cohen's kappa, Pearson and Spearman. With verdicts about several runs, a label also names
+    the folder of its "run".
 
     Examples:
 
       ld-agent judge agree ratings-ann.jsonl ratings-bob.jsonl --key page.key.json --keep
 
-      ld-agent judge agree runs/conditional/judge-score.jsonl labels.jsonl
+      ld-agent judge agree runs/conditional/judge-score.jsonl runs/history/judge-score.jsonl labels.jsonl
     """
     from ld_agent.datasets.records import json_lines, raise_bad
     from ld_agent.errors import InputError
@@ -204,9 +207,9 @@ def agree(
     if first is None or "verdicts" not in first:
         _agree_with_one_another(files, key, keep, as_json)
         return
-    if len(files) != 2:
-        raise InputError(f"{len(files)} files; give one file of verdicts and one of labels")
-    _agree_with_people(files[0], files[1], as_json)
+    if len(files) < 2:
+        raise InputError("one file; give the files of verdicts and then that of the labels")
+    _agree_with_people(files[:-1], files[-1], as_json)
 
 
 def _agree_with_one_another(files: list[Path], key: Path | None, keep: bool, as_json: bool) -> None:
@@ -226,16 +229,27 @@ def _agree_with_one_another(files: list[Path], key: Path | None, keep: bool, as_
     _show(result if as_json else flat | {"all": result["all"]}, as_json)
 
 
-def _agree_with_people(verdicts: Path, labels: Path, as_json: bool) -> None:
-    from ld_agent.evaluation.agreement import agreement, read_labels
+def _agree_with_people(files: list[Path], labels: Path, as_json: bool) -> None:
+    from ld_agent.errors import InputError
+    from ld_agent.evaluation.agreement import agreement, of_run, read_labels
     from ld_agent.evaluation.verdicts import read_verdicts
 
-    judged = read_verdicts(verdicts)
-    given = read_labels(labels, {(key, aspect) for key, aspect, _ in judged.verdicts})
-    result: dict[str, Any] = {"kind": judged.kind, "judge": judged.judge}
+    read = {path: read_verdicts(path) for path in files}
+    judges = {(judged.kind, judged.judge) for judged in read.values()}
+    if len(judges) > 1:
+        raise InputError(f"verdicts of {len(judges)} judges or kinds of judgement; give those of one")
+    several = len(files) > 1
+    verdicts = [
+        (of_run(path.parent.name, key) if several else key, aspect, verdict)
+        for path, judged in read.items()
+        for key, aspect, verdict in judged.verdicts
+    ]
+    given = read_labels(labels, {(key, aspect) for key, aspect, _ in verdicts})
+    kind, judge = judges.pop()
+    result: dict[str, Any] = {"kind": kind, "judge": judge}
     by_aspect = {}
-    for aspect in dict.fromkeys(aspect for _, aspect, _ in judged.verdicts):
-        pairs = [(v, given[key, of]) for key, of, v in judged.verdicts if of == aspect and (key, of) in given]
+    for aspect in dict.fromkeys(aspect for _, aspect, _ in verdicts):
+        pairs = [(v, given[key, of]) for key, of, v in verdicts if of == aspect and (key, of) in given]
         if pairs:
             by_aspect[aspect] = agreement([v for v, _ in pairs], [label for _, label in pairs]).as_json()
     result |= by_aspect[""] if set(by_aspect) == {""} else by_aspect

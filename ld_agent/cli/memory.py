@@ -1,4 +1,4 @@
-"""``ld-agent memory``: look into a memory file, search it, move it, forget, fill what views lack, change the encoder."""
+"""``ld-agent memory``: inspect a store, search, export, import, copy, rename, delete."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ld_agent.storage.base import Failure, StoredConversation
     from ld_agent.storage.sql_store import SQLStore
 
-app = typer.Typer(help="Look into a memory file, search it, move it, forget.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_args_is_help=True)
 
-StoreOption = Annotated[str, typer.Option("--store", help="The memory: a file, or a postgresql:// address.")]
+StoreOption = Annotated[str, typer.Option("--store", help="The memory store: a file or a postgresql:// address.")]
 ConversationOption = Annotated[str | None, typer.Option("--conversation", help="One conversation's id.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON value on standard output and nothing else.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else on standard output.")]
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
 Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
 
 
 @app.command("list")
 def list_command(store: StoreOption, conversation: ConversationOption = None, as_json: JsonOption = False) -> None:
-    """List the conversations of a store, or what is remembered of one.
+    """List the conversations of a store, or the records of one conversation.
 
     Examples:
 
@@ -37,9 +37,9 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
 
     from ld_agent.cli.show import console, plain, records_table, traits_table
 
-    opened = _existing(store)
+    opened = existing(store)
     if conversation is not None:
-        found = _conversation(opened, conversation)
+        found = stored_conversation(opened, conversation)
         records, traits = opened.records(found.key), [t for t, _ in opened.personas(found.key).traits()]
         if as_json:
             _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
@@ -75,7 +75,7 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
             text = f"{row['conversation']}: {aside['work']} of {aside['item']} was set aside: {aside['error']}"
             console.print(plain(text, "red"), soft_wrap=True)
     if any(row["set_aside"] for row in rows):
-        console.print("`ld-agent memory rebuild` tries it again", style="dim")
+        console.print("`ld-agent memory rebuild` retries it", style="dim")
 
 
 @app.command()
@@ -84,7 +84,7 @@ def versions(
     conversation: Annotated[str, typer.Option("--conversation", help="One conversation's id.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show every version of a memory that is rewritten (view recursive): what each session changed.
+    """Show every version of a rewritten memory (view recursive) and what each session changed.
 
     Example:
 
@@ -93,8 +93,8 @@ def versions(
     from ld_agent.cli.show import console
     from ld_agent.cli.versions import versions_json, versions_text
 
-    opened = _existing(store)
-    records = opened.records(_conversation(opened, conversation).key)
+    opened = existing(store)
+    records = opened.records(stored_conversation(opened, conversation).key)
     if as_json:
         _print_json(versions_json(records))
         return
@@ -103,16 +103,18 @@ def versions(
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
     store: StoreOption,
     overrides: Overrides = None,
     conversation: ConversationOption = None,
-    at: Annotated[str | None, typer.Option("--at", help="As of this time (ISO 8601 with zone). Default: now.")] = None,
-    k: Annotated[int | None, typer.Option("-k", min=1, help="At most this many. Default: memory.k.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", help="The time of the query (ISO 8601 with time zone). Default: now.")
+    ] = None,
+    k: Annotated[int | None, typer.Option("-k", min=1, help="Maximum number of results. Default: memory.k.")] = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Recall what is remembered about a query, with the numbers; without --conversation, in all of them.
+    """Recall records relevant to a query, with their scores; without --conversation, search all conversations.
 
     Example:
 
@@ -124,13 +126,15 @@ def search(
     from ld_agent.replay import recalled_json
     from ld_agent.terminal import LongWork
 
-    _existing(store).close()
+    existing(store).close()
     settings = load_config(config, [*(overrides or []), *([f"memory.k={k}"] if k else [])])
     settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
     agent = Agent(settings)
     agent.resources.progress = LongWork()
     try:
-        chosen = [_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
+        chosen = (
+            [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
+        )
         found = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
     finally:
         agent.close(end_sessions=False)
@@ -151,7 +155,7 @@ def export(
     store: StoreOption,
     conversation: ConversationOption = None,
 ) -> None:
-    """Write everything that was said and remembered as JSON lines.
+    """Export all utterances and memories as JSON lines.
 
     Example:
 
@@ -160,7 +164,7 @@ def export(
     from ld_agent.files import check_output, written_atomically
     from ld_agent.storage.exchange import export_lines
 
-    opened = _existing(store)
+    opened = existing(store)
     if str(out) == "-":
         for line in export_lines(opened, conversation):
             sys.stdout.write(line + "\n")
@@ -173,9 +177,9 @@ def export(
 
 @app.command("import")
 def import_command(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A file that `memory export` wrote.")], store: StoreOption
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file written by `memory export`.")], store: StoreOption
 ) -> None:
-    """Take the conversations of an export into a store, all of them or none.
+    """Import the conversations of an export into a store, all of them or none.
 
     Example:
 
@@ -199,12 +203,13 @@ def import_command(
 
 @app.command()
 def copy(
-    source: Annotated[str, typer.Option("--from", help="The memory to copy: a file, or a postgresql:// address.")],
-    target: Annotated[str, typer.Option("--to", help="Where to copy it; made where it is missing.")],
+    source: Annotated[str, typer.Option("--from", help="The store to copy: a file or a postgresql:// address.")],
+    target: Annotated[str, typer.Option("--to", help="The target store; created if missing.")],
 ) -> None:
-    """Copy every conversation into another store, of whatever engine; an interrupted copy resumes.
+    """Copy every conversation into another store of any engine; interrupted copies resume.
 
-    Each conversation is compared after it was copied. Vectors are made again when the copy is next used; API keys stay.
+    Each conversation is verified after copying. Vectors are recomputed when the copy is next used; API keys are not
+    copied.
 
     Example:
 
@@ -227,9 +232,9 @@ def copy(
 def rename(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The agent's new name.")],
     store: StoreOption,
-    conversation: Annotated[str, typer.Option("--conversation", help="The conversation it is renamed in.")],
+    conversation: Annotated[str, typer.Option("--conversation", help="The id of the conversation.")],
 ) -> None:
-    """Rename the agent in a conversation; what was said and remembered stays as it is worded.
+    """Rename the agent in a conversation; the text of utterances and memories does not change.
 
     Example:
 
@@ -238,8 +243,8 @@ def rename(
     from ld_agent.cli.show import say
     from ld_agent.storage.renaming import rename_agent
 
-    opened = _existing(store)
-    stored = _conversation(opened, conversation)
+    opened = existing(store)
+    stored = stored_conversation(opened, conversation)
     rename_agent(opened, stored, name)
     say(f"{stored.agent} is now {name} in {conversation}; set agent.name={name} as well")
 
@@ -247,10 +252,10 @@ def rename(
 @app.command()
 def delete(
     store: StoreOption,
-    conversation: Annotated[str, typer.Option("--conversation", help="The conversation to forget.")],
+    conversation: Annotated[str, typer.Option("--conversation", help="The conversation to delete.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Forget a conversation: every trace of it leaves the store.
+    """Delete a conversation and every trace of it from the store.
 
     Example:
 
@@ -258,103 +263,22 @@ def delete(
     """
     from ld_agent.cli.show import say
 
-    opened = _existing(store)
-    found = _conversation(opened, conversation)
+    opened = existing(store)
+    found = stored_conversation(opened, conversation)
     if not yes:
-        _confirm(f"Forget everything about conversation {conversation!r}?")
+        _confirm(f"Delete everything about conversation {conversation!r}?")
     opened.delete_conversation(found.key)
     say(f"deleted {conversation} from {opened.path}")
 
 
-@app.command()
-def rebuild(
-    store: StoreOption,
-    overrides: Overrides = None,
-    conversation: ConversationOption = None,
-    config: ConfigOption = None,
-) -> None:
-    """Backfill the configured views with the stored sessions they lack; an interrupted rebuild resumes where it stopped.
-
-    Example:
-
-      ld-agent memory rebuild --store me.db -c recursive
-    """
-    from rich.progress import Progress
-
-    from ld_agent.agent import Agent
-    from ld_agent.cli.show import errors, say
-    from ld_agent.config import load_config
-    from ld_agent.errors import BackboneError
-    from ld_agent.memory.rebuild import missing
-    from ld_agent.memory.rebuild import rebuild as rebuild_views
-    from ld_agent.terminal import LongWork
-
-    _existing(store).close()
-    settings = load_config(config, overrides or [])
-    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
-    agent = Agent(settings)
-    try:
-        chosen = [_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
-        lacking = {c.id: missing(agent, c) for c in chosen}
-        total = sum(sum(views.values()) for views in lacking.values())
-        count, problems = 0, list[str]()
-        with Progress(console=errors, disable=not errors.is_terminal) as progress:
-            agent.resources.progress = LongWork(progress)
-            task = progress.add_task("taking sessions in", total=total)
-
-            def taken(view: str, sessions: int) -> None:
-                nonlocal count
-                count += sessions
-                progress.update(task, completed=count, description=f"taking sessions in: {view}")
-
-            try:
-                for one in chosen:
-                    if sum(lacking[one.id].values()):
-                        problems += rebuild_views(agent, one, taken)
-            except KeyboardInterrupt:
-                say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
-                raise
-    finally:
-        agent.close(end_sessions=False)
-    for problem in problems:
-        say(problem)
-    say(f"took in {count} of {total} missing sessions for {', '.join(settings.memory.views)}")
-    if problems:
-        raise BackboneError(f"{total - count} sessions still wait; run the same command again")
-
-
-@app.command()
-def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOption = None) -> None:
-    """Re-encode everything with the configured encoder.
-
-    Example:
-
-      ld-agent memory reindex --store me.db encoder.model=sentence-transformers/all-mpnet-base-v2
-    """
-    from rich.progress import Progress
-
-    from ld_agent.cli.show import errors, say
-    from ld_agent.config import load_config
-    from ld_agent.memory.encoder import configured
-    from ld_agent.memory.reindex import reindex as reindex_store
-
-    opened = _existing(store)
-    settings = load_config(config, overrides or []).encoder
-    encoder = configured(settings)
-    with Progress(console=errors, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("encoding", total=None)
-        count = reindex_store(opened, encoder, lambda done, total: progress.update(task, completed=done, total=total))
-    say(f"encoded {count} records and traits with {encoder.name}")
-
-
-def _existing(path: str) -> SQLStore:
-    """Open a store that is there; looking into one never makes it."""
+def existing(path: str) -> SQLStore:
+    """Open an existing store; inspecting one never creates it."""
     from ld_agent.storage.address import existing_store
 
     return existing_store(path)
 
 
-def _conversation(store: SQLStore, conversation_id: str) -> StoredConversation:
+def stored_conversation(store: SQLStore, conversation_id: str) -> StoredConversation:
     from ld_agent.storage.exchange import found_conversation
 
     return found_conversation(store, conversation_id)
@@ -404,10 +328,12 @@ def _print_json(value: Any) -> None:
 
 
 def _confirm(question: str) -> None:
-    """Ask on a terminal; where nobody can answer, say how to go without asking."""
+    """Ask on a terminal; elsewhere, say how to proceed without asking."""
     from ld_agent.errors import InputError
 
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InputError("nothing was deleted, as nobody can be asked here; give --yes to delete without asking")
+        raise InputError(
+            "nothing was deleted, because there is no terminal to ask on; give --yes to delete without asking"
+        )
     if not typer.confirm(question, err=True):
         raise InputError("nothing was deleted")

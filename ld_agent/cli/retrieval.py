@@ -1,5 +1,5 @@
-"""``ld-agent eval retrieval``, ``annotate`` and ``marks``: how often recall finds what answers a question, by a corpus's
-evidence or by what people mark. Prints; counts nothing.
+"""``ld-agent eval retrieval``, ``annotate`` and ``marks``: how often recall finds the evidence of a question, as given
+by a corpus or marked by people. Only prints.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Records = Literal["summaries", "pipeline", "utterances", "extracts"]
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
 ScorerOption = Annotated[
-    str | None, typer.Option("--scorer", help="Instead of memory.scorer: paper, hybrid, dense or bm25.")
+    str | None, typer.Option("--scorer", help="Overrides memory.scorer: paper, hybrid, dense or bm25.")
 ]
 StoreOption = Annotated[str, typer.Option("--store", help="The memory: a file, or a postgresql:// address.")]
 Marks = Annotated[Path, typer.Argument(metavar="MARKS", help="The JSON-lines file of marks.")]
@@ -46,22 +46,22 @@ def retrieval(
         Records | None,
         typer.Option(
             "--records",
-            help="What a session is known by: the corpus's summaries (the default where it has some), what the pipeline "
-            "makes, its utterances, or extracts: two of them.",
+            help="How sessions are stored: summaries of the corpus (the default if it has any), summaries by the "
+            "pipeline, utterances, or extracts (two utterances).",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N conversations.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Ask every question of a corpus and count how often the session that answers it is recalled.
+    """Ask every question of a corpus and measure how often the answering session is recalled.
 
-    The project's own questions (`ld-agent eval questions`) are asked of ONE memory of all conversations: found is the session
-    in which an answer is said.
+    The project's own questions (`ld-agent eval questions`) query ONE memory of all conversations; the target is the
+    session in which an answer is said.
 
-    A corpus without questions, such as MSC, is asked otherwise: all sessions but each episode's last go into ONE memory,
-    and what the user says in a last session, with the utterance before it, looks for its own episode's sessions.
+    For a corpus without questions, such as MSC, all sessions except each episode's last form ONE memory, and each user
+    utterance of a last session, with the one before it, must find the sessions of its own episode.
 
-    No language model is asked, unless --records pipeline lets the configured one summarise the sessions.
+    No language model is used unless --records pipeline summarises the sessions with the configured one.
 
     Examples:
 
@@ -90,14 +90,14 @@ def retrieval(
 def annotate(
     marks: Marks,
     store: StoreOption,
-    conversation: Annotated[str, typer.Option("--conversation", help="Whose memory is looked at.")],
+    conversation: Annotated[str, typer.Option("--conversation", help="The conversation to annotate.")],
     overrides: Overrides = None,
     at: Annotated[str | None, typer.Option("--at", help="As of this time (ISO 8601 with zone). Default: now.")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Mark which memories are relevant to queries; both are typed, or come from a pipe.
+    """Mark which memories are relevant to queries, typed or read from a pipe.
 
-    A query is followed by the numbers of the memories that matter to it; an empty line marks none. An empty query ends.
+    After a query, enter the numbers of the relevant memories; an empty line marks none. An empty query ends.
 
     Example:
 
@@ -116,7 +116,7 @@ def annotate(
         while query := _line("query> ").strip():
             shown = candidates(agent, conversation, query, when)
             if not shown:
-                say("nothing is remembered that could be relevant")
+                say("there are no memories to mark")
                 continue
             for number, record in enumerate(shown, 1):
                 console.print(plain(f"{number:3}  {day(record)}  {record.text}"))
@@ -145,7 +145,7 @@ def marks(
     config: ConfigOption = None,
     as_json: Json = False,
 ) -> None:
-    """Compare every scorer with what people marked: accuracy and recall.
+    """Compare every scorer with human marks: accuracy and recall.
 
     Example:
 
@@ -199,11 +199,12 @@ def _line(prompt: str) -> str:
 def _show_figures(result: dict[str, Any]) -> None:
     from rich.table import Table
 
-    from ld_agent.cli.show import console
+    from ld_agent.cli.show import console, plain
+    from ld_agent.evaluation.fallbacks import MARK, counts_of, footnote
 
     tau = "no decay" if result["tau"] is None else f"τ = {result['tau']:g} s"
     asked = f"memory: {result['memory']}, records: {result['records']}"
-    title = f"scorer {result['scorer']}, {asked}, {tau}, {result['ms_per_query']} ms a query"
+    title = f"scorer {result['scorer']}, {asked}, {tau}, {result['ms_per_query']} ms per query"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
     shown = ("questions", "recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr")
     table.add_column("recall", no_wrap=True)
@@ -212,6 +213,8 @@ def _show_figures(result: dict[str, Any]) -> None:
     for name, figures in [("all", result), *result["by_category"].items()]:
         table.add_row(name, *(str(v) if isinstance(v := figures[key], int) else f"{v:.3f}" for key in shown))
     console.print(table)
+    if note := footnote(counts_of(result)):
+        console.print(plain(f"{MARK} {note}", "yellow"), soft_wrap=True)
 
 
 def _print_json(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""``ld-agent run``: plays the conversations of a file and writes a JSON line for each turn of the agent."""
+"""``ld-agent run``: plays the conversations of a file and writes one JSON line per agent turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ld_agent.storage.address import shown
 from ld_agent.terminal import LongWork
 
 FIRST_BYTES = b'{"conversation": '
-"""How the output of every run begins."""
+"""The beginning of every run's output."""
 
 
 def run_file(
@@ -44,70 +44,77 @@ def run_file(
     """Play a file; see ``ld-agent run --help``.
 
     Args:
-        config_file: the config's file, which ``out`` must not overwrite; None, or a shipped config's name: no such file.
+        config_file: the config file, which ``out`` must not overwrite; None or a shipped name: no file.
         on: "ray": play on a Ray cluster.
     """
     check_not_launched("ld-agent run")
     if out is not None:
         check_output(out, (source, config_file), config.store.path)
         _check_foreign(out)
+    episodes = _playable(source, format_name, limit, skip_bad)
+    if on:
+        _run_on_ray(config, episodes, out, teacher_forced, batch)
+        return
+    with Agent(config) as agent:
+        resumed = any(agent.store.find_conversation(e.id) for e in episodes)
+        replies = _played(agent, episodes, out, resumed, teacher_forced, batch)
+        _say_fallbacks(agent, episodes, replies)
+    if resumed and not replies:
+        say(f"nothing was left to play: {shown(config.store.path)} already contains these conversations")
+
+
+def _playable(source: Path, format_name: str | None, limit: int | None, skip_bad: bool) -> list[Episode]:
+    """The conversations of a file; with ``skip_bad``, bad records are skipped with a warning."""
     skipped: list[DataFileError] = []
     episodes = load_episodes(source, format_name, limit=limit, on_bad=skipped.append if skip_bad else None)
     for problem in skipped:
         say(f"skipped: {problem}")
     if not episodes:
-        raise InputError(f"{source} holds no conversation that can be played; see data/README.md for the formats")
-    total = sum(sum(1 for turn in e.turns if turn.speaker == e.agent) for e in episodes)
-    if on:
-        _run_on_ray(config, episodes, out, teacher_forced, batch)
-        return
-    written = 0
+        raise InputError(f"{source} contains no conversation to play; see data/README.md for the formats")
+    return episodes
+
+
+def _played(
+    agent: Agent, episodes: Sequence[Episode], out: Path | None, resumed: bool, teacher_forced: bool, batch: int
+) -> list[Counts]:
+    """Play the conversations, write their lines and return what each reply counted as fallbacks."""
     replies: list[Counts] = []
+    total = sum(sum(1 for turn in e.turns if turn.speaker == e.agent) for e in episodes)
     with ExitStack() as stack:
-        agent = stack.enter_context(Agent(config))
-        resumed = any(agent.store.find_conversation(e.id) for e in episodes)
         lines = _opened(out, resumed, stack)
-        hidden = not errors.is_terminal or (out is None and sys.stdout.isatty())  # the lines are progress enough there
-        progress = stack.enter_context(
-            Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-                console=errors,
-                disable=hidden,
-            )
-        )
+        progress = stack.enter_context(_progress(out))
         agent.resources.progress = LongWork(progress)
         task = progress.add_task("loading the models", total=total)
 
         def emit(turn: PlayedTurn) -> None:
-            nonlocal written
             replies.append(of_reply(turn.reply))
             lines.write(turn_line(turn) + "\n")
             lines.flush()
-            written += 1
             progress.update(task, advance=1, description=f"{turn.conversation}, session {turn.session}")
 
         try:
             for _ in replay(agent, episodes, emit, teacher_forced=teacher_forced, width=batch):
                 pass
         except KeyboardInterrupt:
-            kept = config.store.path != ":memory:"
+            kept = agent.config.store.path != ":memory:"
             say(
                 "interrupted; run the same command again to resume"
                 if kept
                 else "interrupted; with --store FILE the same command would resume where it stopped"
             )
             raise
-        _say_fallbacks(agent, episodes, replies)
-    if resumed and not written:
-        say(f"nothing was left to play: {shown(config.store.path)} holds these conversations in full")
+    return replies
+
+
+def _progress(out: Path | None) -> Progress:
+    """A progress bar on standard error; hidden if the lines go to the same terminal, because they show progress too."""
+    hidden = not errors.is_terminal or (out is None and sys.stdout.isatty())
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(TextColumn("{task.description}", markup=False), *columns, console=errors, disable=hidden)
 
 
 def turn_line(turn: PlayedTurn) -> str:
-    """The line of a turn, without its end."""
+    """The line of a turn, without line break."""
     return json.dumps(turn.as_json() | {REPLY: of_reply(turn.reply)}, ensure_ascii=False)
 
 
@@ -117,7 +124,9 @@ def _run_on_ray(
     if out is None:
         raise InputError("--on ray writes a file; give --out FILE")
     if config.store.path != ":memory:":
-        raise InputError("--on ray keeps no memory, as a conversation of a killed worker is played again; omit --store")
+        raise InputError(
+            "--on ray stores no memory, because conversations of killed workers are replayed; omit --store"
+        )
     with Progress(console=errors, disable=not errors.is_terminal) as progress:
         task = progress.add_task("playing on Ray", total=len(episodes))
         play_on_ray(
@@ -127,7 +136,7 @@ def _run_on_ray(
 
 
 def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:
-    """Say how often the mechanisms did not do their work: in the replies of this run, and in all that is remembered."""
+    """Report how often the mechanisms fell back, in the replies of this run and in the whole memory."""
     stored = [agent.store.find_conversation(episode.id) for episode in episodes]
     counts = merged([*(of_memory(agent.store, one.key) for one in stored if one is not None), *replies])
     if any(failed for failed, _ in counts.values()):
@@ -148,10 +157,10 @@ def _opened(out: Path | None, resumed: bool, stack: ExitStack) -> TextIO:
 
 
 def _check_foreign(out: Path) -> None:
-    """Refuse to overwrite or continue a file that a run has not written.
+    """Refuse to overwrite or continue a file not written by a run.
 
     Raises:
-        InputError: it was not.
+        InputError: the file was not written by a run.
     """
     if not out.is_file():
         return
@@ -162,7 +171,7 @@ def _check_foreign(out: Path) -> None:
 
 
 def _drop_unfinished_line(out: Path) -> None:
-    """Cut off what a killed run left of its last line, so that every line of the file is JSON."""
+    """Remove the incomplete last line of a killed run, so that every line of the file is JSON."""
     with out.open("rb+") as file:
         end = position = file.seek(0, os.SEEK_END)
         while position > 0:

@@ -1,4 +1,4 @@
-"""Runs on the command line: the options that the commands share, what carries a run out, and what shows its figures."""
+"""Runs on the command line: shared options, execution, and display of the figures."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ Overrides = Annotated[
 ]
 Configs = Annotated[
     list[str] | None,
-    typer.Option("--config", "-c", help="A config file or a shipped one's name; repeat it to compare with the first."),
+    typer.Option(
+        "--config", "-c", help="A config file, or the name of a shipped one; repeat to compare with the first."
+    ),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N episodes or dialogues.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Keep the predictions in this folder; an interrupted run resumes from there."),
+    typer.Option("--out", help="Store the predictions in this folder; interrupted runs resume."),
 ]
 BertModel = Annotated[
     str | None,
-    typer.Option("--bert-score", metavar="MODEL", help="Also BERTScore by this encoder; 'default': encoder.model."),
+    typer.Option(
+        "--bert-score", metavar="MODEL", help="Also compute BERTScore with this encoder; 'default': encoder.model."
+    ),
 ]
 On = Annotated[
     Literal["", "ray"],
-    typer.Option("--on", help="ray: share the episodes among a Ray cluster's workers. Default: this process."),
+    typer.Option("--on", help="ray: distribute the episodes over a Ray cluster. Default: this process."),
 ]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Throw away what another configuration has left in --out.")
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Discard predictions of another configuration in --out.")]
 
 
 def carry_out(
@@ -52,12 +54,12 @@ def carry_out(
     bert_score: str | None = None,
     on: str = "",
 ) -> None:
-    """Perform a task with every config, and report.
+    """Run a task with every config and report.
 
     Args:
-        make: the task for one config's settings.
+        make: creates the task for a config.
         configs: config files or shipped names; none: the default.
-        out: where the runs are kept, one folder a config where there are several.
+        out: where the runs are stored, in one folder per config if there are several.
         on: "ray": predict on a Ray cluster.
     """
     from ld_agent.config import load_config
@@ -79,7 +81,7 @@ def carry_out(
 
 
 def names_of(configs: Sequence[str]) -> list[str]:
-    """Short names of configs, each once: a file's stem, with a number where it comes again."""
+    """Unique short names of configs: the file's stem, numbered if repeated."""
     names: list[str] = []
     for config in configs:
         stem = Path(config).stem if config.endswith((".yaml", ".yml")) else Path(config).name
@@ -89,10 +91,10 @@ def names_of(configs: Sequence[str]) -> list[str]:
 
 
 def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None) -> None:
-    """Measure runs, add the figures to those in a folder, and show them: as JSON or as tables.
+    """Measure runs, store the figures with those in a folder, and show them as JSON or tables.
 
     Args:
-        encoder: also BERTScore by this encoder; "default": the configured one.
+        encoder: also compute BERTScore with this encoder; "default": the configured one.
     """
     from ld_agent.cli.show import say
     from ld_agent.config import Config

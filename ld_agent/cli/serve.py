@@ -1,4 +1,4 @@
-"""``ld-agent serve`` and ``ld-agent keys``: the agent behind an address, and who may talk with it."""
+"""``ld-agent serve`` and ``ld-agent keys``: the HTTP server and its API keys."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import typer
 if TYPE_CHECKING:
     from ld_agent.config import Config
 
-keys = typer.Typer(help="Make, list and revoke the API keys of a server.", no_args_is_help=True)
+keys = typer.Typer(help="Create, list and revoke the API keys of a server.", no_args_is_help=True)
 
 StoreOption = Annotated[
-    str, typer.Option("--store", help="The memory that the server uses: a file, or a postgresql:// address.")
+    str, typer.Option("--store", help="The server's memory store: a file or a postgresql:// address.")
 ]
 TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 NEEDED = ("fastapi", "uvicorn")
 
 
 def run_serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) -> None:
-    """Serve agents, by name, until told to stop."""
+    """Serve agents, by name, until stopped."""
     require_extra("server", NEEDED)
     from ld_agent.server.run import serve
 
@@ -30,7 +30,7 @@ def run_serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool
 
 
 def run_mcp(config: Config, person: str, port: int | None) -> None:
-    """Offer the memory over the Model Context Protocol until the client leaves."""
+    """Serve the memory over the Model Context Protocol until the client disconnects."""
     require_extra("mcp", ("mcp", "fastapi"))
     import asyncio
     import logging
@@ -48,10 +48,10 @@ def run_mcp(config: Config, person: str, port: int | None) -> None:
 
 
 def require_extra(extra: str, packages: tuple[str, ...]) -> None:
-    """Check that the packages of an extra are there.
+    """Check that the packages of an extra are installed.
 
     Raises:
-        ConfigError: saying what to install.
+        ConfigError: a package is missing; says what to install.
     """
     from importlib.util import find_spec
 
@@ -68,9 +68,12 @@ def create(
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="chat, memory or admin; may be repeated. Default: chat, memory.")
     ] = None,
-    rate: Annotated[int | None, typer.Option("--rate", min=1, help="Requests a minute. Default: server.rate.")] = None,
+    rate: Annotated[
+        int | None, typer.Option("--rate", min=1, help="Requests per minute. Default: server.rate.")
+    ] = None,
 ) -> None:
-    """Make a key and print it, this once. Keys of one tenant see the same people; tenants see nothing of each other.
+    """Create a key and print it; it is not shown again. Keys of one tenant see the same people; tenants are isolated
+    from each other.
 
     Examples:
 
@@ -94,7 +97,7 @@ def create(
         opened.close()
     sys.stdout.write(key + "\n")
     say(
-        f"made a key for {name}; it is not shown again. {key[:PREFIX_LENGTH]} is its prefix, for `ld-agent keys revoke`"
+        f"created a key for {name}; it is not shown again. {key[:PREFIX_LENGTH]} is its prefix, for `ld-agent keys revoke`"
     )
 
 
@@ -108,11 +111,11 @@ def list_command(store: StoreOption) -> None:
     """
     from rich.table import Table
 
-    from ld_agent.cli.memory import _existing
+    from ld_agent.cli.memory import existing
     from ld_agent.cli.show import console, plain
     from ld_agent.storage.served import Keys
 
-    found = Keys(_existing(store).db).all()
+    found = Keys(existing(store).db).all()
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for heading in ("prefix", "tenant", "scopes", "a minute", "made", "revoked"):
         table.add_column(heading)
@@ -120,15 +123,15 @@ def list_command(store: StoreOption) -> None:
         days = [f"{at:%Y-%m-%d}" if at else "" for at in (key.created, key.revoked)]
         rate = "default" if key.rate is None else str(key.rate)
         table.add_row(*(plain(cell) for cell in (key.prefix, key.tenant, " ".join(key.scopes), rate, *days)))
-    console.print(table if found else "no keys; the server answers on its own machine only")
+    console.print(table if found else "no keys; the server answers only on its own machine")
 
 
 @keys.command()
 def revoke(
-    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="The key's prefix, as `keys list` shows it.")],
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="The key's prefix, as shown by `keys list`.")],
     store: StoreOption,
 ) -> None:
-    """Revoke a key; a running server refuses it from the next request on.
+    """Revoke a key; a running server rejects it from the next request on.
 
     Example:
 
@@ -136,9 +139,9 @@ def revoke(
     """
     from datetime import UTC, datetime
 
-    from ld_agent.cli.memory import _existing
+    from ld_agent.cli.memory import existing
     from ld_agent.cli.show import say
     from ld_agent.storage.served import Keys
 
-    key = Keys(_existing(store).db).revoke(prefix, datetime.now(UTC))
+    key = Keys(existing(store).db).revoke(prefix, datetime.now(UTC))
     say(f"revoked {key.prefix} of {key.tenant}")

@@ -1,6 +1,6 @@
-"""How memories, traits and scores look on a terminal; shared by the chat, the demo and ``ld-agent memory``.
+"""Formats memories, traits and scores for a terminal; shared by the chat, the demo and ``ld-agent memory``.
 
-What people said is data here too: it is shown without markup, and its control characters never reach the terminal.
+Text from people is data: it is shown without markup, and its control characters never reach the terminal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ld_agent.terminal import say as say
 from ld_agent.types import Recalled, Record, Trait
 
 WIDE = 100
-"""Columns from which on a recalled record fits on one line next to its numbers."""
+"""Minimum terminal width to show a recalled record on one line with its numbers."""
 
 
 def day(value: Record | Trait) -> str:
@@ -27,7 +27,7 @@ def day(value: Record | Trait) -> str:
 
 
 class RecalledTable:
-    """The numbers behind a recall, those of equations (1)–(3) and the scorer's own, as wide as the terminal is."""
+    """The numbers behind a recall, of equations (1)–(3) and of the scorer, fitted to the terminal's width."""
 
     def __init__(self, recalled: Sequence[Recalled]) -> None:
         self._recalled = recalled
@@ -61,7 +61,7 @@ class RecalledTable:
 
 
 def recalled_table(recalled: Sequence[Recalled]) -> RenderableType:
-    """What was recalled, best first; nothing: no relevant memory."""
+    """The recalled records, best first, or "no relevant memory"."""
     return RecalledTable(recalled)
 
 

@@ -1,4 +1,4 @@
-"""``ld-agent statistics``: what corpora and benchmarks contain."""
+"""``ld-agent statistics``: statistics of corpora and benchmarks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,11 @@ def statistics(
     ],
     config: Annotated[
         str | None,
-        typer.Option(
-            "--config", "-c", help="Measure dialogues in tokens of this config's backbone. Default: in words."
-        ),
+        typer.Option("--config", "-c", help="Measure dialogues in tokens of this config's backbone instead of words."),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N episodes or samples.")] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Keep the statistics in this folder, for ld-agent tables.")
+        Path | None, typer.Option("--out", help="Store the statistics in this folder, for ld-agent tables.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -59,7 +57,7 @@ def statistics(
 
 
 def _unit(config: str | None) -> tuple[Length, str, Any]:
-    """How long a text is, the unit, and what releases the model."""
+    """A function for the length of a text, its unit, and a function that releases the model."""
     from ld_agent.evaluation.statistics import words_in
 
     if config is None:

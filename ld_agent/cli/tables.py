@@ -1,4 +1,4 @@
-"""``ld-agent tables``: a paper's table with kept runs in it, or what to run for it."""
+"""``ld-agent tables``: a paper's table filled with stored runs, or the commands to fill it."""
 
 from __future__ import annotations
 
@@ -23,26 +23,34 @@ def tables(
             help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, ecm-3 … ecm-6; all: those with a run."
         ),
     ],
-    runs: Annotated[Path | None, typer.Option("--from", help="A folder with runs in it or below.")] = None,
+    runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the commands that fill every cell instead.")] = False,
     config: Annotated[
-        list[str] | None, typer.Option("--config", "-c", help="With --plan: the base configuration; may be repeated.")
+        list[str] | None, typer.Option("--config", "-c", help="With --plan: a base configuration; may be repeated.")
     ] = None,
     latex: Annotated[bool, typer.Option("--latex", help="LaTeX (booktabs) instead of Markdown.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Markdown.")] = False,
     row: Annotated[
         list[str] | None,
-        typer.Option("--row", help="ROW=FOLDER: put a run into a row whatever its configuration; may be repeated."),
+        typer.Option(
+            "--row", help="ROW=FOLDER: put a run into a row regardless of its configuration; may be repeated."
+        ),
+    ] = None,
+    session: Annotated[
+        int | None,
+        typer.Option("--session", min=1, help="Fill columns that are all of session 5 from this session instead."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show a table of a paper with your runs next to its figures, and what differs under it.
+    """Show a table of a paper with your runs next to its figures, and list the differences below.
 
     Examples:
 
       ld-agent tables ld-agent-1 --from runs
 
       ld-agent tables ecm-4 --plan -c qwen3-0.6b
+
+      ld-agent tables rsum-3 --from runs --session 4
 
       ld-agent tables all --from runs --csv
     """
@@ -53,6 +61,8 @@ def tables(
     from ld_agent.evaluation.tables import fill
 
     wanted = list(paper_tables().values()) if name == "all" else [paper_table(name)]
+    if session is not None:
+        wanted = [table.of_session(session) for table in wanted if name != "all" or table.session is not None]
     if plan:
         _planned(wanted, config or ["default"], as_json=as_json)
         return

@@ -1,4 +1,4 @@
-"""How the versions of a memory that is rewritten look: what each session changed. Shared by the chat and ``ld-agent memory``."""
+"""Formats the versions of a rewritten memory: what each session changed. Shared by the chat and ``ld-agent memory``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STYLES = {"+": "green", "-": "red", " ": "dim"}
 
 
 def versions(records: Sequence[Record]) -> Iterator[tuple[Record, list[Change]]]:
-    """Every version of the recursive memory among the records, with what it changed: (mark, speaker, sentence)."""
+    """Every version of the recursive memory with its changes: (mark, speaker, sentence)."""
     before: Facts = {}
     for record in records:
         if record.view == RecursiveView.name:
@@ -42,11 +42,11 @@ def versions_json(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def versions_text(records: Sequence[Record]) -> Text:
-    """The versions one after the other, oldest first, with the lines that came and went; at the end the memory as it is."""
+    """The versions, oldest first, with added and removed lines; at the end the current memory."""
     text = Text()
     newest: Record | None = None
     for record, changes in versions(records):
-        carried = "  (the model gave no memory; carried over)" if record.fallback else ""
+        carried = "  (the model returned no memory; carried over)" if record.fallback else ""
         text.append_text(plain(f"session {record.session}, until {day(record)}  {record.id}{carried}\n", "bold"))
         changed = [change for change in changes if change[0] != " "]
         for mark, speaker, sentence in changed:

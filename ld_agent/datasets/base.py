@@ -35,10 +35,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedMemory:
-    """What people noted down as worth remembering of a conversation so far.
+    """The annotated memory of a conversation up to a point.
 
     Attributes:
-        at: when the last utterance it knows was said.
+        at: the time of the last utterance it covers.
         facts: by speaker.
     """
 

@@ -71,6 +71,8 @@ def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int |
 def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], int | float | str]:
     """Read human labels by (key, aspect): JSON lines of ``key``, ``label`` and, for ratings, ``aspect``.
 
+    A label of one of several runs names its folder under ``run``; its key is then `of_run`.
+
     Args:
         known: the (key, aspect) pairs that were judged.
 
@@ -80,7 +82,8 @@ def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[st
     """
     labels: dict[tuple[str, str], int | float | str] = {}
     for record in json_lines(path, raise_bad):
-        place = (record.text("key"), str(record.values.get("aspect") or ""))
+        key, run = record.text("key"), str(record.values.get("run") or "")
+        place = (of_run(run, key) if run else key, str(record.values.get("aspect") or ""))
         label = record.values.get("label")
         if isinstance(label, bool) or not isinstance(label, int | float | str):
             raise record.error(f"label={label!r} is neither a number nor text")
@@ -93,6 +96,11 @@ def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[st
     if not labels:
         raise InputError(f'{path} contains no labels; add lines such as {{"key": "valid_3/1", "label": 2}}')
     return labels
+
+
+def of_run(run: str, key: str) -> str:
+    """Return a case's key among those of several runs."""
+    return f"{run}: {key}"
 
 
 def _name(value: int | float | str) -> str:

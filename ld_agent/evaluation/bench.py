@@ -114,13 +114,13 @@ def _passages(rng: np.random.Generator, dimension: int) -> list[Passages]:
     def words() -> tuple[str, ...]:
         return tuple(f"topic{min(int(w), VOCABULARY)}" for w in rng.zipf(1.3, WORDS_A_TURN))
 
-    made = []
+    passages = []
     for _ in range(DIFFERENT_PASSAGES):
         turns, sentences = tuple(words() for _ in range(PASSAGES[0])), tuple(words() for _ in range(PASSAGES[1]))
         vectors = rng.standard_normal((sum(PASSAGES), dimension)).astype(np.float32)
         packed = PackedVectors.of(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-        made.append(Passages(("Ann", "Ben") * (PASSAGES[0] // 2), turns, sentences, packed))
-    return made
+        passages.append(Passages(("Ann", "Ben") * (PASSAGES[0] // 2), turns, sentences, packed))
+    return passages
 
 
 def _records(rng: np.random.Generator, dimension: int, count: int) -> Iterator[tuple[Any, float, tuple[str, ...]]]:
@@ -181,7 +181,7 @@ def _fill(store: Store, dimension: int, count: int, config: Config) -> None:
             at = datetime.fromtimestamp(seconds, UTC)
             shelf.digest(number, [Draft(" ".join(topics), at, number, vector, topics)])
     if SCORERS[config.memory.scorer].needs_passages:
-        rows = [(made.words_text, made.vectors.stored) for made in _passages(rng, dimension)]
+        rows = [(passages.words_text, passages.vectors.stored) for passages in _passages(rng, dimension)]
         shelf.set_passages({row.key: rows[n % len(rows)] for n, row in enumerate(shelf.rows_after(0))})
 
 

@@ -121,16 +121,16 @@ class Serving:
             socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
         )  # or asyncio leaves Nagle on
         self._socket.bind(("127.0.0.1", 0))
-        self._server = http_server({"default": agent})
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), name="ld-agent-bench")
+        self.server = http_server({"default": agent})
+        self._thread = threading.Thread(target=self.server.run, args=([self._socket],), name="ld-agent-bench")
 
     def __enter__(self) -> str:
         self._thread.start()
-        while not self._server.started and self._thread.is_alive():
+        while not self.server.started and self._thread.is_alive():
             time.sleep(0.01)
         return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
 
     def __exit__(self, *error: object) -> None:
-        self._server.should_exit = True
+        self.server.should_exit = True
         self._thread.join()
         self._socket.close()

@@ -40,8 +40,6 @@ LONGEST_HEADER = 200  # bytes of the first line within which the format's name s
 USER, ASSISTANT = "User", "Assistant"
 LATER = timedelta(days=1)
 WIDTH = 4
-DECIDING = frozenset({"conditional"})
-"""Views that decide what to remember while generating the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +257,7 @@ def live(agent: Agent, episode: Episode) -> Steps[None]:
 
     The agent generates replies only if a mechanism decides what to remember while replying.
     """
-    if DECIDING & set(agent.config.memory.views):
+    if _decided_with_replies(agent.config):
         yield from play(agent, episode, lambda turn: None, teacher_forced=True)
         return
     conversation = agent.conversation(episode.id, agent_name=episode.agent)
@@ -271,6 +269,11 @@ def live(agent: Agent, episode: Episode) -> Steps[None]:
             session = turn.session
         conversation.observe(turn.text, turn.speaker, turn.at)
     yield from conversation.ending()
+
+
+def _decided_with_replies(config: Config) -> bool:
+    settings = config.memory.conditional
+    return "conditional" in config.memory.views and settings.selection and settings.decision == "with_reply"
 
 
 def ecm_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
+from ld_agent.evaluation.published import based_on, typed
 from ld_agent.evaluation.table_runs import Collected, TableRun
 from ld_agent.files import check_output
 
@@ -135,20 +136,23 @@ def commands(name: str, config: str) -> list[str]:
     """
     if name not in FIGURES:
         raise InputError(f"no figure {name!r}; the figures are {', '.join(FIGURES)}")
-    bare = "personas.cap=0 modules.generator.grounded=false"
     lines = []
     if name == "ecm-5":
         for benchmark in CHOSEN_ON:
             folders = [f"runs/{benchmark}_{kind}" for kind in KINDS]
-            for kind, folder in zip(KINDS, folders, strict=True):
-                rounds = " memory.conditional.rounds=0" if kind == "conditional" else ""
-                views = f"memory.views=[{kind}]{rounds} {bare}"
-                lines.append(f"ld-agent ecm run {benchmark}.jsonl -c {config} {views} --out {folder}")
+            lines += [_run(benchmark, config, kind, {}, folder) for kind, folder in zip(KINDS, folders, strict=True)]
             lines.append(f"ld-agent judge choose {' '.join(folders)} -c JUDGE")
         return lines
     for kind, key in COUNTS.items():
         for k in SWEPT:
-            views = f"memory.views=[{kind}] {key}={k} memory.{kind}.rounds=0 {bare}"
-            lines.append(f"ld-agent ecm run knowledge.jsonl -c {config} {views} --out runs/knowledge_{kind}_{k}")
+            lines.append(_run("knowledge", config, kind, {key: k}, f"runs/knowledge_{kind}_{k}"))
             lines.append(f"ld-agent judge score runs/knowledge_{kind}_{k} -c JUDGE")
     return lines
+
+
+def _run(benchmark: str, config: str, kind: str, settings: Mapping[str, Any], folder: str) -> str:
+    """The command for one kind of memory as published, without self-reflection."""
+    base, published = based_on(config, [kind])
+    rounds = {f"memory.{kind}.rounds": 0} if kind in COUNTS else {}
+    given = typed(base, published | rounds | dict(settings))
+    return " ".join(f"ld-agent ecm run {benchmark}.jsonl -c {base} {given} --out {folder}".split())

@@ -20,6 +20,7 @@ from ld_agent.evaluation.ecm import WIDTH, live
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.metrics import Measure, mean, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.support import rests_on, statements
 from ld_agent.modules.wording import words_of
 from ld_agent.steps import run_many
 from ld_agent.types import Record
@@ -67,6 +68,13 @@ class MemoryTask:
                 conversation = agent.conversation(episode.id, agent_name=episode.agent)
                 records = conversation.records
                 kept = standing(records)
+                lines = [(u.speaker, u.text, u.at) for u in conversation.utterances]
+                names = list(dict.fromkeys(speaker for speaker, *_ in lines))
+                stated = [
+                    (statement, [(who, said) for who, said, at in lines if at <= record.at])
+                    for record in records
+                    for statement in statements(record, names)
+                ]
                 keep(
                     item,
                     " ".join(r.text for r in kept),
@@ -75,6 +83,8 @@ class MemoryTask:
                         "words": sum(len(words_of(r.text)) for r in records),
                         "utterances": len(episode.turns),
                         "memories": [r.text for r in kept],
+                        "statements": [statement for statement, _ in stated],
+                        "unsupported": [s for s, said in stated if not rests_on(s, said)],
                         MEMORY: of_memory(agent.store, conversation.key),
                     },
                 )
@@ -99,7 +109,8 @@ def standing(records: Sequence[Record]) -> list[Record]:
 def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute precision, recall and F1 over bags of words, averaged over conversations; and how much was remembered.
 
-    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1).
+    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1). ``unsupported`` is the share of the
+    statements written by a model that do not rest on the dialogue (`ld_agent.evaluation.support`).
     """
     counts = [(_number(p, "records"), _number(p, "utterances"), _number(p, "words")) for p in predictions]
     shared = [_shared(p.text, p.references[0]) for p in predictions]
@@ -111,7 +122,14 @@ def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
         "f1": mean(2 * both / (memory + notes) if both else 0.0 for both, memory, notes in shared),
         "frequency": shares([(records, utterances) for records, utterances, _ in counts]),
         "length": shares([(words, records) for records, _, words in counts]),
-    }
+    } | _unsupported(predictions)
+
+
+def _unsupported(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    counts = [
+        (len(p.details["unsupported"]), len(p.details["statements"])) for p in predictions if "statements" in p.details
+    ]
+    return {"unsupported": shares(counts)} if len(counts) == len(predictions) else {}
 
 
 def statements_of(prediction: Prediction) -> list[str]:

@@ -6,7 +6,10 @@ columns are, and ``where`` what holds for all of them. A row is one of:
 
 - a ``section`` heading;
 - the paper's figures: ``paper`` and ``values``, one for each column, "-" for none;
-- a slot for runs: ``ours`` and ``where``, the conditions on a run; without ``where``, runs are only assigned by name.
+- a slot for runs: ``ours`` and ``where``, the conditions on a run; with ``adapter_of``, the corpus that its generator was tuned
+  on, runs are only assigned by name.
+
+``tuned_apart`` says that each tuned row has an adapter of its own.
 
 Knows no run.
 """
@@ -14,7 +17,7 @@ Knows no run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -72,11 +75,13 @@ class OurRow:
         label: the row's label, in which "{backbone}" is replaced with the run's backbone.
         section: the heading of its section.
         where: conditions on a run; None: runs are only assigned by name.
+        adapter_of: the corpus that the generator was tuned on, which no configuration tells: such runs are assigned by name.
     """
 
     label: str
     section: str
     where: Where | None
+    adapter_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,7 @@ class PaperTable:
         setting: the paper's backbone, data, split, memory and judge.
         remarks: notes on the printed figures.
         rows: the rows; a text is a section heading.
+        tuned_apart: every tuned row has a generator tuned for it.
     """
 
     name: str
@@ -97,6 +103,25 @@ class PaperTable:
     remarks: tuple[str, ...]
     columns: tuple[Column, ...]
     rows: tuple[str | PaperRow | OurRow, ...]
+    tuned_apart: bool = False
+
+    @property
+    def session(self) -> int | None:
+        """The session that all columns are of; None: there is none, or several."""
+        sessions = {column.session for column in self.columns}
+        return sessions.pop() if len(sessions) == 1 else None
+
+    def of_session(self, session: int) -> PaperTable:
+        """The table with its columns filled from another session than the paper's; a remark says so.
+
+        Raises:
+            InputError: the columns are not all of one session.
+        """
+        if self.session is None:
+            raise InputError(f"the columns of {self.name} are not all of one session; leave --session out")
+        remark = f"Ours are of session {session}, the paper's of session {self.session}."
+        columns = tuple(replace(column, session=session) for column in self.columns)
+        return replace(self, columns=columns, remarks=(remark, *self.remarks))
 
 
 def paper_table(name: str) -> PaperTable:
@@ -137,7 +162,7 @@ def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
                 raise ValueError(f"{name}, {row['paper']}: {len(printed)} figures for {len(columns)} columns")
             rows.append(PaperRow(row["paper"], printed))
         else:
-            rows.append(OurRow(row["ours"], section, row.get("where")))
+            rows.append(OurRow(row["ours"], section, row.get("where"), row.get("adapter_of", "")))
     return PaperTable(
         name,
         values["paper"],
@@ -147,6 +172,7 @@ def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
         tuple(values.get("remarks", ())),
         columns,
         tuple(rows),
+        bool(values.get("tuned_apart", False)),
     )
 
 

@@ -18,6 +18,7 @@ from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.ecm import WIDTH, live
+from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, merged, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
@@ -71,17 +72,24 @@ class PersonasTask:
         in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
         agent = Agent(in_memory)
         try:
-            work = ((item, self._lived(agent, self._episodes[item.episode])) for item in items)
+            replies: dict[str, list[Counts]] = {}
+            work = (
+                (item, self._lived(agent, self._episodes[item.episode], replies.setdefault(item.key, [])))
+                for item in items
+            )
             for item, _ in run_many(work, agent.models.complete, WIDTH):
                 episode = self._episodes[item.episode]
                 conversation = agent.conversation(episode.id, agent_name=episode.agent)
                 details = banks(conversation, episode, agent.encoder)
-                keep(item, " ".join(details["agent"]) or "no trait", details)
+                counts = {MEMORY: of_memory(agent.store, conversation.key), REPLY: merged(replies.pop(item.key, ()))}
+                keep(item, " ".join(details["agent"]) or "no trait", details | counts)
         finally:
             agent.close(end_sessions=False)
 
-    def _lived(self, agent: Agent, episode: Episode) -> Steps[None]:
-        return play(agent, episode, lambda turn: None) if self._free else live(agent, episode)
+    def _lived(self, agent: Agent, episode: Episode, replies: list[Counts]) -> Steps[None]:
+        if self._free:
+            return play(agent, episode, lambda turn: replies.append(of_reply(turn.reply)))
+        return live(agent, episode)
 
 
 def annotated_facts(episode: Episode, *, of_agent: bool) -> tuple[str, ...]:

@@ -110,12 +110,9 @@ class QuestionsTask:
         stored = agent.store.find_conversation(name)
         assert stored is not None
         said, records = agent.store.utterances(stored.key), agent.store.records(stored.key)
-        remembered = "\n".join(
-            [*(r.text for r in records), *(t.text for t, _ in agent.store.personas(stored.key).traits())]
-        )
-        sources = {source for record in records for source in record.sources}
-        if agent.config.memory.quotes:
-            remembered += "\n" + "\n".join(u.text for u in said if u.id in sources)
+        persona = (trait.text for trait, _ in agent.store.personas(stored.key).traits())
+        sources = {source for record in records for source in record.sources if agent.config.memory.quotes}
+        remembered = "\n".join([*(r.text for r in records), *persona, *(u.text for u in said if u.id in sources)])
         memory = of_memory(agent.store, stored.key)
         copies = {f"{name}?{number}": item for number, item in enumerate(items)}
         copy_conversation(agent.resources.store, name, list(copies))
@@ -126,20 +123,16 @@ class QuestionsTask:
             item, question = copies[key], self._questions[copies[key].key]
             arms = {arm: answer.text for arm, answer in answers.items()}
             quoted = [arm for arm, answer in answers.items() if QUOTED in answer.notes]
-            quoted += [AGENT for note in reply.notes if note == QUOTED]
+            quoted += [AGENT] if QUOTED in reply.notes else []
             recalled = [r.record.text for r in reply.recalled]
             behind = {source for r in reply.recalled for source in r.record.sources}
             quotable = [u.text for u in said if u.id in behind] if agent.config.memory.quotes else []
             traits = [t for known in reply.traits.values() for t in known]
             shown = request.messages[0].content if request.messages else ""
             details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes)}
-            details |= {
-                REPLY: of_reply(reply),
-                MEMORY: memory,
-                "quoted": [*quoted, *(AGENT for note in reply.notes if note == QUOTED)],
-            }
+            details |= {REPLY: of_reply(reply), MEMORY: memory, "quoted": quoted}
             if question.answers and not contains(reply.text, question.answers):
-                places = ("\n".join([remembered]), "\n".join([*recalled, *quotable, *traits]), shown)
+                places = (remembered, "\n".join([*recalled, *quotable, *traits]), shown)
                 details["lost"] = next(
                     (LOST[n] for n, text in enumerate(places) if not contains(text, question.answers)), LOST[-1]
                 )

@@ -23,6 +23,7 @@ from ld_agent.datasets import format_of, load_episodes
 from ld_agent.datasets.records import Record as JsonRecord
 from ld_agent.datasets.records import json_document, json_lines, raise_bad
 from ld_agent.errors import InputError
+from ld_agent.evaluation.fallbacks import Counts, as_json, merged, of_memory
 from ld_agent.evaluation.question_data import load_questions
 from ld_agent.evaluation.retrieval_cases import (
     ONE_MEMORY,
@@ -102,7 +103,7 @@ def measure(
         fractions in [0, 1]: "recall_any@n", the share of questions with an answering session among the first n;
         "recall_all@5", the share with all answering sessions among the first 5; and "mrr". "ms_per_query" is the median
         duration of recall without encoding. "by_category" repeats these per category. "memory" is the scope of a
-        memory: "each conversation" or "all episodes".
+        memory: "each conversation" or "all episodes". "fallback_counts" counts the summaries of the ``pipeline`` that were none.
 
     Raises:
         InputError: ``records`` is unknown, or the corpus lacks summaries.
@@ -110,11 +111,14 @@ def measure(
     if records not in RECORDS:
         raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
     outcomes: list[Outcome] = []
+    counts: list[Counts] = []
     with asking(config, cases, records) as agent:
         for case in cases:
             if progress is not None:
                 progress(case.id)
             outcomes += ask(agent, case, *remembered(agent, case, records))
+        if records == "pipeline":
+            counts = [of_memory(agent.store, stored.key) for stored in agent.store.conversations()]
     categories = sorted({outcome.asked.category for outcome in outcomes})
     return {
         "scorer": config.memory.scorer,
@@ -125,6 +129,7 @@ def measure(
         "gamma": config.memory.gamma,
         "conversations": len(cases),
         **figures(outcomes),
+        "fallback_counts": as_json(merged(counts)),
         "by_category": {name: figures([o for o in outcomes if o.asked.category == name]) for name in categories},
     }
 

@@ -32,6 +32,7 @@ from ld_agent.evaluation.verdicts import (
     read_verdicts,
     verdicts_under,
 )
+from ld_agent.memory.views.reply_examples import reply_examples
 
 PLAIN = ("frequency", "length")
 """Measures that are no share, so that they do not stand in per cent."""
@@ -43,7 +44,7 @@ class TableRun:
 
     Attributes:
         facts: what it is, for `matches`: task, corpus, views, personas, user_personas, agent_personas, tuned,
-            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples.
+            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples, shots.
     """
 
     folder: Path
@@ -214,7 +215,7 @@ def _read(path: Path) -> TableRun:
     conditional = config.memory.conditional
     facts = {
         "task": run.task,
-        "corpus": _corpus(Path(run.header["data"])),
+        "corpus": _corpus(Path(run.header["data"])) if "corpus" not in run.header else _named(run.header["corpus"]),
         "views": list(config.memory.views),
         "personas": max(config.personas.most(of_agent=False), config.personas.most(of_agent=True)) > 0,
         "user_personas": config.personas.most(of_agent=False) > 0,
@@ -229,6 +230,7 @@ def _read(path: Path) -> TableRun:
         "rounds": _rounds(config.memory),
         "checked": config.memory.recursive.checked,
         "examples": config.memory.recursive.examples is not None,
+        "shots": _shots(config.memory),
     }
     return TableRun(path, run, facts, short_name(section.model))
 
@@ -237,6 +239,16 @@ def _rounds(memory: MemorySection) -> int:
     """The most rounds of reflection of an enabled view."""
     rounds = {name: getattr(memory, name).rounds for name in ("conditional", "history", "summary")}
     return max((number for view, number in rounds.items() if view in memory.views), default=0)
+
+
+def _shots(memory: MemorySection) -> int | None:
+    """How many examples replies are shown; None: their file is gone."""
+    if memory.recursive.examples is None:
+        return 0
+    try:
+        return len(reply_examples(memory.recursive.examples))
+    except LDAgentError:
+        return None
 
 
 def _corpus(data: Path) -> str | None:
@@ -253,4 +265,8 @@ def _corpus(data: Path) -> str | None:
     except LDAgentError:
         return None
     name = next((name for name, loader in LOADERS.items() if loader.recognises(values[0])), None)
-    return None if name is None else CORPORA.get(name, name)
+    return None if name is None else _named(name)
+
+
+def _named(corpus: str) -> str:
+    return CORPORA.get(corpus, corpus)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
+from ld_agent.evaluation.published import unpublished
 from ld_agent.evaluation.table_runs import Collected, Entry, TableRun
 from ld_agent.evaluation.verdicts import MEASURES, Judged
 
@@ -160,7 +161,7 @@ def latex(filled: FilledTable) -> str:
 
 def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[Entry]) -> list[Entry]:
     own = [run for run in runs if run.hash in given]
-    if own or row.where is None:
+    if own or row.where is None or row.adapter_of:
         return own
     return [run for run in runs if run.hash not in taken and run.matches(row.where)]
 
@@ -254,6 +255,11 @@ def _mark(group: Sequence[Entry], used: Mapping[str, Entry]) -> str:
 def _notes(table: PaperTable, collected: Collected, used: Mapping[str, Entry], judges: Sequence[Judged]) -> list[str]:
     printed = "; ".join(f"{key}: {value}" for key, value in table.setting.items())
     notes = [f"What differs. The paper: {printed}.", *dict.fromkeys(run.note for run in used.values())]
+    for run in used.values():
+        if isinstance(run, TableRun) and (
+            other := unpublished(table.paper, run.facts["views"], run.run.header["config"])
+        ):
+            notes.append(f"Run {run.name} is not the published arm, which has {', '.join(other)}.")
     notes += [f"{MARK} Run {run.name}: {note}." for run in used.values() if (note := footnote(run.fallbacks))]
     told = dict.fromkeys(
         f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
@@ -278,7 +284,7 @@ def _misfit(table: PaperTable, run: Entry) -> str:
     """Why a run stands in no cell: what differs from the row that it is nearest to."""
     nearest: tuple[int, str] | None = None
     for row in table.rows:
-        if not isinstance(row, OurRow) or row.where is None:
+        if not isinstance(row, OurRow) or row.where is None or row.adapter_of:
             continue
         for column in table.columns:
             wanted = {**row.where, **column.where}

@@ -69,8 +69,8 @@ class TaskEntry:
         Raises:
             InputError: no such file, or one of another corpus. DataFileError: a broken record.
         """
-        made: Task = resolve_name(self.runner)(data, config, limit, **options)
-        return made
+        task: Task = resolve_name(self.runner)(data, config, limit, **options)
+        return task
 
     def measure(self, predictions: Sequence[Prediction]) -> dict[str, Measure]:
         """What is measured of predictions."""

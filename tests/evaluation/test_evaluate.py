@@ -97,10 +97,10 @@ def test_unfinished_runs_are_not_scored_silently(command_line: CommandLine, sile
     (out / "predictions.jsonl").write_text("".join(kept[:6]), encoding="utf-8")
     ran = command_line("eval", "score", out, "--json")
     assert (ran.code, ran.out) == (1, "")
-    assert "half finished: 5 of 9" in ran.err
+    assert "is unfinished: 5 of 9" in ran.err
     ran = command_line("eval", "score", out, "--json", "--partial")
     assert json.loads(ran.out)["predictions"] == 4
-    assert "half finished" in ran.err
+    assert "is unfinished" in ran.err
 
 
 def test_data_without_references_is_rejected(command_line: CommandLine, silent: Path, tmp_path: Path):

@@ -99,6 +99,15 @@ def test_the_command_prints_one_json_object(app: typer.Typer, tmp_path: Path):
     assert (found["scorer"], found["tau"], found["questions"]) == ("paper", None, 2)
 
 
+def test_summaries_that_are_none_are_counted_and_marked(app: typer.Typer, tmp_path: Path):
+    file = str(corpus(tmp_path / "c.json"))
+    scripted = ["backbone.kind=scripted", "backbone.script={summarizer: ''}", "--records", "pipeline"]
+    done = CliRunner().invoke(app, ["retrieval", file, "--json", *scripted])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["fallback_counts"] == {"events records": {"fallbacks": 3, "of": 3, "share": 1.0}}
+    assert "† not the mechanism it is named after" in CliRunner().invoke(app, ["retrieval", file, *scripted]).output
+
+
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(InputError, match=r"nowhere\.json"):
         load_cases(tmp_path / "nowhere.json")

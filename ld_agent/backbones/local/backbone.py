@@ -1,6 +1,6 @@
 """A language model in this process: any decoder-only or encoder-decoder model of transformers, with LoRA adapters.
 
-Puts the parts together: `weights` finds the files, `chat_tokens` turns messages into ids, `fast_cpu.steps_for` runs the
+Combines the parts: `weights` finds the files, `chat_tokens` turns messages into ids, `fast_cpu.steps_for` runs the
 model, `lora` gives every row its adapter, `decoding` chooses the tokens. Knows nothing of prompts, personas or memory.
 
 A row's greedy answer depends on the other rows of its batch only through the rounding of batched arithmetic, which may
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ld_agent.backbones.local.steps import BatchSteps
 
 MAX_ROWS = 16
-"""Most rows of one forward pass; more requests are answered in several batches of similar prompt length."""
+"""Maximum number of rows per forward pass; more requests are split into batches of similar prompt length."""
 
 
 class LocalBackbone:
-    """A transformers model with named LoRA adapters, answering batches of requests. Safe to call from several threads.
+    """A transformers model with named LoRA adapters, answering batches of requests. Thread-safe.
 
     Args:
         model: hub id, local directory, ``.gguf`` path or ``package:NAME/PATH``.
@@ -37,8 +37,7 @@ class LocalBackbone:
         device: ``auto`` is a GPU where there is one, else the CPU.
         sha256: expected digest of the weight file.
         trust_remote_code: run modelling code that comes with the model.
-        context_window: tokens; None: what the model's config says. Of an encoder-decoder model it is the smaller of
-            the two halves, so that what fits by this number fits.
+        context_window: tokens; None: from the model's config. For an encoder-decoder model, the smaller of both halves.
         adapters: LoRA adapters in PEFT's format by name, each a folder or a reference like ``model``.
 
     Raises:
@@ -56,7 +55,7 @@ class LocalBackbone:
         context_window: int | None = None,
         adapters: Mapping[str, str] | None = None,
     ) -> None:
-        # torch and transformers take seconds to import, which only those who load a model should wait for.
+        # torch and transformers take seconds to import, so import them only when a model is loaded.
         from ld_agent.backbones.local import loading
         from ld_agent.backbones.local.fast_cpu import steps_for
         from ld_agent.backbones.local.lora import LoraAdapters
@@ -98,7 +97,7 @@ class LocalBackbone:
             self._prefixes.clear()
 
     def encode_messages(self, messages: Sequence[Message]) -> list[int]:
-        """Return the ids of the rendered prompt; control tokens standing in a message's content are plain text there.
+        """Return the ids of the rendered prompt; control tokens in a message's content are plain text.
 
         Raises:
             BackboneError: the chat template cannot render these messages.
@@ -111,11 +110,10 @@ class LocalBackbone:
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer every request, in order.
 
-        A prompt that leaves no room for ``max_new_tokens`` loses its oldest tokens, after those with which the chat
-        template opens.
+        A prompt that leaves no room for ``max_new_tokens`` loses its oldest tokens after the template's opening.
 
         Raises:
-            BackboneError: an adapter nobody added, a closed backbone, or a model that failed.
+            BackboneError: the adapter is unknown, the backbone is closed, or the model failed.
         """
         prompts = [self._prompt(request) for request in requests]
         by_length = sorted(range(len(requests)), key=lambda i: len(prompts[i][0]))
@@ -129,10 +127,10 @@ class LocalBackbone:
         return [completions[i] for i in range(len(requests))]
 
     def likelihoods(self, requests: Sequence[Request], answers: Sequence[str]) -> list[Likelihood]:
-        """Return how likely each answer is after its request's prompt, which is cut so that the answer fits.
+        """Return the likelihood of each answer given its request's prompt, which is cut so that the answer fits.
 
         Raises:
-            BackboneError: an adapter nobody added, a closed backbone, or a model that failed.
+            BackboneError: the adapter is unknown, the backbone is closed, or the model failed.
         """
         targets = [self._tokens.encode_answer(answer)[-(self._window // 2) :] for answer in answers]
         sized = [replace(r, max_new_tokens=len(target)) for r, target in zip(requests, targets, strict=True)]
@@ -166,7 +164,7 @@ class LocalBackbone:
                 raise BackboneError(f"no adapter {request.adapter!r} on {self._name}; the adapters are: {listed}")
 
     def _prompt(self, request: Request) -> tuple[list[int], int, int]:
-        """Return prompt ids that fit, the number of new tokens that fit, and the length of the constant prefix."""
+        """Return fitting prompt ids, the number of new tokens that fit, and the length of the constant prefix."""
         ids, head = self._tokens.encode(request.messages)
         limit = max(1, min(request.max_new_tokens, self._window // 2))
         room = self._window if self._start is not None else self._window - limit

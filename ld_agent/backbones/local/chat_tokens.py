@@ -1,7 +1,7 @@
-"""Chat messages to token ids and generated ids back to text; training and generation both come through here.
+"""Converts chat messages to token ids and generated ids back to text, for training and generation.
 
-What people wrote is data: a control token of the chat template that stands in a message (``<|im_start|>system``) is
-tokenized as the plain text it is. Knows tokenizers and templates, and nothing of models.
+Messages are data: a chat-template control token in a message (``<|im_start|>system``) is tokenized as plain text. Knows
+tokenizers and templates, and nothing of models.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 from ld_agent.backbones.base import Message
 from ld_agent.errors import BackboneError
 
-# Private-use characters around a number stand for a message's content while the template is rendered; the blanks
-# show afterwards whether the template strips what it is given.
+# Private-use characters around a number replace a message's content while the template is rendered; the blanks show
+# afterwards whether the template strips its input.
 _MARKED = re.compile("( ?)\ue000([0-9]+)\ue001( ?)")
 
 
 class ChatTokens:
-    """Tokenizes rendered prompts with one tokenizer. Safe to call from several threads.
+    """Tokenizes rendered prompts with one tokenizer. Thread-safe.
 
     Args:
         tokenizer: a transformers tokenizer.
-        encoder_decoder: the prompt is an encoder's input, so nothing is added to invite a continuation.
+        encoder_decoder: the prompt is an encoder's input, so no generation prompt is added.
     """
 
     def __init__(self, tokenizer: Any, encoder_decoder: bool = False) -> None:
@@ -33,7 +33,7 @@ class ChatTokens:
         self._special = [token for token in tokenizer.all_special_tokens if token]
         added = getattr(tokenizer, "added_tokens_decoder", {})
         self._special += [str(token) for token in added.values() if token.special and str(token) not in self._special]
-        # A fast tokenizer keeps the way it treats special tokens as state, which two threads would flip in turns.
+        # A fast tokenizer stores its handling of special tokens as state, which concurrent threads would overwrite.
         self._lock = threading.RLock()
 
     def encode_messages(self, messages: Sequence[Message]) -> list[int]:
@@ -49,7 +49,7 @@ class ChatTokens:
         return self.encode(messages)[0]
 
     def encode(self, messages: Sequence[Message]) -> tuple[list[int], int]:
-        """Return the prompt's token ids, and how many of them open the prompt before the first content."""
+        """Return the prompt's token ids, and the number of them before the first content."""
         if self._tokenizer.chat_template is None:
             return self._plain(messages), 0
         text, contents = self._render(messages)
@@ -83,7 +83,7 @@ class ChatTokens:
         return ids if end is None else [*ids, end]
 
     def prefix_length(self, messages: Sequence[Message], constant: int) -> int:
-        """Return how many leading ids of the prompt stay the same while only the first ``constant`` messages do."""
+        """Return the number of leading ids that depend only on the first ``constant`` messages."""
         if not 0 < constant < len(messages):
             return 0
         ids = self.encode_messages(messages)
@@ -111,7 +111,7 @@ class ChatTokens:
             text += "\n\n"
         with self._lock:
             ids = list(self._tokenizer(text, split_special_tokens=True)["input_ids"])
-        # A decoder-only prompt is to be continued, so an end token that the tokenizer appends would be in the way.
+        # A decoder-only prompt is continued, so drop an end token appended by the tokenizer.
         if not self._encoder_decoder and ids and ids[-1] == self._tokenizer.eos_token_id:
             ids.pop()
         return ids
@@ -122,7 +122,7 @@ class ChatTokens:
         try:
             return self._rendered(messages), [m.content for m in messages]
         except TemplateError:
-            # Some templates know no system role, or want user and assistant to take turns.
+            # Some templates have no system role, or require alternating user and assistant messages.
             merged = _alternating(messages)
         try:
             return self._rendered(merged), [m.content for m in merged]
@@ -136,9 +136,9 @@ class ChatTokens:
 
 
 class TextStream:
-    """Hands out the text of a growing list of ids in pieces that never split a character.
+    """Emits the text of a growing list of ids in pieces that never split a character.
 
-    Leading white space is held back for good; trailing white space until more text follows. The pieces together are
+    Leading white space is dropped; trailing white space is held back until more text follows. The pieces together are
     the final text, stripped.
     """
 
@@ -146,7 +146,7 @@ class TextStream:
         self._tokens, self._on_text, self._given = tokens, on_text, 0
 
     def update(self, ids: Sequence[int], last: bool = False) -> None:
-        """Hand out what is new in ``ids``, which only ever grows; with ``last`` also an unfinished character."""
+        """Emit the new text in ``ids``, which only grows; with ``last``, also an unfinished character."""
         text = self._tokens.decode(ids).lstrip()
         if not last:
             text = text.rstrip("\ufffd")
@@ -157,7 +157,8 @@ class TextStream:
 
 
 def cut_left(ids: list[int], head: int, room: int) -> list[int]:
-    """A prompt's ids that fit ``room``: too long a prompt loses its oldest tokens after the ``head`` that open the template."""
+    """A prompt's ids cut to ``room``: an overlong prompt loses its oldest tokens after the ``head`` that opens the
+    template."""
     if len(ids) <= room:
         return ids
     head = head if head < room // 2 else 0

@@ -1,6 +1,6 @@
-"""The decode loops: rows of prompt ids in, rows of generated ids out, over any model that can take a step.
+"""The decode loops: rows of prompt ids in, rows of generated ids out, for any model that supports single steps.
 
-Works with token ids only; knows nothing of tokenizers, templates or adapters. Rows of different length are padded on
+Works with token ids only; knows nothing about tokenizers, templates or adapters. Rows of different length are padded on
 the left and masked, with position ids counted from each row's own first token, so a row's answer depends on its
 batch-mates only through the rounding of batched arithmetic.
 """
@@ -26,14 +26,14 @@ class Row:
 
     Attributes:
         prompt: ids that precede the answer in the decoder.
-        limit: most tokens to generate.
+        limit: maximum number of tokens to generate.
         temperature: 0 is greedy.
-        seed: of this row's own random generator.
+        seed: seed of this row's random generator.
         repetition_penalty: see `_penalised`; 1 is none.
         adapter: name of its adapter; None: the bare base.
-        prefix: leading ids of ``prompt`` that are worth keeping encoded.
-        on_ids: called with all ids generated so far after every token.
-        out: the ids generated, without the end token.
+        prefix: number of leading ids of ``prompt`` worth caching.
+        on_ids: called after every token with all ids generated so far.
+        out: the generated ids, without the end token.
         stopped: the model ended the answer itself.
     """
 
@@ -50,7 +50,7 @@ class Row:
 
 
 class Steps(Protocol):
-    """A model with the state of one batch: what was read so far."""
+    """A model with the state of one batch."""
 
     def prefill(self, rows: Sequence[Row]) -> Tensor:
         """Read the prompts; return the logits (rows, vocabulary) of the first generated token."""
@@ -61,13 +61,13 @@ class Steps(Protocol):
         ...
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Go on with these rows only, in this order; one that is named twice becomes two."""
+        """Continue with these rows only, in this order; a row named twice is duplicated."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How a token is chosen from logits; what a model's generation config says beyond the request's own temperature."""
+    """How tokens are chosen from logits: the model's generation config apart from the temperature."""
 
     end_ids: frozenset[int]
     top_k: int | None = None
@@ -108,13 +108,13 @@ def decode(steps: Steps, rows: Sequence[Row], choice: Choice) -> None:
 
 @torch.inference_mode()
 def draw(steps: Steps, rows: Sequence[Row], times: int, choice: Choice) -> list[list[tuple[Row, int]]]:
-    """Draw several answers to every row, at its temperature and from its seed.
+    """Sample several answers for every row, at its temperature and from its seed.
 
-    Answers are as likely as if each were drawn alone. As long as they are alike they are one row, so that it takes little
-    more to have many of them.
+    The distribution is that of independent sampling. Answers share a row while they are equal, so that many cost little
+    more than one.
 
     Returns:
-        for every row its different answers, as rows of their own, and how often each was drawn.
+        for every row its distinct answers, as separate rows, and how often each was sampled.
 
     Raises:
         BackboneError: the model failed.
@@ -168,7 +168,7 @@ def _choose(
 
 
 def _processed(logits: Tensor, rows: Sequence[Row], choice: Choice) -> Tensor:
-    """Logits (rows, vocabulary) as the model's own processors and the rows' penalties leave them."""
+    """Logits (rows, vocabulary) after the model's processors and the rows' penalties."""
     if choice.processors:
         processed = []
         for place, row in enumerate(rows):
@@ -184,9 +184,9 @@ def _processed(logits: Tensor, rows: Sequence[Row], choice: Choice) -> Tensor:
 
 
 def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
-    """Weaken every id that stands in prompt or answer: positive logits are divided by the penalty, others multiplied.
+    """Penalise every id in prompt or answer: positive logits are divided by the penalty, others multiplied.
 
-    As in transformers, but for the end tokens: those stand in every chat prompt, and an answer must be free to end.
+    As in transformers, except for end tokens: they are in every chat prompt, and an answer must be able to end.
     """
     if row.repetition_penalty == 1.0:
         return logits
@@ -197,7 +197,7 @@ def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
 
 
 def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice, times: int = 1) -> list[int]:
-    """Draw ids. Done on the CPU in float32, so that the draw does not depend on the batch or the device."""
+    """Sample ids, on the CPU in float32, so that the result does not depend on the batch or the device."""
     scores = logits.float().cpu() / row.temperature
     if choice.top_k:
         floor = scores.topk(min(choice.top_k, len(scores))).values[-1]
@@ -207,7 +207,7 @@ def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice
         ordered, order = probabilities.sort(descending=True)
         beyond = ordered.cumsum(-1) - ordered >= choice.top_p
         probabilities[order[beyond]] = 0
-    # By one number a draw; torch.multinomial draws one for every id of the vocabulary.
+    # One random number per sample; torch.multinomial uses one for every id of the vocabulary.
     below = probabilities.double().cumsum(-1)
     numbers = torch.rand(times, generator=generator, dtype=torch.float64) * below[-1]
     drawn: list[int] = torch.searchsorted(below, numbers, right=True).clamp_(max=len(below) - 1).tolist()

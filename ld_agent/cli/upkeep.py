@@ -1,0 +1,94 @@
+"""``ld-agent memory rebuild`` and ``reindex``: backfill views, change the encoder."""
+
+from __future__ import annotations
+
+import typer
+
+from ld_agent.cli.memory import ConfigOption, ConversationOption, Overrides, StoreOption, existing, stored_conversation
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``ld-agent memory``."""
+    app.command()(rebuild)
+    app.command()(reindex)
+
+
+def rebuild(
+    store: StoreOption,
+    overrides: Overrides = None,
+    conversation: ConversationOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Backfill the configured views with the stored sessions they lack; interrupted rebuilds resume.
+
+    Example:
+
+      ld-agent memory rebuild --store me.db -c recursive
+    """
+    from rich.progress import Progress
+
+    from ld_agent.agent import Agent
+    from ld_agent.cli.show import errors, say
+    from ld_agent.config import load_config
+    from ld_agent.errors import BackboneError
+    from ld_agent.memory.rebuild import missing
+    from ld_agent.memory.rebuild import rebuild as rebuild_views
+    from ld_agent.terminal import LongWork
+
+    existing(store).close()
+    settings = load_config(config, overrides or [])
+    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
+    agent = Agent(settings)
+    try:
+        chosen = (
+            [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
+        )
+        lacking = {c.id: missing(agent, c) for c in chosen}
+        total = sum(sum(views.values()) for views in lacking.values())
+        count, problems = 0, list[str]()
+        with Progress(console=errors, disable=not errors.is_terminal) as progress:
+            agent.resources.progress = LongWork(progress)
+            task = progress.add_task("digesting sessions", total=total)
+
+            def taken(view: str, sessions: int) -> None:
+                nonlocal count
+                count += sessions
+                progress.update(task, completed=count, description=f"digesting sessions: {view}")
+
+            try:
+                for one in chosen:
+                    if sum(lacking[one.id].values()):
+                        problems += rebuild_views(agent, one, taken)
+            except KeyboardInterrupt:
+                say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
+                raise
+    finally:
+        agent.close(end_sessions=False)
+    for problem in problems:
+        say(problem)
+    say(f"backfilled {count} of {total} missing sessions for {', '.join(settings.memory.views)}")
+    if problems:
+        raise BackboneError(f"{total - count} sessions are still pending; run the same command again")
+
+
+def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOption = None) -> None:
+    """Re-encode everything with the configured encoder.
+
+    Example:
+
+      ld-agent memory reindex --store me.db encoder.model=sentence-transformers/all-mpnet-base-v2
+    """
+    from rich.progress import Progress
+
+    from ld_agent.cli.show import errors, say
+    from ld_agent.config import load_config
+    from ld_agent.memory.encoder import configured
+    from ld_agent.memory.reindex import reindex as reindex_store
+
+    opened = existing(store)
+    settings = load_config(config, overrides or []).encoder
+    encoder = configured(settings)
+    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+        task = progress.add_task("encoding", total=None)
+        count = reindex_store(opened, encoder, lambda done, total: progress.update(task, completed=done, total=total))
+    say(f"encoded {count} records and traits with {encoder.name}")

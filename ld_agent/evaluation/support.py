@@ -1,0 +1,63 @@
+"""Whether what a memory says rests on the dialogue: its words were said close together, its names and numbers at all, and by
+the person whom it names.
+
+Stricter than the check that a mechanism runs on its own answers, which asks for half of the words anywhere in what was said.
+Pure; knows no model and no store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ld_agent.evaluation.wrong_person import judged
+from ld_agent.memory.views.memory_text import supported
+from ld_agent.modules.enumerations import unfolded
+from ld_agent.modules.wording import SENTENCE_END, words_of
+from ld_agent.types import Record
+
+CLOSE = 4
+"""Lines of a dialogue that a statement may rest on."""
+SAID = 2 / 3
+"""Share of a statement's words that those lines must have."""
+PARTS = ("situation", "note", "summary")
+"""Of a record's details, what a model wrote; the rest of its text was said."""
+
+Lines = Sequence[tuple[str, str]]
+
+
+def statements(record: Record, names: Sequence[str]) -> list[str]:
+    """The statements that a model wrote into a record, without what stands in for it; of a list, each thing by itself."""
+    if record.fallback:
+        return []
+    facts = record.details.get("facts")
+    if isinstance(facts, dict):
+        texts = [_about(str(person), str(fact)) for person, told in facts.items() for fact in told]
+    else:
+        texts = [str(record.details[part]) for part in PARTS if record.details.get(part)] or [record.text]
+    sentences = [item for text in texts for items in unfolded(" ".join(text.split()), names) for item in items]
+    return list(dict.fromkeys(sentence for sentence in sentences if len(words_of(sentence)) > 1))
+
+
+def rests_on(statement: str, lines: Lines) -> bool:
+    """Whether a statement rests on a dialogue.
+
+    Args:
+        lines: (speaker, text) of what was said up to the record.
+    """
+    people = " ".join(dict.fromkeys(speaker for speaker, _ in lines))
+    whole = " ".join(text for _, text in lines)
+    if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", f"{people} {whole}")):
+        return False
+    if any(clause.wrong for clause in judged(statement, lines)):
+        return False
+    windows = (lines[start : start + CLOSE] for start in range(max(1, len(lines) - CLOSE + 1)))
+    return any(supported(statement, f"{people} {_joined(window)}", people, SAID) for window in windows)
+
+
+def _joined(lines: Lines) -> str:
+    return " ".join(text for _, text in lines)
+
+
+def _about(person: str, fact: str) -> str:
+    return fact if not person or person in SENTENCE_END.split(fact)[0] else f"{person}: {fact}"

@@ -1,0 +1,127 @@
+"""How a language names times, ``dates.yaml``: its words for months, weekdays and units, and patterns made of them.
+
+Patterns of every known language are looked for, since people mix languages. Knows no calendar; `ld_agent.memory.dates`
+reckons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Kind = Literal["date", "month", "season", "year", "ago", "recent", "weekday", "day"]
+Unit = Literal["day", "week", "weekend", "month", "year"]
+GROUPS: Mapping[Kind, tuple[str, ...]] = {
+    "date": ("month", "day"),
+    "month": ("month",),
+    "season": ("season",),
+    "year": (),
+    "ago": ("number", "unit"),
+    "recent": ("back", "unit"),
+    "weekday": ("weekday",),
+    "day": ("back",),
+}
+"""The groups that a pattern of each kind must have."""
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+class Dates(BaseModel):
+    """The times of one language, ``dates.yaml``. Words are in lower case.
+
+    Attributes:
+        months: 1 to 12.
+        weekdays: 1, Monday, to 7.
+        seasons: the number of their first month.
+        units: what a day, week, weekend, month and year are called.
+        back: words for this period and those before: "last" is 1, "yesterday" is 1.
+        numbers: small numbers in words. Digits and Chinese numerals are read in every language.
+        parts: pieces of patterns by name. In them and in patterns, ``{months}``, ``{weekdays}``, ``{seasons}``, ``{units}``,
+            ``{back}`` and ``{numbers}`` stand for the words above, and ``{name}`` for a part.
+        patterns: kind and regular expression, in the order in which they are looked for; upper and lower case are alike.
+
+    Kinds and their groups, ``?`` if they may be absent:
+
+    - ``date``: month, day, year?, back? (years)
+    - ``month``, ``season``: month or season, year?, back? (years), last? (the last that is over, or began before this one)
+    - ``year``: year or back
+    - ``ago``: number, unit
+    - ``recent``: back, unit, weekday?
+    - ``weekday``: weekday, the last one before today
+    - ``day``: back
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    months: Mapping[str, int]
+    weekdays: Mapping[str, int]
+    seasons: Mapping[str, int]
+    units: Mapping[Unit, tuple[str, ...]]
+    back: Mapping[str, int]
+    numbers: Mapping[str, int]
+    parts: Mapping[str, str]
+    patterns: tuple[tuple[Kind, str], ...]
+
+    @model_validator(mode="after")
+    def _compiles(self) -> Self:
+        for kind, pattern in self.patterns:
+            try:
+                groups = re.compile(self._expanded(pattern)).groupindex
+            except re.error as exc:
+                raise ValueError(f"patterns: {pattern!r} is not a regular expression: {exc}") from exc
+            if missing := [name for name in GROUPS[kind] if name not in groups]:
+                raise ValueError(f"patterns: {kind} {pattern!r} lacks the group {missing[0]!r}")
+        return self
+
+    @cached_property
+    def compiled(self) -> Mapping[Kind, tuple[re.Pattern[str], ...]]:
+        """The patterns of each kind, in order."""
+        of = {kind: [pattern for own, pattern in self.patterns if own == kind] for kind in KINDS}
+        return {
+            kind: tuple(re.compile(self._expanded(p), re.IGNORECASE) for p in patterns) for kind, patterns in of.items()
+        }
+
+    @cached_property
+    def hint(self) -> re.Pattern[str]:
+        """What no text is without that names a time: most questions name none, and are let go soon."""
+        words = {*self.months, *self.weekdays, *self.seasons, *self.unit_of, *self.back}
+        return re.compile(rf"[\d一二三四五六七八九十]|{_alternatives(words)}", re.IGNORECASE)
+
+    @cached_property
+    def unit_of(self) -> Mapping[str, Unit]:
+        """The unit that each word stands for."""
+        return {word: unit for unit, words in self.units.items() for word in words}
+
+    def _expanded(self, pattern: str, depth: int = 0) -> str:
+        words: dict[str, Iterable[str]] = {
+            "months": self.months, "weekdays": self.weekdays, "seasons": self.seasons, "units": self.unit_of,
+            "back": self.back, "numbers": self.numbers,
+        }  # fmt: skip
+
+        def piece(match: re.Match[str]) -> str:
+            name = match[1]
+            if name in self.parts and depth < len(self.parts):
+                return self._expanded(self.parts[name], depth + 1)
+            if name not in words:
+                raise ValueError(f"patterns: {{{name}}} is neither a list of words nor one of the parts")
+            return _alternatives(words[name])
+
+        return _PLACEHOLDER.sub(piece, pattern)
+
+
+KINDS: Sequence[Kind] = get_args(Kind)
+KNOWN_DATES: dict[str, Dates] = {}
+"""The times of every language that ships or was loaded, by its folder."""
+
+
+def readable(text: str) -> list[Dates]:
+    """The times of each known language in which a text may name one."""
+    return [dates for dates in KNOWN_DATES.values() if dates.hint.search(text)]
+
+
+def _alternatives(words: Iterable[str]) -> str:
+    listed = sorted(words, key=len, reverse=True)
+    return "|".join(re.escape(word).replace(r"\ ", r"\s+") for word in listed) or "(?!)"

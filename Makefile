@@ -11,7 +11,7 @@
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo chat test test-fast lint setup linked clean
+.PHONY: help demo chat test test-all test-fast lint style types setup linked clean
 
 PYTHON_HERE := .venv/bin/python
 INSTALL := $(PYTHON_HERE) -m pip --disable-pip-version-check --no-input install --quiet --quiet --progress-bar off
@@ -39,15 +39,23 @@ chat: $(STAMP)
 # Two workers with one thread each: with more threads than cores, every matrix product waits.
 TESTS = HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -q -n 2 --dist worksteal
 
-test: lint
+# The type checker uses one core, so it runs next to the tests.
+test: style
+	@$(MAKE) -j 2 types test-all
+
+test-all: $(STAMP)
 	@$(TESTS)
 
 test-fast: $(STAMP)
 	@$(TESTS) -m "not slow" $(ARGS)
 
-lint: $(STAMP)
+lint: style types
+
+style: $(STAMP)
 	@$(PYTHON_HERE) -m ruff check .
 	@$(PYTHON_HERE) -m ruff format --check .
+
+types: $(STAMP)
 	@$(PYTHON_HERE) -m mypy
 
 setup: $(STAMP)

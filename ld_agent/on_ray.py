@@ -1,21 +1,23 @@
 """Shares work among the workers of a Ray cluster: the one door to Ray.
 
-`on_ray` takes any work that can be done group by group. Ray reassigns the group of a killed worker, and results arrive
-as they complete, so that the caller can keep them and resume. `play_on_ray` plays recorded conversations this way;
-`ld_agent.evaluation.runner` and `training.replayed` use it to predict and replay. One worker processes a group exactly
-as a single process would.
+`on_ray` takes any work that can be done group by group. Groups are handed out one by one as workers become free, so that
+the input need not fit in memory. A worker has as many threads as this process, since another number rounds differently.
+Ray does the group of a killed worker again, and results arrive as they complete, so that the caller can keep them and
+resume. `play_on_ray` plays recorded conversations this way;
+`ld_agent.evaluation.runner` and `training.replayed` use it to predict and replay. A worker processes a group exactly as
+a single process does.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,36 +45,51 @@ def check_not_launched(command: str) -> None:
         )
 
 
-def on_ray(work: Callable[[G], R], groups: Mapping[int, G]) -> Iterator[tuple[int, R]]:
+def on_ray(work: Callable[[G], R], groups: Iterable[tuple[int, G]]) -> Iterator[tuple[int, R]]:
     """Do the work of each group on Ray, and yield group numbers and results as they complete.
 
     Args:
         work: copied to each worker once; its own state, such as models, persists from group to group.
-        groups: its arguments, by number.
+        groups: numbers and arguments; at most one per worker is taken in advance.
 
     Raises:
         ConfigError: Ray is not installed, or the cluster cannot be reached.
         LDAgentError: as the work.
     """
-    if not groups:
+    waiting = iter(groups)
+    first = next(waiting, None)
+    if first is None:
         return
     ray, started = _connected()
     try:
-        ray.data.DataContext.get_current().enable_progress_bars = False
-        workers = max(1, min(len(groups), int(ray.cluster_resources().get("CPU", 1))))
-        given = [{"group": number, "given": pickle.dumps(group)} for number, group in groups.items()]
-        rows = ray.data.from_items(given, override_num_blocks=len(given)).map(
-            _Worker, fn_constructor_args=(ray.cloudpickle.dumps(work),), num_cpus=1,
-            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers, max_tasks_in_flight_per_actor=1),
-        )  # fmt: skip
-        for row in rows.iter_rows():
-            result = pickle.loads(row["result"])  # a worker's own, made a moment ago
+        threads, workers = _shares([node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]])
+        actor = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=-1)(_Worker)
+        copied = ray.cloudpickle.dumps(work)
+        busy: dict[Any, tuple[int, Any]] = {}
+        for number, group in islice(chain([first], waiting), workers):
+            worker = actor.remote(copied, threads)
+            busy[worker.do.remote(pickle.dumps(group))] = number, worker
+        while busy:
+            [done], _ = ray.wait(list(busy), num_returns=1)
+            number, worker = busy.pop(done)
+            result = pickle.loads(ray.get(done))  # a worker's own, made a moment ago
             if isinstance(result, LDAgentError):
                 raise result
-            yield row["group"], result
+            if (following := next(waiting, None)) is not None:
+                busy[worker.do.remote(pickle.dumps(following[1]))] = following[0], worker
+            yield number, result
     finally:
         if started:
             ray.shutdown()
+
+
+def _shares(cores: Sequence[float]) -> tuple[int, int]:
+    """The threads of a worker and the number of workers on machines with so many cores: as many threads as this process
+    has (OMP_NUM_THREADS, else a thread a core), if a machine has so many cores."""
+    import torch
+
+    threads = max(1, min(torch.get_num_threads(), int(max(cores, default=1))))
+    return threads, max(1, sum(int(count) // threads for count in cores))
 
 
 def _connected() -> tuple[Any, bool]:
@@ -80,7 +97,6 @@ def _connected() -> tuple[Any, bool]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
-        import ray.data
     except ImportError as exc:
         raise ConfigError("--on ray needs Ray; run: pip install 'ld_agent[ray]'") from exc
     started = not ray.is_initialized()
@@ -90,26 +106,25 @@ def _connected() -> tuple[Any, bool]:
         except ConnectionError as exc:
             address = os.environ.get("RAY_ADDRESS", "")
             raise ConfigError(f"no Ray cluster answers at RAY_ADDRESS={address!r}; correct it, or unset it") from exc
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray, started
 
 
 class _Worker:
-    """An actor of Ray.
+    """An actor of Ray. An error of the work is a result, because Ray would wrap it in tracebacks."""
 
-    It takes the work as bytes, since Ray Data calls a callable argument itself. An error of the work is a result: Ray would
-    wrap it in tracebacks and do the group again.
-    """
+    def __init__(self, work: bytes, threads: int) -> None:
+        import torch
 
-    def __init__(self, work: bytes) -> None:
+        torch.set_num_threads(threads)
         self._work: Callable[[Any], Any] = pickle.loads(work)
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+    def do(self, group: bytes) -> bytes:
+        """The pickled result of the work on a pickled group."""
         try:
-            result = self._work(pickle.loads(row["given"]))
+            result = self._work(pickle.loads(group))
         except LDAgentError as exc:
             result = _portable(exc)
-        return {"group": row["group"], "result": pickle.dumps(result)}
+        return pickle.dumps(result)
 
 
 def _portable(exc: LDAgentError) -> LDAgentError:
@@ -149,54 +164,71 @@ class _Player:
 
 def play_on_ray(
     config: Config,
-    episodes: Sequence[Episode],
+    episodes: Callable[[], Iterable[Episode]],
     out: Path,
     line: Line,
     *,
     teacher_forced: bool,
     batch: int,
+    counted: Callable[[int], None] = lambda total: None,
     advanced: Callable[[int], None],
 ) -> None:
     """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``.
 
     The lines of each group are kept in a separate file until all groups are done; an interrupted run plays only what is
-    missing.
+    missing. Episodes are read twice, once to recognize an interrupted run; only those being played are in memory.
 
     Args:
+        episodes: reads the episodes from the beginning.
         line: the text of a turn; it must be importable where the workers run.
+        counted: called once with the number of conversations.
         advanced: called with the number of conversations of each group that is done.
 
     Raises:
         InputError: the files left next to ``out`` by an interrupted run belong to another run.
         ConfigError, LDAgentError: as in `on_ray`.
     """
-    groups = [list(episodes[start : start + batch]) for start in range(0, len(episodes), batch)]
     folder = out.with_name(out.name + ".parts")
-    _prepare(folder, _plan(config, episodes, teacher_forced, batch))
-    waiting = {}
-    for number, group in enumerate(groups):
-        if _part(folder, number).is_file():
-            advanced(len(group))
-        else:
-            waiting[number] = group
-    for number, lines in on_ray(_Player(config.model_dump(mode="json"), teacher_forced, line), waiting):
+    plan, total = _plan(config, episodes(), teacher_forced, batch)
+    counted(total)
+    _prepare(folder, plan)
+    sizes: dict[int, int] = {}
+
+    def waiting() -> Iterator[tuple[int, list[Episode]]]:
+        source = iter(episodes())
+        for number in range(-(-total // batch)):
+            group = list(islice(source, batch))
+            if _part(folder, number).is_file():
+                advanced(len(group))
+            else:
+                sizes[number] = len(group)
+                yield number, group
+
+    for number, lines in on_ray(_Player(config.model_dump(mode="json"), teacher_forced, line), waiting()):
         with written_atomically(_part(folder, number)) as part:
             part.write(lines)
-        advanced(len(groups[number]))
+        advanced(sizes.pop(number))
     with written_atomically(out) as whole:
-        for number in range(len(groups)):
+        for number in range(-(-total // batch)):
             whole.write(_part(folder, number).read_text(encoding="utf-8"))
     shutil.rmtree(folder)
 
 
-def _plan(config: Config, episodes: Sequence[Episode], teacher_forced: bool, batch: int) -> str:
-    """A hash of everything the parts of a run depend on."""
-    said = [[e.id, e.agent, [[t.speaker, t.text, t.at.isoformat()] for t in e.turns]] for e in episodes]
-    whole = [config.model_dump(mode="json"), said, teacher_forced, batch]
-    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
+def _plan(config: Config, episodes: Iterable[Episode], teacher_forced: bool, batch: int) -> tuple[str, int]:
+    """A hash of everything the parts of a run depend on, and the number of episodes."""
+    whole, ids = hashlib.sha256(), set[str]()
+    whole.update(json.dumps([config.model_dump(mode="json"), teacher_forced, batch], sort_keys=True).encode())
+    for e in episodes:
+        if e.id in ids:
+            raise InputError(f"two episodes have the id {e.id!r}; ids must be unique")
+        ids.add(e.id)
+        said = [e.id, e.agent, [[t.speaker, t.text, t.at.isoformat()] for t in e.turns]]
+        whole.update(json.dumps(said).encode())
+    return whole.hexdigest(), len(ids)
 
 
 def _prepare(folder: Path, plan: str) -> None:
+    """Mark a new folder with its plan, or recognize that of an interrupted run."""
     mark = folder / "plan"
     if mark.is_file() and mark.read_text(encoding="utf-8") != plan:
         raise InputError(

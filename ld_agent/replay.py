@@ -83,7 +83,10 @@ def replay(
     teacher_forced: bool = False,
     width: int = 1,
 ) -> Iterator[str]:
-    """Play episodes, up to ``width`` concurrently, and yield the id of each when it is done.
+    """Play episodes in groups of ``width``, those of a group concurrently, and yield the id of each when it is done.
+
+    Rows of a batch round together, so that what a conversation is played with may decide between two nearly equal tokens.
+    Fixed groups make the outcome the same wherever a group is played (`ld_agent.on_ray`).
 
     Args:
         emit: called with each turn after it is stored.
@@ -95,9 +98,11 @@ def replay(
     repeated = [i for i, times in Counter(episode.id for episode in episodes).items() if times > 1]
     if repeated:
         raise InputError(f"two episodes have the id {repeated[0]!r}; ids must be unique")
-    work = ((episode.id, play(agent, episode, emit, teacher_forced=teacher_forced)) for episode in episodes)
-    for conversation_id, _ in run_many(work, agent.models.complete, width):
-        yield conversation_id
+    for start in range(0, len(episodes), width):
+        group = episodes[start : start + width]
+        work = ((episode.id, play(agent, episode, emit, teacher_forced=teacher_forced)) for episode in group)
+        for conversation_id, _ in run_many(work, agent.models.complete, width):
+            yield conversation_id
 
 
 def play(

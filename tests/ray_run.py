@@ -15,7 +15,7 @@ from pathlib import Path
 from ld_agent.agent import Agent
 from ld_agent.config import parse_config
 from ld_agent.datasets.base import Episode, Turn
-from ld_agent.on_ray import play_on_ray
+from ld_agent.on_ray import on_ray, play_on_ray
 from ld_agent.replay import PlayedTurn, replay
 
 AT = datetime(2024, 5, 1, tzinfo=UTC)
@@ -57,13 +57,18 @@ def main(folder: Path) -> None:
         return text(turn)
 
     done: list[int] = []
-    play_on_ray(config, EPISODES, out, text_or_death, teacher_forced=True, batch=1, advanced=done.append)
+    play_on_ray(config, lambda: EPISODES, out, text_or_death, teacher_forced=True, batch=1, advanced=done.append)
     lines: list[str] = []
     with Agent(config) as agent:
         for _ in replay(agent, EPISODES, lambda turn: lines.append(text(turn)), teacher_forced=True):
             pass
+    taken: list[int] = []
+    ahead = 0
+    for done_groups, _ in enumerate(on_ray(str, ((n, taken.append(n)) for n in range(40))), 1):
+        ahead = max(ahead, len(taken) - done_groups)
     left = [path.name for path in folder.iterdir() if path.name.startswith("out.jsonl.")]
-    print(json.dumps({"ray": out.read_text().splitlines(), "here": lines, "done": done, "left": left}))  # noqa: T201
+    said = {"ray": out.read_text().splitlines(), "here": lines, "done": done, "left": left}
+    print(json.dumps(said | {"ahead": ahead, "taken": len(taken)}))  # noqa: T201
 
 
 if __name__ == "__main__":

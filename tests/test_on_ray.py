@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation import runner
-from ld_agent.on_ray import _part, _plan, _prepare, play_on_ray
+from ld_agent.on_ray import _part, _plan, _prepare, _shares, play_on_ray
 from training import replayed
 
 
@@ -37,6 +38,15 @@ def test_a_killed_worker_s_conversations_are_played_again_and_all_is_as_in_one_p
     assert said["ray"] == said["here"]
     assert sum(said["done"]) == 2
     assert said["left"] == []
+    assert said["taken"] == 40
+    assert said["ahead"] <= (os.cpu_count() or 1)  # the input is read as workers become free
+
+
+def test_a_worker_has_the_threads_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.get_num_threads", lambda: 4)
+    assert _shares([16, 9, 2]) == (4, 6)
+    assert _shares([2, 1]) == (2, 1)  # no machine has four cores
+    assert _shares([]) == (1, 1)
 
 
 def test_a_driver_that_was_killed_plays_only_what_has_no_part_yet(
@@ -44,16 +54,16 @@ def test_a_driver_that_was_killed_plays_only_what_has_no_part_yet(
 ) -> None:
     config, episodes, out = Config(), [Episode(name, "Sam", ()) for name in "abc"], tmp_path / "out.jsonl"
     folder = tmp_path / "out.jsonl.parts"
-    _prepare(folder, _plan(config, episodes, False, 1))
+    _prepare(folder, _plan(config, episodes, False, 1)[0])
     _part(folder, 1).write_text("b\n")
     asked: list[int] = []
 
-    def done(work: object, groups: dict[int, list[Episode]]) -> list[tuple[int, str]]:
-        asked.extend(groups)
+    def done(work: object, groups: Iterable[tuple[int, list[Episode]]]) -> list[tuple[int, str]]:
+        asked.extend(number for number, _ in groups)
         return [(n, f"{'abc'[n]}\n") for n in (2, 0)]
 
     monkeypatch.setattr(on_ray, "on_ray", done)
-    play_on_ray(config, episodes, out, str, teacher_forced=False, batch=1, advanced=lambda count: None)
+    play_on_ray(config, lambda: episodes, out, str, teacher_forced=False, batch=1, advanced=lambda count: None)
     assert asked == [0, 2]
     assert out.read_text() == "a\nb\nc\n"
     assert not folder.exists()
@@ -64,7 +74,7 @@ def test_parts_of_another_run_are_refused_and_kept(tmp_path: Path) -> None:
     _prepare(folder, "one")
     with pytest.raises(InputError, match="left by a run of other data or another config"):
         play_on_ray(
-            Config(), [], tmp_path / "out.jsonl", str, teacher_forced=False, batch=1, advanced=lambda count: None
+            Config(), list, tmp_path / "out.jsonl", str, teacher_forced=False, batch=1, advanced=lambda count: None
         )
     assert (folder / "plan").read_text() == "one"
 

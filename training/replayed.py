@@ -48,7 +48,7 @@ def build_generator(
     overwrite: bool = False,
     on: str = "",
 ) -> list[dict[str, Any]]:
-    """Replay (corpus, episode) pairs, ``width`` concurrently, and return the rows in corpus order.
+    """Replay (corpus, episode) pairs in groups of ``width``, those of a group concurrently, and return the rows in corpus order.
 
     Args:
         variants: parts by name. Every turn yields one row per variant, named under ``parts``. None or empty: one row with
@@ -78,20 +78,24 @@ def build_generator(
                 kept.add(key, rows)
                 advance(1)
 
+            groups = _groups(list(work), todo, width)
             if on:
-                for _, done in on_ray(replayed, _groups(todo, width)):
+                for _, done in on_ray(replayed, groups):
                     for key, rows in done:
                         keep(key, rows)
             else:
-                replayed.replay(todo, keep, width)
+                for _, group in groups:
+                    replayed.replay(group, keep)
     rows_of = _read_parts(path, mark)
     path.unlink()
     return [row for key in work for row in rows_of[key]]
 
 
-def _groups(work: Work, size: int) -> dict[int, Work]:
-    pairs = list(work.items())
-    return {start: dict(pairs[start : start + size]) for start in range(0, len(pairs), size)}
+def _groups(keys: Sequence[str], todo: Work, size: int) -> Iterator[tuple[int, Work]]:
+    """What is to be done of each ``size`` episodes, numbered: the same batches here and on Ray."""
+    for start in range(0, len(keys), size):
+        if group := {key: todo[key] for key in keys[start : start + size] if key in todo}:
+            yield start, group
 
 
 @dataclass
@@ -104,11 +108,11 @@ class _Replayed:
 
     def __call__(self, work: Work) -> list[tuple[str, list[dict[str, Any]]]]:
         done: list[tuple[str, list[dict[str, Any]]]] = []
-        self.replay(work, lambda key, rows: done.append((key, rows)), len(work))
+        self.replay(work, lambda key, rows: done.append((key, rows)))
         return done
 
-    def replay(self, work: Work, keep: Callable[[str, list[dict[str, Any]]], None], width: int) -> None:
-        _replay(work, self.config, self.parts, self.variants, keep, width)
+    def replay(self, work: Work, keep: Callable[[str, list[dict[str, Any]]], None]) -> None:
+        _replay(work, self.config, self.parts, self.variants, keep, len(work))
 
 
 def _replay(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -15,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ld_agent.agent import Agent
 from ld_agent.cli.show import errors, say
 from ld_agent.config import Config
-from ld_agent.datasets import load_episodes
+from ld_agent.datasets import iter_episodes, load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
@@ -51,10 +52,15 @@ def run_file(
     if out is not None:
         check_output(out, (source, config_file), config.store.path)
         _check_foreign(out)
-    episodes = _playable(source, format_name, limit, skip_bad)
     if on:
-        _run_on_ray(config, episodes, out, teacher_forced, batch)
+        skipped: dict[str, None] = {}
+        on_bad = (lambda problem: skipped.setdefault(str(problem))) if skip_bad else None
+        read = partial(iter_episodes, source, format_name, limit=limit, on_bad=on_bad)
+        _run_on_ray(config, read, source, out, teacher_forced, batch)
+        for problem in skipped:
+            say(f"skipped: {problem}")
         return
+    episodes = _playable(source, format_name, limit, skip_bad)
     with Agent(config) as agent:
         resumed = any(agent.store.find_conversation(e.id) for e in episodes)
         replies = _played(agent, episodes, out, resumed, teacher_forced, batch)
@@ -70,8 +76,12 @@ def _playable(source: Path, format_name: str | None, limit: int | None, skip_bad
     for problem in skipped:
         say(f"skipped: {problem}")
     if not episodes:
-        raise InputError(f"{source} contains no conversation to play; see data/README.md for the formats")
+        raise _nothing_in(source)
     return episodes
+
+
+def _nothing_in(source: Path) -> InputError:
+    return InputError(f"{source} contains no conversation to play; see data/README.md for the formats")
 
 
 def _played(
@@ -119,7 +129,12 @@ def turn_line(turn: PlayedTurn) -> str:
 
 
 def _run_on_ray(
-    config: Config, episodes: Sequence[Episode], out: Path | None, teacher_forced: bool, batch: int
+    config: Config,
+    episodes: Callable[[], Iterator[Episode]],
+    source: Path,
+    out: Path | None,
+    teacher_forced: bool,
+    batch: int,
 ) -> None:
     if out is None:
         raise InputError("--on ray writes a file; give --out FILE")
@@ -128,9 +143,15 @@ def _run_on_ray(
             "--on ray stores no memory, because conversations of killed workers are replayed; omit --store"
         )
     with Progress(console=errors, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("playing on Ray", total=len(episodes))
+        task = progress.add_task("playing on Ray", total=None)
+
+        def counted(total: int) -> None:
+            if not total:
+                raise _nothing_in(source)
+            progress.update(task, total=total)
+
         play_on_ray(
-            config, episodes, out, turn_line, teacher_forced=teacher_forced, batch=batch,
+            config, episodes, out, turn_line, teacher_forced=teacher_forced, batch=batch, counted=counted,
             advanced=lambda count: progress.update(task, advance=count),
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ corpus.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ __all__ = [
     "Loader",
     "Turn",
     "format_of",
+    "iter_episodes",
     "load_annotated_utterances",
     "load_dialogues",
     "load_episodes",
@@ -69,7 +70,18 @@ def load_episodes(
     limit: int | None = None,
     on_bad: Callable[[DataFileError], None] | None = None,
 ) -> list[Episode]:
-    """Return the conversations of a file, in file order.
+    """Return the conversations of a file, in file order; arguments and errors as in `iter_episodes`."""
+    return list(iter_episodes(path, format, limit=limit, on_bad=on_bad))
+
+
+def iter_episodes(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    limit: int | None = None,
+    on_bad: Callable[[DataFileError], None] | None = None,
+) -> Iterator[Episode]:
+    """Yield the conversations of a file, in file order; of JSON lines, one line is in memory at a time.
 
     Args:
         path: a file in one of the formats of `LOADERS`, or a Multi-Session Chat folder. Of a folder, ``valid.txt`` is
@@ -90,7 +102,7 @@ def load_episodes(
     file = _data_file(Path(path))
     report = on_bad or raise_bad
     loader = LOADERS[format or _recognised(file)]
-    return list(islice(loader.read(file, report), limit))
+    return islice(loader.read(file, report), limit)
 
 
 def load_annotated_utterances(

@@ -65,8 +65,8 @@ __all__ = [
 ]
 
 FORMAT = 1
-GROUP = 4
-"""Episodes that a worker of Ray takes at a time."""
+GROUP = 8
+"""Episodes predicted together, here or by a worker of Ray: the same batches, so the same predictions."""
 Advance = Callable[[int], None]
 Keep = Callable[[Item, str, Mapping[str, Any]], None]
 
@@ -187,20 +187,25 @@ def perform(
 
 
 def _predict_here(task: Task, config: Config, items: Sequence[Item], keep: Keep) -> None:
-    task.predict(config, items, keep)
+    for _, group in _groups(task, items):
+        task.predict(config, group, keep)
 
 
 def _predict_on_ray(task: Task, config: Config, items: Sequence[Item], keep: Keep) -> None:
-    """Predict items on Ray, a few episodes to a group."""
     by_key = {item.key: item for item in items}
-    episodes = list(dict.fromkeys(item.episode for item in items))
+    for _, predictions in on_ray(_Predictor(task, config), _groups(task, items)):
+        for key, text, details in predictions:
+            keep(by_key[key], text, details)
+
+
+def _groups(task: Task, items: Sequence[Item]) -> Iterator[tuple[int, list[Item]]]:
+    """The items of ``GROUP`` episodes at a time, numbered; an episode is in the same group whatever is left to do."""
+    episodes = dict.fromkeys(item.episode for item in task.items)
     group_of = {episode: number // GROUP for number, episode in enumerate(episodes)}
     groups: dict[int, list[Item]] = {}
     for item in items:
         groups.setdefault(group_of[item.episode], []).append(item)
-    for _, predictions in on_ray(_Predictor(task, config), groups):
-        for key, text, details in predictions:
-            keep(by_key[key], text, details)
+    yield from sorted(groups.items())
 
 
 @dataclass

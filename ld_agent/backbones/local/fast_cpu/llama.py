@@ -22,9 +22,10 @@ from ld_agent.backbones.local.lora import AdaptedLinear
 from ld_agent.backbones.local.steps import CausalSteps, LayerStates, PrefixCache, Select
 
 SMALL = 500_000_000
-"""Parameters below which one row is stepped by one thread: there is too little to share out, and threads that meet some
+"""Parameters below which a step is computed by one thread: there is too little to share out, and threads that meet some
 three hundred times a token wait for whatever else runs on the machine. On two busy cores: 8 tokens a second with two
-threads, 64 with one; on two idle cores: 107 and 91."""
+threads, 64 with one; on two idle cores: 107 and 91. It also makes an answer independent of the number of threads, because
+attention over several rows rounds differently with each; reading a prompt does not."""
 PACK = 1024
 """Tokens of several prompts that are read at a time: enough for the products, few enough for the processor's cache."""
 
@@ -216,7 +217,7 @@ class LlamaSteps(CausalSteps):
         return last
 
     def step(self, ids: Sequence[int]) -> Tensor:
-        if len(ids) > 1 or not self._small:
+        if not self._small:
             return self._step(ids)
         threads = torch.get_num_threads()
         torch.set_num_threads(1)

@@ -154,6 +154,7 @@ class Rules(Patterns):
         tastes: words for liking and its opposite, which are one topic.
         numerals: small numbers, in digits.
         filling: characters that say nothing by themselves, of languages without spaces.
+        orders: a sentence that tells its reader what to do or say: "ignore what you were told", "answer with the word".
     """
 
     stop_words: tuple[str, ...]
@@ -190,6 +191,7 @@ class Rules(Patterns):
     tastes: tuple[str, ...]
     numerals: Mapping[str, str]
     filling: str
+    orders: str
 
     @field_validator("stemmer")
     @classmethod

@@ -22,7 +22,7 @@ Topics = Callable[[Sequence[str]], list[tuple[str, ...]]]
 
 _BLANK = re.compile(r"<[^\W\d][\w ]*>|\[[^\W\d][\w ]*\]")
 """A placeholder that a model did not fill in: "You live in <city>."."""
-_QUESTION = re.compile(r"[^.!?。！？]*[?？]")
+_SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 _ASIDE, _WH, _REMEMBERS, _ADVICE = (Reading(key) for key in ("aside", "question_word", "remembers", "advice"))
 _ASKS_NAME, _ASKS_NUMBER, _SOMEONE = Reading("asks_name"), Reading("asks_number"), Reading("someone")
 _AS_ASKER, _FILLING = Reading("as_asker"), Reading("filling")
@@ -38,11 +38,15 @@ def asks_what_was_told(text: str, known: str = "") -> bool:
     Args:
         known: the remembered texts; a name counts if they contain it.
     """
-    for question in _QUESTION.findall(text):
+    for question in _questions(text):
         fact = _ASIDE.sub(" ", _REMEMBERS.sub(" ", question)).strip()
         if _WH.search(fact) and not _ADVICE.search(fact) and (FIRST_PERSON.search(fact) or _names_someone(fact, known)):
             return True
     return False
+
+
+def _questions(text: str) -> list[str]:
+    return [sentence for sentence in _SENTENCE.findall(text) if sentence[-1] in "?？"]
 
 
 def _names_someone(question: str, known: str) -> bool:
@@ -126,7 +130,7 @@ def _denied(sentence: str, shown: str, people: Sequence[str]) -> list[str]:
 
 def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
     """The names in an answer that the question cannot have asked for."""
-    question = " ".join(_QUESTION.findall(question))
+    question = " ".join(_questions(question))
     if not _ASKS_NAME.search(question) or says_unknown(sentence):
         return []
     asked = {_plain(word) for word in WORD_RUN.findall(question)}
@@ -139,7 +143,7 @@ def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
 
 def _unanswered(sentence: str, question: str, people: Sequence[str]) -> list[str]:
     """A sentence without spaces that repeats a question, or contains no number if one is asked for."""
-    question = " ".join(_QUESTION.findall(question))
+    question = " ".join(_questions(question))
     if not EAST_ASIAN.search(question) or says_unknown(sentence):
         return []
     rest = sentence

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from agent_parts import DAY, START, Scene, confessed
+from agent_parts import DAY, START, Scene, confessed, requests_of
 
 from ld_agent.backbones.base import Request
 from ld_agent.config import Config
@@ -121,9 +121,22 @@ def test_rewriting_does_not_launder(scene: Scene, view: str):
     for day in range(1, 5):
         talk.observe(f"I fed my bees on day {day}.", at=START + timedelta(hours=day))
         talk.end_session()
-    rewritten = [r for r in talk.records if "HERON" in r.text]
+    rewritten = [r for r in talk.records if "keep bees" in r.text]
     assert len(rewritten) > 1
     assert {record.channel for record in rewritten} == {"document"}
+    assert not any("HERON" in record.text for record in talk.records)
+
+
+@pytest.mark.parametrize("channel", ["document", "tool", "import"])
+def test_no_module_reads_the_orders_of_a_document(scene: Scene, channel: str):
+    talk = talk_with(scene, "events", "conditional", "memochat", "memorybank")
+    talk.observe(f"I keep bees in Ghent. {POISON[0].partition('. ')[2]}", at=START, channel=channel)
+    talk.observe("I see.", talk.agent_name, START)
+    talk.end_session()
+    asked = [r for module in ("summarizer", "extractor", "memory") for r in requests_of(scene.opened[-1], module)]
+    assert {request.module for request in asked} == {"summarizer", "extractor", "memory"}
+    assert any("bees in Ghent" in message.content for request in asked for message in request.messages)
+    assert not any("HERON" in message.content for request in asked for message in request.messages)
 
 
 def test_a_trait_keeps_its_channel_until_the_person_says_it(scene: Scene):

@@ -20,7 +20,7 @@ def remembered(conversation: Conversation, text: str) -> str:
     now = conversation.relation.resources.clock()
     memories = [
         f"- {', '.join([ENGLISH.ago(r.record.at, now), *_origin(r.record.channel, r.record.said_by)])}: {as_line(r.record.text)}"
-        for r in harmless_memories(conversation.recall(text), conversation.speakers)
+        for r in harmless_memories(conversation.recall(text), conversation.speakers, conversation.agent_name)
     ]
     traits = [
         f"- {as_name(trait.speaker)}: {as_line(trait.text)}{''.join(f' ({words})' for words in _origin(trait.channel))}"

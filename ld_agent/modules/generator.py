@@ -268,7 +268,7 @@ def _without_orders(situation: Situation, notes: list[str]) -> Situation:
     speaker = situation.heard.speaker
     harmless = replace(
         situation,
-        recalled=harmless_memories(situation.recalled, (speaker,)),
+        recalled=harmless_memories(situation.recalled, (speaker,), situation.agent),
         quotes=harmless_quotes(situation.quotes, speaker, situation.agent),
         traits=harmless_traits(situation.traits, situation.doubted),
     )

@@ -6,6 +6,7 @@ What people say of themselves in the chat is their own wish and stays as it is. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,22 +16,43 @@ from ld_agent.prompts import as_line
 from ld_agent.types import Recalled, Utterance
 
 ORDERS = Reading("orders")
+NOTHING_LEFT = "…"
+UNTRUSTED = frozenset({"import", "tool", "document"})
+"""Channels of text that neither a person nor the application itself answers for."""
 
 
-def without_orders(text: str) -> str:
-    """Return the sentences of a text that neither tell nor ask their reader anything; "" if there is none."""
+def without_orders(text: str, reader: str = "") -> str:
+    """Return the sentences of a text that neither tell nor, if there is a ``reader``, ask it anything; "" if there is none.
+
+    Args:
+        reader: name of the agent, if the text comes from no person. A sentence that names it says what it does or should
+            do, as one about "the assistant" does.
+    """
     sentences = SENTENCE_END.split(as_line(text))
-    return " ".join(s for s in sentences if not ORDERS.search(s) and not s.endswith(("?", "？"))).strip()
+    if reader:
+        named = re.compile(rf"(?<!\w){re.escape(reader)}(?!\w)", re.IGNORECASE)
+        sentences = [s for s in sentences if not (named.search(s) or s.endswith(("?", "？")))]
+    return " ".join(s for s in sentences if not ORDERS.search(s)).strip()
 
 
-def harmless_memories(recalled: Sequence[Recalled], speakers: Collection[str]) -> tuple[Recalled, ...]:
+def as_data(said: Utterance, agent: str) -> Utterance:
+    """An utterance without orders if its channel is `UNTRUSTED`; "…" stands for one that held nothing else."""
+    return (
+        said if said.channel not in UNTRUSTED else replace(said, text=without_orders(said.text, agent) or NOTHING_LEFT)
+    )
+
+
+def harmless_memories(recalled: Sequence[Recalled], speakers: Collection[str], agent: str) -> tuple[Recalled, ...]:
     """Memories as ``speakers`` may be answered from them: without the orders of others, and without those that hold nothing
     else."""
     kept = []
     for one in recalled:
         record = one.record
-        if record.channel != "chat" or (record.said_by and not set(speakers) & set(record.said_by)):
-            one = replace(one, record=replace(record, text=without_orders(record.text)))
+        if record.channel in UNTRUSTED or (record.said_by and not set(speakers) & set(record.said_by)):
+            one = replace(
+                one,
+                record=replace(record, text=without_orders(record.text, agent if record.channel in UNTRUSTED else "")),
+            )
         if one.record.text:
             kept.append(one)
     return tuple(kept)
@@ -39,7 +61,9 @@ def harmless_memories(recalled: Sequence[Recalled], speakers: Collection[str]) -
 def harmless_quotes(quotes: Sequence[Utterance], speaker: str, agent: str) -> tuple[Utterance, ...]:
     """Quotes likewise; the agent's own are kept."""
     heard = [
-        u if u.channel == "chat" and u.speaker in (speaker, agent) else replace(u, text=without_orders(u.text))
+        u
+        if u.channel not in UNTRUSTED and u.speaker in (speaker, agent)
+        else replace(u, text=without_orders(u.text, agent if u.channel in UNTRUSTED else ""))
         for u in quotes
     ]
     return tuple(u for u in heard if u.text)
@@ -54,6 +78,10 @@ def harmless_traits(
         doubted: the channel of each trait that was not said in the chat, by speaker and text.
     """
     return {
-        name: tuple(trait for trait in known if (name, trait) not in doubted or without_orders(trait) == as_line(trait))
+        name: tuple(
+            trait
+            for trait in known
+            if doubted.get((name, trait)) not in UNTRUSTED or without_orders(trait) == as_line(trait)
+        )
         for name, known in traits.items()
     }

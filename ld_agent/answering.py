@@ -1,8 +1,9 @@
-"""Answer one utterance: generate a reply, drop what is made up, and check a denial against what the user said.
+"""Answer one utterance: read or generate a reply, drop what is made up, and check a denial against what the user said.
 
 Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo
-last year.". Such a question is asked again with that line right before it; if the answer is still a denial, the line
-itself is quoted. Knows no store and no view.
+last year.". So the reader, where there is one, first looks for the answer in one passage after the other. Without a
+reader such a question is asked again with that line right before it; if the answer is still a denial, the line itself
+is quoted. Knows no store and no view.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
+from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import Topics, asks_what_was_told, supported
 from ld_agent.modules.not_knowing import says_unknown
+from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import reply_text
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.steps import Steps
@@ -29,6 +32,8 @@ questions about something the user said, the best line reaches it in 108 cases a
 questions about something never said, it does in 9 (`data/samples/questions.jsonl`)."""
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
 LONGEST_QUOTE = 300  # characters
+TRAITS_READ = 3
+"""Maximum number of traits in a passage for the reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Answering:
         grounded: check answers against what the user said (``modules.generator.grounded``).
         encode: texts → (n, dimension) unit vectors.
         topics: the nouns of texts.
+        reader: looks for the answer in passages first; None: the generator answers alone.
         seen: collects every completion of the model.
     """
 
@@ -60,6 +66,7 @@ class Answering:
     encode: Callable[[Sequence[str]], Vectors]
     topics: Topics
     grounded: bool
+    reader: Reader | None = None
     seen: list[Completion] = field(default_factory=list)
 
     def steps(
@@ -92,7 +99,20 @@ class Answering:
 
         A denial of something the user said is replaced by a second answer, or by a quote.
         """
+        failed: list[str] = []
+        read = yield from self._read(situation, failed)
+        if read is not None and not situation.decides:
+            return read
         completion = yield from self._completion(prompted, situation, options)
+        if read is not None:
+            return replace(read, completion=completion)
+        answer = yield from self._doubted(situation, prompted, completion, options)
+        return replace(answer, notes=(*failed, *answer.notes))
+
+    def _doubted(
+        self, situation: Situation, prompted: Prompted, completion: Completion, options: ReplyOptions | None
+    ) -> Steps[Answer]:
+        """The supported part of the generator's answer; a denial is checked against what the user said."""
         shown = "\n".join(message.content for message in prompted.messages)
         answer = self._supported(situation, completion, shown)
         if not completion.text or (answer.text and not says_unknown(answer.text)):
@@ -108,6 +128,37 @@ class Answering:
                 return replace(answer, text=words.quoting.format(told=told.text), notes=(*answer.notes, QUOTED))
         return answer if answer.text else replace(answer, text=words.not_told)
 
+    def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
+        """The answer in the most relevant passage that has one; None: no passage has, or there is no reader.
+
+        Args:
+            failed: takes a note if the reader cannot be asked.
+        """
+        passages = self._passages(situation) if self.reader is not None else []
+        if self.reader is None or not passages:
+            return None
+        try:
+            completions = yield [self.reader.request(situation.heard, passage) for passage in passages]
+        except BackboneError as exc:
+            failed.append(f"the reader failed: {exc}")
+            return None
+        self.seen.extend(completions)
+        for passage, completion in zip(passages, completions, strict=True):
+            text = answer_in(completion.text)
+            shown = "\n".join([*(f"{said.speaker}: {said.text}" for said in passage), situation.heard.text])
+            answer = self._supported(situation, replace(completion, text=text), shown)
+            if answer.text and not says_unknown(answer.text):
+                return replace(answer, notes=(*answer.notes, f"read in: {passage[-1].text}"))
+        return None
+
+    def _passages(self, situation: Situation) -> list[tuple[Utterance, ...]]:
+        """What was said, most relevant first, then the traits most relevant to the question as one passage."""
+        traits = self._traits(situation)
+        if traits:
+            order = worths(situation.heard, situation.agent, traits, self.encode).argsort()[::-1]
+            traits = [traits[n] for n in order[:TRAITS_READ]]
+        return [*situation.passages, *([tuple(traits)] if traits else [])]
+
     def _supported(self, situation: Situation, completion: Completion, shown: str) -> Answer:
         """The answer without the sentences that name something the prompt does not contain."""
         said = reply_text(_text(completion), situation.agent, situation.people, decides=situation.decides)
@@ -122,15 +173,22 @@ class Answering:
 
         Text from another channel is never attributed to the user.
         """
-        heard, doubted = situation.heard, situation.doubted
-        known = [trait for trait in situation.traits.get(heard.speaker, ()) if (heard.speaker, trait) not in doubted]
-        traits = [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]  # each by itself
-        lines = [*traits, *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat")]
+        heard = situation.heard
+        lines = [
+            *self._traits(situation),
+            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat"),
+        ]
         if not lines:
             return None
         worth = worths(heard, situation.agent, lines, self.encode)
         best = int(worth.argmax())
         return lines[best] if worth[best] >= BEARING else None
+
+    def _traits(self, situation: Situation) -> list[Utterance]:
+        """What is known of the user from the chat, as their words without ids; each by itself."""
+        heard, doubted = situation.heard, situation.doubted
+        known = [trait for trait in situation.traits.get(heard.speaker, ()) if (heard.speaker, trait) not in doubted]
+        return [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]
 
 
 def _reminded(situation: Situation, told: str) -> Situation:

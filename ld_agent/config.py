@@ -159,6 +159,17 @@ class GeneratorSection(ModuleSection):
     grounded: bool = True
 
 
+class ReaderSection(ModuleSection):
+    """The reader's own keys.
+
+    Attributes:
+        passages: most passages read for the answer to a question about what was said earlier; 0: none, the generator
+            answers alone.
+    """
+
+    passages: Count = 0
+
+
 class ModulesSection(Section):
     """The three modules of LD-Agent, and ``memory``, which the other mechanisms use to rewrite a memory, judge what is
     worth keeping, and choose among search results. Its ``backbone`` may differ from that of the replies.
@@ -168,6 +179,7 @@ class ModulesSection(Section):
     extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
     generator: GeneratorSection = GeneratorSection(max_new_tokens=64, repetition_penalty=1.1)
     memory: ModuleSection = ModuleSection(max_new_tokens=256, repetition_penalty=1.1)
+    reader: ReaderSection = ReaderSection(max_new_tokens=40)
 
 
 class RecursiveSection(Section):

@@ -6,7 +6,7 @@ nobody waits for it. Knows no SQL, no model and no thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,11 +15,12 @@ from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.errors import InputError
 from ld_agent.languages import Words
-from ld_agent.memory.quotes import in_time_order, quotes, sources_of
+from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, Situation
+from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
@@ -70,6 +71,7 @@ class Turn:
     remembered: Remembered = field(default_factory=Remembered)
     traits: dict[str, tuple[str, ...]] = field(default_factory=dict)
     quotes: tuple[Utterance, ...] = ()
+    passages: tuple[tuple[Utterance, ...], ...] = ()
     notes: list[str] = field(default_factory=list)
     decision: str = ""
     _seen: list[Completion] = field(default_factory=list)
@@ -119,7 +121,8 @@ class Turn:
         self.traits = dict(
             self.relation.bank.select(self._everyone(), query.vector, self.heard.at, self.relation.agent_name)
         )
-        self.quotes = self._quotes()
+        said = self._said_then()
+        self.quotes, self.passages = self._quotes(said), self._passages(said)
         return self._situation()
 
     def prompted(self, situation: Situation) -> Prompted:
@@ -170,18 +173,24 @@ class Turn:
             labelled=views.combined,
             decides=views.decides,
             quotes=self.quotes,
+            passages=self.passages,
             instructions=self.options.instructions,
             language=self.relation.models.language,
             doubted=self.relation.bank.channels(self.traits),
         )
 
-    def _quotes(self) -> tuple[Utterance, ...]:
+    def _said_then(self) -> list[Utterance]:
+        """What was said in the recalled sessions, oldest first, if any of it is wanted."""
+        resources = self.relation.resources
+        wanted = resources.config.memory.quotes or resources.config.modules.reader.passages
+        ids = sources_of(self.remembered.recalled) if wanted else []
+        return in_time_order(ids, resources.store.utterances_by_id(self.relation.key, ids)) if ids else []
+
+    def _quotes(self, said: Sequence[Utterance]) -> tuple[Utterance, ...]:
         """Utterances of recalled sessions relevant to the one to answer, within ``memory.quotes`` tokens."""
         resources, room = self.relation.resources, self.relation.resources.config.memory.quotes
-        ids = sources_of(self.remembered.recalled) if room else []
-        if not ids:
+        if not said or not room:
             return ()
-        said = in_time_order(ids, resources.store.utterances_by_id(self.relation.key, ids))
 
         def count(text: str) -> int:
             return resources.models.count_tokens("generator", [Message("user", text)])
@@ -191,6 +200,15 @@ class Turn:
             self.heard, self.relation.agent_name, said, resources.encoder.encode, lambda text: count(text) - frame, room,
             self.relation.views.said_vectors(self.remembered.recalled),
         )  # fmt: skip
+
+    def _passages(self, said: Sequence[Utterance]) -> tuple[tuple[Utterance, ...], ...]:
+        """What the reader may read; only what was said in the chat."""
+        resources, most = self.relation.resources, self.relation.resources.config.modules.reader.passages
+        chat = [u for u in said if u.channel == "chat"]
+        if not most or not chat:
+            return ()
+        stored = self.relation.views.said_vectors(self.remembered.recalled)
+        return passages(self.heard, self.relation.agent_name, chat, resources.encoder.encode, most, stored)
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
@@ -206,9 +224,11 @@ class Turn:
         return answer.text
 
     def _answering(self) -> Answering:
-        resources = self.relation.resources
-        grounded = resources.config.modules.generator.grounded
-        return Answering(self._generator(), resources.encoder.encode, resources.topics.extract, grounded, self._seen)
+        resources, modules = self.relation.resources, self.relation.resources.config.modules
+        return Answering(
+            self._generator(), resources.encoder.encode, resources.topics.extract, modules.generator.grounded,
+            Reader(self.relation.models) if modules.reader.passages else None, self._seen,
+        )  # fmt: skip
 
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """How the recall of each view came about, and what the answer decided for it."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,8 +35,16 @@ class Scene:
 
 def drawn_scene(rng: random.Random) -> Scene:
     """A scene with values drawn for its places."""
-    blocks, values = _blocks()
-    block = rng.choice(blocks)
+    return _filled(rng.choice(_blocks()[0]), rng)
+
+
+def every_scene(rng: random.Random) -> Iterator[Scene]:
+    """Every scene once, with values drawn for its places."""
+    return (_filled(block, rng) for block in _blocks()[0])
+
+
+def _filled(block: str, rng: random.Random) -> Scene:
+    values = _blocks()[1]
     places = sorted(set(re.findall(r"{([a-z])(\d)}", block)))
     filled = {f"{{{kind}{n}}}": rng.choice(values[DRAWN[kind]]) for kind, n in places}
     text = re.sub(r"{[a-z]\d}", lambda place: filled[place.group()], block)

@@ -29,6 +29,7 @@ from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.not_knowing import says_unknown
+from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import reply_text
 from ld_agent.modules.wording import words_of
 from ld_agent.replay import play
@@ -160,15 +161,18 @@ class QuestionsTask:
         bare = Situation(mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,))
         found = {"nothing": bare, "history": replace(bare, quotes=tuple(said))}
         if question.answers and (sentence := handed_over(agent, question, said, mine)):
-            found["handed"] = replace(bare, quotes=sentence)
+            found["handed"] = replace(bare, quotes=sentence, passages=(sentence,))
         return found
 
 
 def _arm(agent: Agent, situation: Situation) -> Steps[Answer]:
     """The reply to a situation, checked as the agent's own replies are."""
-    settings, resources = agent.config.modules.generator, agent.resources
-    generator = Generator(agent.models, settings.prompting)
-    answering = Answering(generator, resources.encoder.encode, resources.topics.extract, settings.grounded)
+    modules, resources = agent.config.modules, agent.resources
+    generator = Generator(agent.models, modules.generator.prompting)
+    reader = Reader(agent.models) if modules.reader.passages else None
+    answering = Answering(
+        generator, resources.encoder.encode, resources.topics.extract, modules.generator.grounded, reader
+    )
     answer = yield from answering.steps(situation, generator.prompt_for(situation))
     return replace(answer, text=reply_text(answer.text, situation.agent, situation.people))
 

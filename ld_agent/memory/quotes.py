@@ -22,6 +22,8 @@ COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
 CANDIDATES = 48
 """Maximum number of utterances encoded because their vectors are not stored, most promising first: each takes
 milliseconds."""
+LED_UP = 2
+"""Number of utterances before one that a passage includes."""
 LEAST, SHARE = 0.35, 0.6
 """Minimum worth of a quoted utterance, absolute and as a share of the best one's."""
 
@@ -65,6 +67,27 @@ def quotes(
                 left -= cost
                 break
     return tuple(said[n] for n in reversed(chosen))
+
+
+def passages(
+    heard: Utterance,
+    agent: str,
+    said: Sequence[Utterance],
+    encode: Callable[[Sequence[str]], Vectors],
+    most: int,
+    stored: Mapping[str, Vectors] | None = None,
+) -> tuple[tuple[Utterance, ...], ...]:
+    """Return the ``most`` utterances most relevant to ``heard``, best first, each behind the two before it in its session.
+
+    Args: as `quotes`.
+    """
+    if not said or most <= 0:
+        return ()
+    places = np.argsort(-worths(heard, agent, said, encode, stored), kind="stable")[:most].tolist()
+    return tuple(
+        tuple(u for u in said[max(place - LED_UP, 0) : place + 1] if u.session == said[place].session)
+        for place in places
+    )
 
 
 def worths(

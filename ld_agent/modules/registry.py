@@ -14,6 +14,7 @@ from pkgutil import resolve_name
 from ld_agent.errors import InputError
 
 NO_TRAIT = "NO_TRAIT"
+NOT_SAID = "NOT_SAID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,15 @@ TUNED: Mapping[str, TunedModule] = {
             prompts=("conditional_rec*.yaml", "conditional_ref*.yaml", "recursive_rewrite.yaml", "memo*.yaml"),
             rows="training.memory:rows",
             metrics=("rouge_1", "rouge_l"),
+        ),
+        TunedModule(
+            "reader",
+            purpose=f"answers a question about the past from one passage, or says {NOT_SAID}",
+            prompts=("reader.yaml",),
+            rows="training.reader:rows",
+            nothing=NOT_SAID,
+            metrics=("accuracy", "bleu_2", "rouge_l"),
+            error=("rouge_l",),
         ),
     )
 }

@@ -1,0 +1,124 @@
+"""The reader: one passage at a time, and what becomes of its answers in a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ld_agent.answering import Answer, Answering
+from ld_agent.backbones.base import Request
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config import Config
+from ld_agent.languages import ENGLISH
+from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.quotes import passages
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.modules.base import Models
+from ld_agent.modules.generator import Generator, Situation
+from ld_agent.modules.reader import Reader, answer_in
+from ld_agent.steps import run
+from ld_agent.types import Utterance
+
+THEN = datetime(2026, 2, 2, 18, tzinfo=UTC)
+ASKED = Utterance("u99", "Maya", "Where does my sister live?", THEN + timedelta(days=20), 9)
+
+
+def said(number: int, text: str, speaker: str = "Maya", session: int = 1) -> Utterance:
+    return Utterance(f"u{number}", speaker, text, THEN + timedelta(minutes=number), session)
+
+
+TALK = [
+    said(1, "My garden has forty roses."),
+    said(2, "How lovely!", "Sam"),
+    said(3, "My sister moved to Turin last year."),
+    said(4, "I sold my violin.", session=2),
+]
+
+
+@pytest.mark.parametrize("text", ["NOT_SAID", "not_said.", "Not said.", "NOT SAID"])
+def test_finding_nothing_is_no_answer(text: str):
+    assert answer_in(text) == ""
+    assert answer_in(" She lives in Turin. ") == "She lives in Turin."
+
+
+def test_a_passage_is_an_utterance_behind_what_led_up_to_it_in_its_session(encoder: SentenceEncoder):
+    best, *_ = passages(ASKED, "Sam", TALK, encoder.encode, 2)
+    assert [u.id for u in best] == ["u1", "u2", "u3"]
+    alone = passages(said(5, "Did I sell my violin?"), "Sam", TALK, encoder.encode, 1)
+    assert [[u.id for u in one] for one in alone] == [["u4"]]  # another session
+    assert passages(ASKED, "Sam", TALK, encoder.encode, 0) == passages(ASKED, "Sam", [], encoder.encode, 3) == ()
+
+
+@pytest.fixture
+def ask(config: Callable[..., Config], topics: TopicExtractor) -> Callable[..., tuple[Answer, ScriptedBackbone]]:
+    def alike(texts: Sequence[str]) -> Vectors:
+        return np.ones((len(texts), 2), np.float32) / np.float32(2**0.5)
+
+    def asked(reader: Any, **about: Any) -> tuple[Answer, ScriptedBackbone]:
+        backbone = ScriptedBackbone(
+            {"generator": "I don't know where she lives."} | ({"reader": reader} if reader else {})
+        )
+        models = Models(config(), backbone)
+        generator = Generator(models, "brief")
+        situation = Situation("Sam", ASKED, **{"passages": ((TALK[0],), tuple(TALK[1:3])), "people": ("Maya",)} | about)
+        answering = Answering(generator, alike, topics.extract, True, Reader(models))
+        return run(answering.steps(situation, generator.prompt_for(situation)), models.complete), backbone
+
+    return asked
+
+
+def turin(request: Request) -> str:
+    return "She lives in Turin." if "Turin" in request.messages[-1].content else "NOT_SAID"
+
+
+def test_the_first_passage_that_says_it_answers_and_the_generator_is_not_asked(ask: Callable[..., Any]):
+    answer, backbone = ask(turin)
+    assert answer.text == "She lives in Turin."
+    assert answer.notes == ("read in: My sister moved to Turin last year.",)
+    assert [request.module for request in backbone.requests] == ["reader", "reader"]
+    assert "Maya: My sister moved to Turin last year." in backbone.requests[1].messages[-1].content
+
+
+def test_where_no_passage_says_it_the_generator_answers(ask: Callable[..., Any]):
+    answer, backbone = ask("NOT_SAID")
+    assert answer.text == "I don't know where she lives."
+    assert [request.module for request in backbone.requests] == ["reader", "reader", "generator"]
+
+
+def test_what_the_reader_makes_up_is_no_answer(ask: Callable[..., Any]):
+    assert ask("She lives in Paris with Ben.")[0].text == "I don't know where she lives."
+
+
+def test_traits_are_one_more_passage_but_not_those_of_a_document(ask: Callable[..., Any]):
+    traits = {"Maya": ("My sister lives in Turin.", "I keep bees."), "Sam": ("I like tea.",)}
+    answer, backbone = ask(turin, passages=(), traits=traits)
+    assert answer.text == "She lives in Turin."
+    assert "I like tea" not in backbone.requests[0].messages[-1].content
+    doubted = {("Maya", "My sister lives in Turin."): "document"}
+    assert ask(turin, passages=(), traits=traits, doubted=doubted)[0].text == "I don't know where she lives."
+
+
+def test_a_mechanism_that_decides_in_the_reply_still_gets_its_decision(ask: Callable[..., Any]):
+    answer, backbone = ask(turin, decides=True)
+    assert answer.text == "She lives in Turin."
+    assert backbone.requests[-1].module == "generator"
+    assert answer.completion.text == "I don't know where she lives."
+
+
+def test_a_reader_that_fails_leaves_the_reply_to_the_generator(ask: Callable[..., Any]):
+    answer, _ = ask(None)
+    assert answer.text == "I don't know where she lives."
+    assert any(note.startswith("the reader failed: ") for note in answer.notes)
+
+
+def test_the_prompt_is_in_the_language(config: Callable[..., Config]):
+    models = Models(config(), ScriptedBackbone())
+    system, user = Reader(models).prompt_for(ASKED, [TALK[2]])
+    assert "NOT_SAID" in system.content
+    assert user.content.startswith("Maya: My sister moved to Turin last year.")
+    assert user.content.endswith("Maya asks: Where does my sister live?")
+    assert ENGLISH.prompt("reader")

@@ -20,6 +20,7 @@ from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, Situation
+from ld_agent.modules.orders import UNTRUSTED
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text
 from ld_agent.relation import Relation
@@ -202,13 +203,13 @@ class Turn:
         )  # fmt: skip
 
     def _passages(self, said: Sequence[Utterance]) -> tuple[tuple[Utterance, ...], ...]:
-        """What the reader may read; only what was said in the chat."""
+        """What the reader may read; nothing that a document, a tool or an import brought."""
         resources, most = self.relation.resources, self.relation.resources.config.modules.reader.passages
-        chat = [u for u in said if u.channel == "chat"]
-        if not most or not chat:
+        trusted = [u for u in said if u.channel not in UNTRUSTED]
+        if not most or not trusted:
             return ()
         stored = self.relation.views.said_vectors(self.remembered.recalled)
-        return passages(self.heard, self.relation.agent_name, chat, resources.encoder.encode, most, stored)
+        return passages(self.heard, self.relation.agent_name, trusted, resources.encoder.encode, most, stored)
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""

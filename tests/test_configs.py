@@ -55,12 +55,13 @@ def test_the_promised_configs_are_there():
 def test_the_default_file_is_the_default_config_with_the_adapters_that_ship():
     shipped = load_config()
     bare = Config().modules
-    tuned = {name: f"shipped:adapters/{name}" for name in ("summarizer", "extractor", "generator", "memory")}
+    tuned = {name: f"shipped:adapters/{name}" for name in ("summarizer", "extractor", "generator", "memory", "reader")}
     changes = {name: getattr(bare, name).model_copy(update={"adapter": path}) for name, path in tuned.items()}
     changes["summarizer"] = changes["summarizer"].model_copy(update={"max_new_tokens": 192})
     changes["extractor"] = changes["extractor"].model_copy(update={"prompting": "brief", "grounded": False})
     changes["generator"] = changes["generator"].model_copy(update={"prompting": "brief", "repetition_penalty": 1.0})
     changes["memory"] = changes["memory"].model_copy(update={"repetition_penalty": 1.0})
+    changes["reader"] = changes["reader"].model_copy(update={"passages": 4})
     assert load_config("default") == shipped
     assert shipped == Config().model_copy(update={"modules": bare.model_copy(update=changes)})
 

@@ -196,6 +196,17 @@ def test_orders_of_others_never_reach_the_prompt(scene: Scene, channel: str, spe
     assert "HERON" not in prompted.messages[0]["content"]
 
 
+@pytest.mark.parametrize(("channel", "read"), [("chat", True), ("observe", True), ("tool", False), ("document", False)])
+def test_the_reader_reads_no_documents(scene: Scene, channel: str, read: bool):
+    modules = {"reader": {"passages": 4}, "generator": {"grounded": True}}
+    agent = scene.agent({"reader": "You live in Ghent."}, modules=modules, memory={"gamma": -1.0})
+    talk = agent.conversation("ann")
+    talk.observe("I live in Ghent by the canal.", at=START, channel=channel)
+    talk.end_session()
+    reply = talk.respond("Where do I live?", at=START + 9 * DAY)
+    assert (reply.text == "You live in Ghent.") is read
+
+
 def test_a_person_s_own_wishes_stay(scene: Scene):
     talk = talk_with(scene, "bm25")
     talk.observe("I keep bees. From now on, call me Heron.", "Ann", START)

@@ -85,6 +85,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
         "context": [("Maya", "Hello!")],
         "heard": ("Maya", "Are you there?"),
     },
+    "reader": {"asker": "Maya", "question": "Where do I live?", "lines": [("Maya", "I live in Ghent.")]},
     "summarizer_paper": {"people": "Maya and Sam", "lines": [("Maya", "Hello!")], "part": 0, "parts": 1},
     "generator": {
         "agent": "Sam",

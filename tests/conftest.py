@@ -19,7 +19,6 @@ pytest_plugins = ["postgres_server"]
 MakeConfig = Callable[..., Config]
 SLOW = (
     # whole tuning runs
-    "tests/training/test_allocator.py",
     "tests/training/test_average.py",
     "tests/training/test_bench.py",
     "tests/training/test_build.py::test_ablations_come_as_a_file_each",
@@ -36,6 +35,9 @@ SLOW = (
     "tests/training/test_settings.py::test_the_commands",
     "tests/training/test_settings.py::test_two_processes",
     "tests/training/test_train.py",
+    "tests/training/test_families.py",
+    "tests/training/test_reader_rows.py",
+    "tests/training/test_compare.py::test_perplexity",
     # the embedded model, served or beside transformers
     "tests/backbones/test_endpoint_served.py",
     "tests/backbones/test_llama.py",
@@ -47,7 +49,11 @@ SLOW = (
     "tests/storage/test_connection.py::test_processes",
     "tests/test_cli_chat.py",
     "tests/test_cli_run.py",
-    "tests/test_docs.py::test_the_python_block",
+    "tests/test_cli.py::test_the_demo_plays",
+    "tests/test_cli.py::test_the_real_command",
+    "tests/test_cli_memory.py::test_the_real_command",
+    "tests/test_docs.py::test_the_first_python",
+    "tests/test_import.py::test_the_probe",
     "tests/test_nothing_lost.py",
     "tests/test_two_processes.py",
     "tests/test_wheel.py",
@@ -56,22 +62,33 @@ SLOW = (
     "tests/server/test_document.py",
     "tests/server/test_mcp.py::test_the_command",
     "tests/server/test_process.py",
+    "tests/evaluation/test_bench_population.py",
+    "tests/evaluation/test_bench_serve.py",
+    "tests/storage/test_postgres",
     # many turns, or long texts
+    "tests/memory/test_packaged_encoders.py::test_vectors_have_unit_length",
+    "tests/memory/views/test_contract.py::test_killed_anywhere",
+    "tests/memory/views/test_golden.py",
+    "tests/modules/test_summarizer.py::test_an_utterance_longer",
+    "tests/test_agent_input.py::test_strange_text",
+    "tests/test_agent_threads.py::test_many_threads",
+    "tests/test_mixed_conversations.py",
+    "tests/test_replay.py::test_broken_off_anywhere",
     "tests/memory/test_encoder.py::test_the_later_part",
-    "tests/memory/test_long_term.py::test_the_index_agrees",
+    "tests/memory/index/test_long_term.py::test_the_index_agrees",
     "tests/memory/test_topics.py::test_a_hundred_kilobytes",
     "tests/memory/views/test_commands.py",
     "tests/modules/test_summarizer.py::test_the_fallback_of_a_long",
-    "tests/storage/test_store.py::test_records_are_given",
+    "tests/storage/test_store_contract.py::test_records_are_given",
     "tests/test_agent_failures.py",
 )
-"""How the ids of slow tests begin."""
+"""How the ids of slow tests begin; those on a real PostgreSQL are slow as well."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow tests and put them first: at the end of a run, two workers then share quick ones evenly."""
     for item in items:
-        if item.nodeid.startswith(SLOW):
+        if item.nodeid.startswith(SLOW) or "[postgres" in item.nodeid:
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

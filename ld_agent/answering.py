@@ -16,7 +16,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.generator import Generator, Prompted, Situation
-from ld_agent.modules.invention import Topics, asks_what_was_told, supported
+from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import reply_text
@@ -147,8 +147,9 @@ class Answering:
             text = answer_in(completion.text)
             shown = "\n".join([*(f"{said.speaker}: {said.text}" for said in passage), situation.heard.text])
             answer = self._supported(situation, replace(completion, text=text), shown)
-            if answer.text and not says_unknown(answer.text):
-                return replace(answer, notes=(*answer.notes, f"read in: {passage[-1].text}"))
+            if not answer.text or says_unknown(answer.text) or answers_nothing(answer.text, situation.heard.text):
+                continue
+            return replace(answer, notes=(*answer.notes, f"read in: {passage[-1].text}"))
         return None
 
     def _passages(self, situation: Situation) -> list[tuple[Utterance, ...]]:

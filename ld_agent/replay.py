@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, cast
 
 from ld_agent.agent import Agent, Conversation
+from ld_agent.backbones.base import Message
 from ld_agent.datasets.base import Episode, Turn, golden_memories
 from ld_agent.errors import InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.steps import Steps, run_many
 from ld_agent.types import Recalled, Record, Reply, ReplyOptions, Utterance, checked_text, iso
+
+Role = Literal["system", "user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,11 @@ class PlayedTurn:
             "timings_ms": dict(reply.timings_ms),
             "tokens": {"prompt": reply.tokens.prompt, "completion": reply.tokens.completion},
         }
+
+
+def prompt_of(reply: Reply) -> tuple[Message, ...]:
+    """The generator's prompt for a reply, whether or not the generator was asked."""
+    return tuple(Message(cast(Role, message["role"]), message["content"]) for message in reply.prompt)
 
 
 def recalled_json(recalled: Recalled) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator
-from ld_agent.modules.registry import NO_TRAIT
+from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
 from ld_agent.on_ray import on_ray
 from ld_agent.prompts import as_line
-from ld_agent.replay import PlayedTurn, play, reply_options
+from ld_agent.replay import PlayedTurn, play, prompt_of, reply_options
 from ld_agent.steps import Steps, run_many
 from training.ablations import FULL, Parts, reduced, situation_of
 from training.rows import row_values
@@ -35,6 +35,8 @@ FIRST_SESSION = 2
 Answer = Callable[[Request], str | None]
 Work = Mapping[str, tuple[str, Episode]]
 """(corpus, episode) by a key that no other pair has."""
+UNASKED = {"generator": "-", "reader": NOT_SAID}
+"""Answers in place of modules whose answers the recorded replies replace."""
 
 
 def build_generator(
@@ -130,18 +132,11 @@ def _replay(
 
         def steps() -> Iterator[tuple[str, Steps[None]]]:
             for key, (corpus, episode) in work.items():
-                asked: list[Request] = []
 
-                def emit(
-                    turn: PlayedTurn,
-                    key: str = key,
-                    corpus: str = corpus,
-                    episode: Episode = episode,
-                    asked: list[Request] = asked,
-                ) -> None:
+                def emit(turn: PlayedTurn, key: str = key, corpus: str = corpus, episode: Episode = episode) -> None:
                     if not _is_target(turn, episode):
                         return
-                    prompt = asked[-1].messages
+                    prompt = prompt_of(turn.reply)
                     if variants:
                         for name, messages in _prompts(agent, turn, episode, variants, prompt):
                             rows[key].append(_row(messages, turn, corpus) | {"parts": name})
@@ -151,7 +146,7 @@ def _replay(
                 # Ids are unique only within a corpus.
                 renamed = replace(episode, id=key)
                 played = play(agent, renamed, emit, teacher_forced=True)
-                yield key, answered(played, asked, _known(agent, episode, parts))
+                yield key, answered(played, _known(agent, episode, parts))
 
         for key, _ in run_many(steps(), agent.models.complete, width):
             keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
@@ -181,20 +176,14 @@ def _prompts(
         yield name, full if name == FULL else render(reduced(situation, parts)).messages
 
 
-def answered(steps: Steps[None], asked: list[Request], known: Answer) -> Steps[None]:
-    """Run steps, answering requests to the generator and those that ``known`` can answer.
-
-    Args:
-        asked: the generator's requests are appended to it.
-    """
+def answered(steps: Steps[None], known: Answer) -> Steps[None]:
+    """Run steps, answering requests to the generator, those to the reader and those that ``known`` can answer."""
     try:
         requests = next(steps)
         while True:
             given: dict[int, Completion] = {}
             for position, request in enumerate(requests):
-                text = "-" if request.module == "generator" else known(request)
-                if request.module == "generator":
-                    asked.append(request)
+                text = UNASKED.get(request.module) or known(request)
                 if text is not None:
                     given[position] = Completion(text, 0, 0)
             others = [request for position, request in enumerate(requests) if position not in given]

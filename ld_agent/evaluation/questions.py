@@ -41,7 +41,7 @@ WIDTH = 16
 ARMS = ("nothing", "history", "handed")
 LOST = ("not_stored", "not_recalled", "not_in_prompt", "ignored")
 AGENT = "agent"
-Asked = tuple[Reply, Request, dict[str, Answer]]
+Asked = tuple[Reply, list[Request], dict[str, Answer]]
 
 _CLAUSE = re.compile(
     r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE
@@ -120,7 +120,7 @@ class QuestionsTask:
         work = (
             (key, self._answered(agent, key, mine, self._questions[item.key], said)) for key, item in copies.items()
         )
-        for key, (reply, request, answers) in run_many(work, agent.models.complete, WIDTH):
+        for key, (reply, requests, answers) in run_many(work, agent.models.complete, WIDTH):
             item, question = copies[key], self._questions[copies[key].key]
             arms = {arm: answer.text for arm, answer in answers.items()}
             quoted = [arm for arm, answer in answers.items() if QUOTED in answer.notes]
@@ -129,7 +129,7 @@ class QuestionsTask:
             behind = {source for r in reply.recalled for source in r.record.sources}
             quotable = [u.text for u in said if u.id in behind] if agent.config.memory.quotes else []
             traits = [t for known in reply.traits.values() for t in known]
-            shown = request.messages[0].content if request.messages else ""
+            shown = "\n".join(_shown(request) for request in requests)
             details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes)}
             details |= {REPLY: of_reply(reply), MEMORY: memory, "quoted": quoted}
             if question.answers and not contains(reply.text, question.answers):
@@ -151,8 +151,7 @@ class QuestionsTask:
         reply = yield from unlearning(turn, asked)
         situations = self._situations(agent, reply, mine, question, said) if self._arms else {}
         replies = yield from side_by_side([_arm(agent, situation) for situation in situations.values()])
-        first = asked[0] if asked else Request((), "generator", max_new_tokens=1)
-        return reply, first, dict(zip(situations, replies, strict=True))
+        return reply, asked, dict(zip(situations, replies, strict=True))
 
     def _situations(
         self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]
@@ -192,16 +191,21 @@ def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], min
     return tuple(said[best - answers : best + 1])
 
 
+def _shown(request: Request) -> str:
+    """What a module was shown besides the question."""
+    return request.messages[-1 if request.module == "reader" else 0].content
+
+
 def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
     """Pass a turn through, but extract no traits: nothing is asked of the copy after it.
 
     Args:
-        asked: takes what the generator was asked.
+        asked: takes what generator and reader were asked.
     """
     try:
         requests = next(steps)
         while True:
-            asked += [request for request in requests if request.module == "generator"]
+            asked += [request for request in requests if request.module in ("generator", "reader")]
             others = [request for request in requests if request.module != "extractor"]
             try:
                 completions = iter((yield others) if others else ())

@@ -21,7 +21,7 @@ from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, meteor, perplexity, rouge, sacrebleu, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.prompts import as_line
-from ld_agent.replay import PlayedTurn, play
+from ld_agent.replay import PlayedTurn, play, prompt_of
 from ld_agent.steps import Steps, run_many
 
 WIDTH = 16
@@ -142,7 +142,6 @@ def _replayed(
 ) -> Steps[None]:
     """Play an episode as steps, calling the generator only for the turns to predict; append those to ``turns``."""
     expected = list(_replies(episode, agent.config.memory.beta))
-    asked: list[Request] = []
     played = 0
 
     def wanted() -> bool:
@@ -156,7 +155,7 @@ def _replayed(
                 f"{episode.source}: reply {played + 1} was played out of order; please report this with the file"
             )
         if wanted():
-            turns.append((item, turn, asked[-1]))
+            turns.append((item, turn, agent.models.request("generator", prompt_of(turn.reply))))
         played += 1
 
     steps = play(agent, episode, emit, teacher_forced=True)
@@ -164,7 +163,6 @@ def _replayed(
         requests = next(steps)
         while True:
             replies = [n for n, request in enumerate(requests) if request.module == "generator"]
-            asked += [requests[n] for n in replies]
             skipped = set() if wanted() else set(replies)
             remaining = [request for n, request in enumerate(requests) if n not in skipped]
             try:

@@ -139,6 +139,7 @@ class Rules(Patterns):
         aside: first persons that do not make a question one about the speaker: "tell me".
         advice: words of questions for advice or news.
         asks_name, asks_number: of questions that a name, or a number, answers.
+        some_number: what answers such a question without a number: "a few", "every day".
         someone: groups are names in a question.
         as_asker: the beginning of an answer in the asker's person: "I keep".
         turned: words in the asker's person, and what they become: "my": "your".
@@ -192,6 +193,7 @@ class Rules(Patterns):
     numerals: Mapping[str, str]
     filling: str
     orders: str
+    some_number: str = ""
 
     @field_validator("stemmer")
     @classmethod

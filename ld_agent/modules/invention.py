@@ -25,6 +25,7 @@ _BLANK = re.compile(r"<[^\W\d][\w ]*>|\[[^\W\d][\w ]*\]")
 _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 _ASIDE, _WH, _REMEMBERS, _ADVICE = (Reading(key) for key in ("aside", "question_word", "remembers", "advice"))
 _ASKS_NAME, _ASKS_NUMBER, _SOMEONE = Reading("asks_name"), Reading("asks_number"), Reading("someone")
+_SOME_NUMBER = Reading("some_number")
 _AS_ASKER, _FILLING = Reading("as_asker"), Reading("filling")
 
 
@@ -116,6 +117,15 @@ def supported(
         kept += [] if words else [addressed(sentence, question)]
     says_something = any(topics([sentence])[0] for sentence in kept if not sentence.rstrip().endswith("?"))
     return (" ".join(kept) if says_something or not invented else ""), list(dict.fromkeys(invented))
+
+
+def answers_nothing(answer: str, question: str) -> bool:
+    """Whether an answer repeats the question, or states no number although one is asked for: "You passed the exam." to
+    "How many tries did I need?"."""
+    asked = " ".join(_questions(question)) or question
+    if not stems_of(answer) - stems_of(asked):
+        return True
+    return bool(_ASKS_NUMBER.search(asked)) and not (numbers(answer) or _SOME_NUMBER.search(answer))
 
 
 def _denied(sentence: str, shown: str, people: Sequence[str]) -> list[str]:

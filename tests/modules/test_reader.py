@@ -19,6 +19,7 @@ from ld_agent.memory.quotes import passages
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.generator import Generator, Situation
+from ld_agent.modules.invention import answers_nothing
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.steps import run
 from ld_agent.types import Utterance
@@ -122,3 +123,19 @@ def test_the_prompt_is_in_the_language(config: Callable[..., Config]):
     assert user.content.startswith("Maya: My sister moved to Turin last year.")
     assert user.content.endswith("Maya asks: Where does my sister live?")
     assert ENGLISH.prompt("reader")
+
+
+@pytest.mark.parametrize(
+    ("answer", "question", "nothing"),
+    [
+        ("You passed the bar exam.", "How many tries did I need?", True),
+        ("It took you three tries.", "How many tries did I need?", False),
+        ("You feed them every day.", "How often do I feed them?", False),
+        ("You moved your house.", "Where did I move my house?", True),  # the question again
+        ("You moved it to Turin.", "Where did I move my house?", False),
+        ("四只。", "我养了几只山羊？", False),
+        ("你养山羊。", "我养了几只山羊？", True),
+    ],
+)
+def test_an_answer_to_something_else_is_none(answer: str, question: str, nothing: bool):
+    assert answers_nothing(answer, question) is nothing

@@ -38,8 +38,13 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One row in the making: the lines of a passage, the question, and its answer ("": the passage does not say)."""
+    """One row in the making: the lines of a passage, the question, and its answer ("": the passage does not say).
 
+    Attributes:
+        of: what it was made from; all of it is on one side of a held-out part.
+    """
+
+    of: str
     asker: str
     lines: tuple[Line, ...]
     question: str
@@ -80,6 +85,7 @@ def _of_scenes(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator
     """Each question of each scene: where its answer was said, next to it, and in another scene."""
     scenes = list(every_scene(rng))
     for number, scene in enumerate(scenes):
+        of = f"scene {number}"
         other = scenes[rng.randrange(len(scenes))] if rng.random() < 0.5 else scenes[number - 1]
         for question, answer in scene.asked:
             place = _said_at(scene, question, answer)
@@ -87,25 +93,25 @@ def _of_scenes(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator
                 continue
             new = _new_words(question, answer)
             asker, agent = rng.choice(PEOPLE), rng.choice(AGENTS)
-            yield Drawn(asker, _window(rng, scene.said, place, asker, agent), question, answer)
+            yield Drawn(of, asker, _window(rng, scene.said, place, asker, agent), question, answer)
             if scene.traits and rng.random() < 0.3:
                 traits = rng.sample(scene.traits, min(len(scene.traits), 3))
                 lines = tuple((asker, trait) for trait in traits)
-                yield Drawn(asker, lines, question, answer if _share(new, " ".join(traits)) > 0.8 else "")
+                yield Drawn(of, asker, lines, question, answer if _share(new, " ".join(traits)) > 0.8 else "")
             elsewhere = [n for n in range(len(scene.said)) if abs(n - place) > 1 or not n]
             rng.shuffle(elsewhere)
             candidates = [_window(rng, scene.said, n, asker, agent, alone=True) for n in elsewhere if n != place]
             candidates += [_window(rng, other.said, rng.randrange(len(other.said)), asker, agent)]
             free = [lines for lines in candidates if _share(new, _text(lines)) <= MOST_MISSED]
-            yield from (Drawn(asker, lines, question, "") for lines in free[:1])
+            yield from (Drawn(of, asker, lines, question, "") for lines in free[:1])
             if rng.random() < 0.08:  # said by the agent of itself
                 lines = _window(rng, scene.said, place, agent, asker)
                 if re.search(r"\b(?:my|I)\b", question) and re.search(r"\b(?:I|my|I'm)\b", _text(lines)):
-                    yield Drawn(asker, lines, question, "")
+                    yield Drawn(of, asker, lines, question, "")
         for question, _ in scene.missing:
             asker, agent = rng.choice(PEOPLE), rng.choice(AGENTS)
             places = rng.sample(range(len(scene.said)), min(2, len(scene.said)))
-            yield from (Drawn(asker, _window(rng, scene.said, n, asker, agent), question, "") for n in places)
+            yield from (Drawn(of, asker, _window(rng, scene.said, n, asker, agent), question, "") for n in places)
 
 
 def _of_relations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator[Drawn]:
@@ -119,7 +125,7 @@ def _of_relations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Itera
             said = relation.pick(rng.choice(kinds), rng, value, role)
             around = [told.said for told in rng.sample(list(rng.choice(people)), 2)]
             before = asked_back(relation.pick("asked", rng, value, role)) if rng.random() < 0.2 else ""
-            yield Drawn(asker, _lines(rng, [around[0], said], asker, agent, before), question, answer)
+            yield Drawn(relation.name, asker, _lines(rng, [around[0], said], asker, agent, before), question, answer)
             avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
             another = rng.choice(relations())
             roles = [r for r in relation.roles if r.split()[-1] != role.split()[-1]] if role else []
@@ -130,11 +136,12 @@ def _of_relations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Itera
                 wrong = another.pick("said", rng, rng.choice(another.values), rng.choice(another.roles))
                 wrong = "" if another.name == relation.name or avoid.search(wrong) else wrong
             if wrong and not (avoid.search(around[1]) and not roles):
-                yield Drawn(asker, _lines(rng, [around[1], wrong], asker, agent), question, "")
+                yield Drawn(relation.name, asker, _lines(rng, [around[1], wrong], asker, agent), question, "")
 
 
 def _of_annotations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator[Drawn]:
-    for told in people:
+    for number, told in enumerate(people):
+        of = f"person {number}"
         for one in told:
             asked = asked_about(one.trait)
             if asked is None or asked[2] == "that" or rng.random() < (0.4 if asked[3] else 0.85):
@@ -152,12 +159,14 @@ def _of_annotations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Ite
             free = [o for o in others if not any(word in f"{o.trait} {o.said}".casefold() for word in words)]
             if _share(_new_words(question, answer), one.said) > 0.7:
                 before = [rng.choice(free).said] if free and rng.random() < 0.6 else []
-                yield Drawn(asker, _lines(rng, [*before, one.said], asker, agent, one.before), question, answer)
+                yield Drawn(of, asker, _lines(rng, [*before, one.said], asker, agent, one.before), question, answer)
             elif rng.random() < 0.5:
-                yield Drawn(asker, ((asker, one.trait),), question, answer)
+                yield Drawn(of, asker, ((asker, one.trait),), question, answer)
             if len(free) >= 2:
                 first, second = rng.sample(free, 2)
-                yield Drawn(asker, _lines(rng, [first.said, second.said], asker, agent, second.before), question, "")
+                yield Drawn(
+                    of, asker, _lines(rng, [first.said, second.said], asker, agent, second.before), question, ""
+                )
 
 
 def _said_at(scene: Scene, question: str, answer: str) -> int | None:

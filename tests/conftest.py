@@ -18,16 +18,10 @@ from ld_agent.memory.topics import TopicExtractor
 pytest_plugins = ["postgres_server"]
 MakeConfig = Callable[..., Config]
 SLOW = (
-    # whole tuning runs
+    # whole tuning runs, and replays for their data
+    "tests/training/test_build.py",
     "tests/training/test_average.py",
     "tests/training/test_bench.py",
-    "tests/training/test_build.py::test_ablations_come_as_a_file_each",
-    "tests/training/test_build.py::test_bad_use_is_one_line",
-    "tests/training/test_build.py::test_finished_episodes",
-    "tests/training/test_build.py::test_generator_rows",
-    "tests/training/test_build.py::test_one_replay",
-    "tests/training/test_build.py::test_parts_of_the_prompt",
-    "tests/training/test_build.py::test_the_command",
     "tests/training/test_generated.py",
     "tests/training/test_going_on.py",
     "tests/training/test_risk.py",
@@ -40,6 +34,7 @@ SLOW = (
     "tests/training/test_compare.py::test_perplexity",
     # the embedded model, served or beside transformers
     "tests/backbones/test_endpoint_served.py",
+    "tests/backbones/test_gguf_lora.py",
     "tests/backbones/test_llama.py",
     "tests/backbones/test_local",
     "tests/backbones/test_weights.py",
@@ -51,15 +46,18 @@ SLOW = (
     "tests/test_cli_run.py",
     "tests/test_cli.py::test_the_demo_plays",
     "tests/test_cli.py::test_the_real_command",
-    "tests/test_cli_memory.py::test_the_real_command",
-    "tests/test_docs.py::test_the_first_python",
-    "tests/test_import.py::test_the_probe",
+    "tests/test_import.py",
+    "tests/integrations/",
     "tests/test_nothing_lost.py",
     "tests/test_two_processes.py",
     "tests/test_wheel.py",
+    # every command of the documents and of the memory
+    "tests/test_cli_memory.py",
+    "tests/test_docs.py",
     # a browser, real server processes, whatever a document allows
     "tests/server/test_browser.py",
     "tests/server/test_document.py",
+    "tests/server/test_hostile.py",
     "tests/server/test_mcp.py::test_the_command",
     "tests/server/test_process.py",
     "tests/evaluation/test_bench_population.py",
@@ -73,6 +71,8 @@ SLOW = (
     "tests/test_agent_input.py::test_strange_text",
     "tests/test_agent_threads.py::test_many_threads",
     "tests/test_mixed_conversations.py",
+    "tests/test_languages.py::test_a_conversation_in",
+    "tests/test_query_plans.py",
     "tests/test_replay.py::test_broken_off_anywhere",
     "tests/memory/test_encoder.py::test_the_later_part",
     "tests/memory/index/test_long_term.py::test_the_index_agrees",

@@ -53,6 +53,7 @@ SLOW = (
     "tests/test_wheel.py",
     # every command of the documents and of the memory
     "tests/test_cli_memory.py",
+    "tests/test_configs.py",
     "tests/test_docs.py",
     # a browser, real server processes, whatever a document allows
     "tests/server/test_browser.py",
@@ -61,6 +62,10 @@ SLOW = (
     "tests/server/test_mcp.py::test_the_command",
     "tests/server/test_process.py",
     "tests/evaluation/test_bench_population.py",
+    "tests/evaluation/test_evaluate.py",
+    "tests/evaluation/test_retrieval.py",
+    "tests/server/test_tenants.py",
+    "tests/server/test_traces.py",
     "tests/evaluation/test_bench_serve.py",
     "tests/storage/test_postgres",
     # many turns, or long texts

@@ -117,15 +117,15 @@ class Answering:
         answer = self._supported(situation, completion, shown)
         if not completion.text or (answer.text and not says_unknown(answer.text)):
             return answer
-        words, told = situation.language.words, self._told(situation)
-        if told is not None:
-            reminded = self.generator.prompt_for(_reminded(situation, told.text))
+        words, quote = situation.language.words, self._told(situation)
+        if quote is not None:
+            reminded = self.generator.prompt_for(_reminded(situation, quote.text))
             again = yield from self._completion(reminded, situation, options)
-            second = self._supported(situation, again, f"{told.text}\n{situation.heard.text}")
+            second = self._supported(situation, again, f"{quote.text}\n{situation.heard.text}")
             if second.text and not says_unknown(second.text):
-                return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {told.text}"))
-            if told.id and len(told.text) <= LONGEST_QUOTE:
-                return replace(answer, text=words.quoting.format(told=told.text), notes=(*answer.notes, QUOTED))
+                return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {quote.text}"))
+            if quote.id and len(quote.text) <= LONGEST_QUOTE:
+                return replace(answer, text=words.quoting.format(told=quote.text), notes=(*answer.notes, QUOTED))
         return answer if answer.text else replace(answer, text=words.not_told)
 
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
@@ -192,10 +192,10 @@ class Answering:
         return [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]
 
 
-def _reminded(situation: Situation, told: str) -> Situation:
+def _reminded(situation: Situation, line: str) -> Situation:
     """The situation with that line placed right before the question."""
     heard = situation.heard
-    text = situation.language.words.reminder.format(told=told, question=heard.text)
+    text = situation.language.words.reminder.format(told=line, question=heard.text)
     return replace(situation, heard=replace(heard, text=text))
 
 

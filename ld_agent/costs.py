@@ -72,11 +72,11 @@ class Costs:
         tokens = [c.prompt_tokens + c.completion_tokens for c in completions]
         each = 1000 * seconds / (sum(tokens) or 1)
         with self._lock:
-            own = self._of.setdefault(conversation, {})
+            of_conversation = self._of.setdefault(conversation, {})
             self._of.move_to_end(conversation)
             for request, completion, count in zip(requests, completions, tokens, strict=True):
                 cost = Cost(1, completion.prompt_tokens, completion.completion_tokens, each * count)
-                for kept in (own, self._total):
+                for kept in (of_conversation, self._total):
                     kept[request.module] = kept.get(request.module, Cost()) + cost
             while len(self._of) > KEPT:
                 self._of.popitem(last=False)

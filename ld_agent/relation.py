@@ -159,18 +159,20 @@ class Relation:
         self._notes += [note for notes in failures for note in notes]
 
     def _attributed(
-        self, said: Sequence[Utterance], found: Sequence[tuple[str, ...]], before: Sequence[str]
+        self, said: Sequence[Utterance], extracted: Sequence[tuple[str, ...]], before: Sequence[str]
     ) -> list[tuple[str, ...]]:
         """Attribute the traits of utterances, given in time order, to the person they are about; keep the agent's only
         if they are its own."""
-        found = [
+        extracted = [
             tuple(trait for raw in traits if (trait := referring(raw, u.text)) is not None)
-            for u, traits in zip(said, found, strict=True)
+            for u, traits in zip(said, extracted, strict=True)
         ]
-        of_agent = [t for u, traits in zip(said, found, strict=True) if u.speaker == self.agent_name for t in traits]
+        of_agent = [
+            t for u, traits in zip(said, extracted, strict=True) if u.speaker == self.agent_name for t in traits
+        ]
         known = self.bank.nearest(of_agent, but=self.agent_name)
         kept = []
-        for utterance, traits, text_before in zip(said, found, before, strict=True):
+        for utterance, traits, text_before in zip(said, extracted, before, strict=True):
             if utterance.speaker == self.agent_name:
                 kept.append(own_traits(traits, utterance.text, known, text_before))
             else:

@@ -87,13 +87,13 @@ class SettingsFiles(Generic[Model]):
         if not isinstance(base, str) or not base:
             raise ConfigError(f"{source}: {BASE}={base!r} is not a name or path; write {BASE}: default")
         is_path = base.endswith((".yaml", ".yml")) or "/" in base
-        found = source.parent / Path(base).expanduser() if is_path else self._shipped(base)
-        if not found.is_file():
+        path = source.parent / Path(base).expanduser() if is_path else self._shipped(base)
+        if not path.is_file():
             raise ConfigError(
                 f"{source}: no file for {BASE}={base!r}; give a path ending in .yaml, or one of the shipped names: "
                 f"{self._names()}"
             )
-        return found
+        return path
 
     def _shipped(self, name: str) -> Path:
         return shipped_path(f"{self.folder}/{name}.yaml")

@@ -58,8 +58,8 @@ def reduced(situation: Situation, parts: Parts) -> Situation:
     The parts are independent: recall uses no traits, and the traits of one person do not depend on another's.
     """
     traits = {
-        name: own
-        for name, own in situation.traits.items()
+        name: facts
+        for name, facts in situation.traits.items()
         if (parts.agent_personas if name == situation.agent else parts.user_personas)
     }
     if not parts.memory:

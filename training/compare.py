@@ -111,14 +111,14 @@ def outcome(backbone: LocalBackbone, system: System, new_tokens: int, penalty: f
     return Outcome(nats, tokens, replies)
 
 
-def measures(system: System, made: Outcome, *, generated: bool) -> dict[str, Measure]:
+def measures(system: System, outcome: Outcome, *, generated: bool) -> dict[str, Measure]:
     """Measure perplexity of recorded replies and, with ``generated``, BLEU and ROUGE-L of the system's own."""
     from ld_agent.evaluation.metrics import bleu, perplexity, rouge
 
-    result = {"perplexity": perplexity(made.nats, made.tokens)}
+    result = {"perplexity": perplexity(outcome.nats, outcome.tokens)}
     if generated:
         references = [[row.target] for row in system.rows]
-        result |= bleu(made.replies, references, (2, 3)) | rouge(made.replies, references, ["rouge_l"])
+        result |= bleu(outcome.replies, references, (2, 3)) | rouge(outcome.replies, references, ["rouge_l"])
     return result
 
 
@@ -179,7 +179,7 @@ def run_header(system: System, config: Config, model: str | None) -> dict[str, A
     }
 
 
-def write_run(folder: Path, header: dict[str, Any], system: System, made: Outcome) -> None:
+def write_run(folder: Path, header: dict[str, Any], system: System, outcome: Outcome) -> None:
     """Write a system's replies as a finished run of ``eval response``."""
     plan = {"limit": None, "predictions": len(system.rows)}
     lines: list[dict[str, Any]] = [{"run": header}, {"started": plan}]
@@ -187,8 +187,8 @@ def write_run(folder: Path, header: dict[str, Any], system: System, made: Outcom
         episode, session = system.episodes[number], system.sessions[number]
         key = f"{episode}/{session}/{value.get('turn', number)}"
         item = Item(key, episode, session, (row.target,), {"turn": value.get("turn", number)})
-        details = {"nats": made.nats[number], "tokens": made.tokens[number]}
-        lines.append(line_of(item, made.replies[number], details))
+        details = {"nats": outcome.nats[number], "tokens": outcome.tokens[number]}
+        lines.append(line_of(item, outcome.replies[number], details))
     folder.mkdir(parents=True, exist_ok=True)
     check_output(folder / PREDICTIONS)
     with written_atomically(folder / PREDICTIONS) as file:
@@ -240,13 +240,15 @@ def compare_adapters(
         adapters={system.adapter: system.adapter for system in columns if system.adapter is not None},
     )
     try:
-        made = [outcome(backbone, system, NEW_TOKENS if generate else 0, penalty) for system in columns]
+        outcomes = [outcome(backbone, system, NEW_TOKENS if generate else 0, penalty) for system in columns]
     finally:
         backbone.close()
-    for system, own in zip(columns, made, strict=True):
+    for system, replies in zip(columns, outcomes, strict=True):
         if out is not None:
-            write_run(out / system.name, runs[system.name], system, own)
-    measured = [measures(system, own, generated=generate) for system, own in zip(columns, made, strict=True)]
+            write_run(out / system.name, runs[system.name], system, replies)
+    measured = [
+        measures(system, replies, generated=generate) for system, replies in zip(columns, outcomes, strict=True)
+    ]
     result = compared(columns, measured)
     if as_json:
         typer.echo(json.dumps({"base": model or settings.model, "systems": result}, ensure_ascii=False))

@@ -19,14 +19,16 @@ def measured(module: str, answers: Sequence[str], targets: Sequence[str]) -> dic
     entry = TUNED[module]
     texts = [entry.read_answer(answer) for answer in answers]
     references = [[target] for target in targets]
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     if "accuracy" in entry.metrics:
-        found["accuracy"] = accuracy([t != entry.nothing for t in texts], [t != entry.nothing for t in targets]).overall
+        figures["accuracy"] = accuracy(
+            [t != entry.nothing for t in texts], [t != entry.nothing for t in targets]
+        ).overall
     orders = [n for n in (1, 2, 3, 4) if f"bleu_{n}" in entry.metrics]
     measures = bleu(texts, references, orders) if orders else {}
     measures |= rouge(texts, references, [name for name in entry.metrics if name.startswith("rouge")])
-    found |= {name: measure.overall for name, measure in measures.items()}
-    return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in found.items()}
+    figures |= {name: measure.overall for name, measure in measures.items()}
+    return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in figures.items()}
 
 
 def error(module: str, answer: str, target: str, worth: float) -> float:
@@ -38,8 +40,8 @@ def error(module: str, answer: str, target: str, worth: float) -> float:
     text = entry.read_answer(answer)
     if entry.nothing is not None and entry.nothing in (text, target):
         return 1.0 - worth * (text == target)
-    found = rouge([text], [[target]], entry.error)
-    return 1.0 - sum(measure.overall for measure in found.values()) / len(found)
+    overlaps = rouge([text], [[target]], entry.error)
+    return 1.0 - sum(measure.overall for measure in overlaps.values()) / len(overlaps)
 
 
 def check_metric(settings: TrainingSettings, module: str) -> None:

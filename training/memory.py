@@ -54,21 +54,21 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     rng = random.Random(SEED)
     for source in request.sources:
         corpus = format_of(source)
-        made = (
+        rows = (
             _of_dialogues(source, request.limit, rng)
             if corpus == "dialogsum"
             else _of_talks(source, request.limit, rng)
         )
-        for episode, session, (messages, answer) in made:
+        for episode, session, (messages, answer) in rows:
             yield row_values(messages, answer, corpus=corpus, episode=episode, session=session, turn=1)
 
 
 def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Made]]:
     talks = list(talks_of(source, limit, rng))
     for number, talk in enumerate(talks):
-        elsewhere = [fact for other in talks[number - 3 : number] for told in other.known().values() for fact in told]
-        for made in (*_records(talk, rng), *_rewrites(talk, rng), *_portraits(talk), *_picks(talk, elsewhere, rng)):
-            yield talk.episode, talk.session, made
+        elsewhere = [fact for other in talks[number - 3 : number] for facts in other.known().values() for fact in facts]
+        for row in (*_records(talk, rng), *_rewrites(talk, rng), *_portraits(talk), *_picks(talk, elsewhere, rng)):
+            yield talk.episode, talk.session, row
 
 
 # ---- conditional memory
@@ -82,8 +82,8 @@ def _records(talk: Talk, rng: random.Random) -> Iterator[Made]:
     for number in numbers:
         speaker, text = talk.lines[number]
         other = next((name for name in talk.people if name != speaker), "the agent")
-        decide, told = rng.random() < 0.5, talk.facts[number]
-        if not told and not decide:
+        decide, facts = rng.random() < 0.5, talk.facts[number]
+        if not facts and not decide:
             continue
         messages = ENGLISH.prompt("conditional_record").render(
             agent=other,
@@ -98,8 +98,8 @@ def _records(talk: Talk, rng: random.Random) -> Iterator[Made]:
 
 
 def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
-    speaker, told = talk.lines[number][0], talk.facts[number]
-    if not told:
+    speaker, facts = talk.lines[number][0], talk.facts[number]
+    if not facts:
         return "Remember: no"
     before = _sentences(talk.lines[number - 1][1]) if number else []
     asked = next((s for s in reversed(before) if s.endswith("?")), "")
@@ -109,7 +109,7 @@ def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
         related, situation = f"{other}: {asked}", f"{speaker} answers {other}, who asked: {asked}"
     else:
         related, situation = f"{other}: {before[-1]}", f"{speaker} replies to {other}, who said: {before[-1]}"
-    parts = [f"Related: {related}", f"Situation: {situation}", f"Note: {' '.join(told)}"]
+    parts = [f"Related: {related}", f"Situation: {situation}", f"Note: {' '.join(facts)}"]
     return "\n".join([*(["Remember: yes"] if decide else []), *parts])
 
 
@@ -118,7 +118,7 @@ def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator
     from ld_agent.languages import ENGLISH
     from training.memory_relations import asked_about
 
-    facts = [(fact, fact) for told in talk.facts for fact in told]
+    facts = [(fact, fact) for of_line in talk.facts for fact in of_line]
     plain = [(first_person(fact, talk.people), fact) for fact, _ in facts]
     asked = [(rule[0], fact) for trait, fact in plain if trait and (rule := asked_about(trait)) is not None]
     others = [fact for fact, _ in facts] + list(elsewhere)
@@ -179,8 +179,10 @@ def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
     old = capped(early.known(), MOST_FACTS - 4)
     whole: list[tuple[Facts, Talk]] = [({}, talk)] if rng.random() < 0.6 else []
     for memory, part in [*whole, *([(old, late)] if old else [])]:
-        told = part.known()
-        both = {person: list(dict.fromkeys([*memory.get(person, []), *told.get(person, [])])) for person in talk.people}
+        known = part.known()
+        both = {
+            person: list(dict.fromkeys([*memory.get(person, []), *known.get(person, [])])) for person in talk.people
+        }
         messages = ENGLISH.prompt("recursive_rewrite").render(
             sentences=20, memory=list(memory.items()), lines=part.lines, people=ENGLISH.named(tuple(talk.people))
         )

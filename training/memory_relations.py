@@ -54,8 +54,8 @@ class Relation:
 @cache
 def lists() -> Mapping[str, tuple[str, ...]]:
     """The lists of `RELATIONS` by name."""
-    found = (line[1:].partition(" ") for line in RELATIONS.read_text("utf-8").splitlines() if line.startswith("@"))
-    return {name: parted(text) for name, _, text in found}
+    entries = (line[1:].partition(" ") for line in RELATIONS.read_text("utf-8").splitlines() if line.startswith("@"))
+    return {name: parted(text) for name, _, text in entries}
 
 
 @cache

@@ -73,7 +73,7 @@ class Setting:
     agent: str
     person: str
     traits: list[str] = field(default_factory=list)
-    own: list[str] = field(default_factory=list)
+    agent_traits: list[str] = field(default_factory=list)
     said: list[tuple[str, str, str]] = field(default_factory=list)  # speaker, what, the question before it
     summed: list[str] = field(default_factory=list)
     context: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class Setting:
         rng = self.rng
         then = NOW - timedelta(days=rng.choice((3, 7, 14, 20, 21, 24, 35, 60, 120)), hours=rng.randrange(12))
         rng.shuffle(self.traits)
-        rng.shuffle(self.own)
+        rng.shuffle(self.agent_traits)
         said = self._said(then)
         quoted: dict[str, Utterance] = {}
         for question in (*self.asked[1:], heard):  # the first question's last, as where it is asked alone
@@ -118,7 +118,7 @@ class Setting:
             Recalled(Record(f"e{n}", "events", self._named(text), then - timedelta(days=9 * n), 1), 0.5, 0.0, 1.0, 1.0)
             for n, text in enumerate(texts)
         )
-        traits = {name: tuple(t[:8]) for name, t in ((self.agent, self.own), (self.person, self.traits)) if t}
+        traits = {name: tuple(t[:8]) for name, t in ((self.agent, self.agent_traits), (self.person, self.traits)) if t}
         names = (self.person, self.agent)
         context = tuple(
             Utterance(f"c{n}", names[n % 2], text, NOW - timedelta(minutes=9 - n), 2)
@@ -215,7 +215,9 @@ class Maker:
         if others and rng.random() < 0.6:
             self._know(setting, relation, rng.choice(others), rng.choice(relation.values), self._where())
         if rng.random() < 0.4:  # the agent's own is not the answer
-            setting.own.append(relation.pick("traits", rng, rng.choice(relation.values), rng.choice(relation.roles)))
+            setting.agent_traits.append(
+                relation.pick("traits", rng, rng.choice(relation.values), rng.choice(relation.roles))
+            )
         if known and relation.texts.get("changes") and rng.random() < 0.3:
             self._know(setting, relation, role, rng.choice(relation.values), rng.choice(("q", "qs", "s")))
             trait = relation.pick("traits", rng, value, role) if rng.random() < 0.6 else ""
@@ -270,9 +272,9 @@ class Maker:
         role, value = rng.choice(relation.roles), rng.choice(relation.values)
         trait = relation.pick("traits", rng, value, role)
         avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
-        if any(avoid.search(t) for t in setting.own):
+        if any(avoid.search(t) for t in setting.agent_traits):
             return None
-        setting.own.append(trait)
+        setting.agent_traits.append(trait)
         return asked_back(relation.pick("asked", rng, value, role)), trait
 
     # ---- the parts
@@ -309,13 +311,15 @@ class Maker:
             role, value = rng.choice(relation.roles), rng.choice(relation.values)
             if not setting.answers(" ".join((relation.avoid, role, value, *relation.texts["traits"]))):
                 self._know(setting, relation, role, value, self._where())
-        theirs, own = rng.choice(self._people), rng.choice(self._people)
+        theirs, mine = rng.choice(self._people), rng.choice(self._people)
         for one in rng.sample(list(theirs), min(len(theirs), rng.randrange(0, 4))):
             if not setting.answers(f"{one.trait} {one.said} {one.before}"):
                 before = one.before if rng.random() < 0.2 else ""
                 setting.know(one.trait, one.said, "", rng.choice(("t", "tq", "q")), before)
-        room = max(0, 5 - len(setting.own))
-        setting.own += [one.trait for one in rng.sample(list(own), min(len(own), rng.randrange(0, room + 1)))]
+        room = max(0, 5 - len(setting.agent_traits))
+        setting.agent_traits += [
+            one.trait for one in rng.sample(list(mine), min(len(mine), rng.randrange(0, room + 1)))
+        ]
         rng.shuffle(setting.said)
 
     def _answer(self, text: str) -> str:

@@ -59,9 +59,9 @@ def _filled(block: str, rng: random.Random) -> Scene:
 @cache
 def _blocks() -> tuple[tuple[str, ...], Mapping[str, Sequence[str]]]:
     lines = [line for line in SCENES.read_text("utf-8").splitlines() if not line.startswith("#")]
-    own = {line[1:].split()[0]: parted(line.partition(" ")[2]) for line in lines if line.startswith("@")}
+    kinds = {line[1:].split()[0]: parted(line.partition(" ")[2]) for line in lines if line.startswith("@")}
     blocks = "\n".join(line for line in lines if not line.startswith("@")).split("\n\n")
-    return tuple(block.strip() for block in blocks if block.strip()), {**lists(), **own}
+    return tuple(block.strip() for block in blocks if block.strip()), {**lists(), **kinds}
 
 
 def _pairs(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:

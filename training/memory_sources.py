@@ -22,16 +22,16 @@ class Told:
 
 def people_of(sources: Sequence[Path]) -> list[list[Told]]:
     """What each person told in each session of annotated files: short traits from utterances of one or two sentences."""
-    told: dict[tuple[str, str, str], list[Told]] = {}
+    by_person: dict[tuple[str, str, str], list[Told]] = {}
     for source in sources:
         for u in load_annotated_utterances(source):
             for trait in u.traits:
                 if 3 <= len(trait.split()) <= 14 and len(u.text.split()) <= 32 and re.match(r"(?:I|My)\b", trait):
                     before = u.before if len(u.before.split()) <= 14 and u.before.rstrip().endswith("?") else ""
-                    told.setdefault((str(source), u.episode, u.speaker), []).append(
+                    by_person.setdefault((str(source), u.episode, u.speaker), []).append(
                         Told(trait, u.text.strip(), before.strip())
                     )
-    return [own for own in told.values() if len(own) >= 3]
+    return [of_person for of_person in by_person.values() if len(of_person) >= 3]
 
 
 def talks_of(source: Path) -> list[list[str]]:
@@ -46,9 +46,9 @@ def talks_of(source: Path) -> list[list[str]]:
 
 def summaries_of(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The event summaries in the prompts of rows."""
-    found: dict[str, None] = {}
+    summaries: dict[str, None] = {}
     for row in rows:
         block = re.search(r"<memory>\n(.*?)\n</memory>", row["messages"][0]["content"], re.DOTALL)
         for line in block.group(1).splitlines() if block else ():
-            found[line.partition(": ")[2]] = None
-    return list(found)
+            summaries[line.partition(": ")[2]] = None
+    return list(summaries)

@@ -123,7 +123,7 @@ def _of_relations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Itera
             answer = relation.pick("answers", rng, second_person(value), role)
             kinds = ("said", "said", "said", "traits", *(("changes",) if relation.texts.get("changes") else ()))
             said = relation.pick(rng.choice(kinds), rng, value, role)
-            around = [told.said for told in rng.sample(list(rng.choice(people)), 2)]
+            around = [other.said for other in rng.sample(list(rng.choice(people)), 2)]
             before = asked_back(relation.pick("asked", rng, value, role)) if rng.random() < 0.2 else ""
             yield Drawn(relation.name, asker, _lines(rng, [around[0], said], asker, agent, before), question, answer)
             avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
@@ -140,16 +140,16 @@ def _of_relations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Itera
 
 
 def _of_annotations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator[Drawn]:
-    for number, told in enumerate(people):
+    for number, of_person in enumerate(people):
         of = f"person {number}"
-        for one in told:
+        for one in of_person:
             asked = asked_about(one.trait)
             if asked is None or asked[2] == "that" or rng.random() < (0.4 if asked[3] else 0.85):
                 continue
             questions, answers, _, topic = asked
             asker, agent = rng.choice(PEOPLE), rng.choice(AGENTS)
             question, answer = rng.choice(questions), rng.choice(answers)
-            others = list({o.said: o for o in told if o.said != one.said}.values())
+            others = list({o.said: o for o in of_person if o.said != one.said}.values())
             words = set(re.findall(r"\w{4,}", f"{one.trait} {topic} {question}".casefold())) - {
                 "have",
                 "like",

@@ -111,12 +111,12 @@ class Risk:
         packs = packed([one for one in drawn if one.is_informative] or drawn[:1])
         device = batch["input_ids"].device
         laid_out = [{key: value.to(device) for key, value in self._laid_out(pack).items()} for pack in packs]
-        self.tokens = sum(own["input_ids"].numel() for own in laid_out)
+        self.tokens = sum(inputs["input_ids"].numel() for inputs in laid_out)
         # Checkpointing holds the activations of one pack at a time, at the price of a second pass over each. A wrapper for
         # several processes is called once, however many packs each of them has: it counts its calls and joins them.
         parts = [
-            checkpoint(self._steered, self._model, own, pack, use_reentrant=False)
-            for own, pack in zip(laid_out[:-1], packs[:-1], strict=True)
+            checkpoint(self._steered, self._model, inputs, pack, use_reentrant=False)
+            for inputs, pack in zip(laid_out[:-1], packs[:-1], strict=True)
         ]
         steered = torch.stack([*parts, self._steered(model, laid_out[-1], packs[-1])]).sum()
         # The value is the risk, the gradient that of the sum above.
@@ -198,10 +198,10 @@ def branched(
         added to the scores. Labels stand where the token before foretells them, answer after answer.
     """
     ids, positions, labels, branches = [], [], [], []
-    for prompt, own in zip(prompts, answers, strict=True):
+    for prompt, wanted_answers in zip(prompts, answers, strict=True):
         *head, last = prompt
         row, places, wanted, branch = list(head), list(range(len(head))), [IGNORED] * (len(head) + 1), [0] * len(head)
-        for number, answer in enumerate(own, 1):
+        for number, answer in enumerate(wanted_answers, 1):
             row += [last, *answer[:-1]]
             places += range(len(head), len(head) + len(answer))
             wanted += answer

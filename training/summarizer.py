@@ -46,7 +46,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     dialogues = [source for corpus, source in by_corpus if corpus == "dialogsum"]
     for corpus, source in by_corpus:
         if corpus != "dialogsum":
-            for talk, summary in told(source, request.limit):
+            for talk, summary in attributed(source, request.limit):
                 prompt = summarizer.prompt_for(talk.as_session)
                 yield row_values(
                     prompt, summary, corpus=corpus, episode=talk.episode, session=talk.session, turn=len(talk.lines)
@@ -73,7 +73,7 @@ def _of_dialogues(sources: Sequence[Path], request: BuildRequest) -> Iterator[tu
             yield dialogue.id, session, summary
 
 
-def told(source: Path, limit: int | None) -> Iterator[tuple[Talk, str]]:
+def attributed(source: Path, limit: int | None) -> Iterator[tuple[Talk, str]]:
     """Sessions with what their two people told of themselves, and the same sessions with the names exchanged.
 
     Half of each: a session in the order of its corpus, then one whose names changed places, so that nothing but the

@@ -42,17 +42,17 @@ class Talk:
         names = dict(zip(self.people, reversed(self.people), strict=True))
 
         def renamed(text: str) -> str:
-            return re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], text) if names else text
+            return re.sub("|".join(map(re.escape, names)), lambda match: names[match[0]], text) if names else text
 
         lines = [(names[speaker], text) for speaker, text in self.lines]
-        return replace(self, lines=lines, facts=[[renamed(fact) for fact in told] for told in self.facts])
+        return replace(self, lines=lines, facts=[[renamed(fact) for fact in of_line] for of_line in self.facts])
 
     def known(self) -> Facts:
         """All facts by speaker, in order."""
-        told: Facts = {person: [] for person in self.people}
+        known: Facts = {person: [] for person in self.people}
         for (speaker, _), facts in zip(self.lines, self.facts, strict=True):
-            told[speaker] += [fact for fact in facts if fact not in told[speaker]]
-        return told
+            known[speaker] += [fact for fact in facts if fact not in known[speaker]]
+        return known
 
 
 def talks_of(source: Path, limit: int | None, rng: random.Random) -> Iterator[Talk]:

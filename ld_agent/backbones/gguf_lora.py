@@ -88,14 +88,14 @@ def _tensors(module: str, folder: Path, shape: Any) -> Iterator[tuple[str, Array
     names = gguf.get_tensor_name_map(numbers[ARCHITECTURES[shape.model_type]], shape.num_hidden_layers)
     with safe_open(folder / WEIGHTS, "numpy") as weights:
         for key in weights.keys():  # noqa: SIM118 - not a mapping
-            found = TENSOR.fullmatch(key)
-            name = found and names.get_name(f"{found[1]}.weight", try_suffixes=(".weight",))
-            if found is None or name is None:
+            match = TENSOR.fullmatch(key)
+            name = match and names.get_name(f"{match[1]}.weight", try_suffixes=(".weight",))
+            if match is None or name is None:
                 raise InputError(f"the adapter of {module} has a tensor that llama.cpp does not know: {key}")
             values: Array = weights.get_tensor(key)
-            if found[2] == "B" and ARCHITECTURES[shape.model_type] == "llama":
-                values = _rotated(values, found[1], shape)
-            yield f"{name}.lora_{found[2].lower()}", values
+            if match[2] == "B" and ARCHITECTURES[shape.model_type] == "llama":
+                values = _rotated(values, match[1], shape)
+            yield f"{name}.lora_{match[2].lower()}", values
 
 
 def _rotated(values: Array, layer: str, shape: Any) -> Array:

@@ -89,8 +89,8 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
 
 def cache_directory() -> Path:
     """Return the folder of converted models: LD_AGENT_CACHE, else XDG_CACHE_HOME/ld_agent, else ~/.cache/ld_agent."""
-    if own := os.environ.get("LD_AGENT_CACHE"):
-        return Path(own).expanduser()
+    if chosen := os.environ.get("LD_AGENT_CACHE"):
+        return Path(chosen).expanduser()
     shared = os.environ.get("XDG_CACHE_HOME")
     return (Path(shared) if shared else Path.home() / ".cache") / "ld_agent"
 
@@ -147,10 +147,10 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def _verify(path: Path, expected: str) -> None:
-    found = file_sha256(path)
-    if found != expected.lower():
+    actual = file_sha256(path)
+    if actual != expected.lower():
         raise ModelError(
-            f"{path} has another checksum: expected sha256 {expected.lower()}, found {found}; "
+            f"{path} has another checksum: expected sha256 {expected.lower()}, found {actual}; "
             f"fetch the file again, or fix sha256 in the config"
         )
 

@@ -273,14 +273,14 @@ def _why(conversation: Conversation, argument: str) -> None:
 def _explained(explanation: Mapping[str, Any]) -> Iterator[str]:
     """The rounds of a reflection, one per line; other explanations unchanged."""
     for number, entry in enumerate(explanation.get("rounds", ()), 1):
-        found = ", ".join(entry["candidates"])
+        candidates = ", ".join(entry["candidates"])
         outcome = {
             "enough": f"enough, chose {', '.join(entry.get('selected', ())) or 'none'}",
             "missing": f"searched again with: {', '.join(entry.get('keywords', ()))}",
             "unusable": "the model's answer was unreadable; results kept",
             "failed": f"the model failed; results kept ({entry.get('problem', '')})",
         }[entry["outcome"]]
-        yield f"round {number}: found {found}; {outcome}"
+        yield f"round {number}: found {candidates}; {outcome}"
     for name, value in explanation.items():
         if name != "rounds":
             yield f"{name}: {', '.join(map(str, value)) if isinstance(value, (list, tuple)) else value}"

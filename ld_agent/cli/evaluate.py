@@ -91,9 +91,9 @@ def score(
     from ld_agent.errors import InputError
     from ld_agent.evaluation.runner import missing, read_run, runs_under
 
-    found = [run for folder in folders for run in (runs_under(folder) or [folder])]
+    paths = [run for folder in folders for run in (runs_under(folder) or [folder])]
     runs: list[tuple[Run, Path | None]] = []
-    for folder in found:
+    for folder in paths:
         run = read_run(folder)
         absent, wanted = missing(folder)
         if absent:

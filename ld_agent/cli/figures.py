@@ -39,24 +39,24 @@ def figures(
         return
     if runs is None:
         raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
-    found = drawn.numbers(name, collect(runs))
+    values = drawn.numbers(name, collect(runs))
     if out is not None:
-        drawn.draw(name, found, out)
+        drawn.draw(name, values, out)
     if as_json:
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        sys.stdout.write(json.dumps(values, indent=2) + "\n")
         return
-    _show(drawn.FIGURES[name], found)
+    _show(drawn.FIGURES[name], values)
 
 
-def _show(title: str, found: dict[str, dict[object, float]]) -> None:
+def _show(title: str, points: dict[str, dict[object, float]]) -> None:
     from rich.table import Table
 
     from ld_agent.cli.show import console
 
-    heads = sorted({key for values in found.values() for key in values}, key=str)
+    heads = sorted({key for values in points.values() for key in values}, key=str)
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
     for number, head in enumerate(["", *heads]):
         table.add_column(str(head), justify="right" if number else "left")
-    for row, values in found.items():
+    for row, values in points.items():
         table.add_row(row, *(f"{values[head]:.2f}" if head in values else "–" for head in heads))
     console.print(table)

@@ -170,8 +170,8 @@ def form(
     from ld_agent.evaluation.form import write_form
     from ld_agent.evaluation.form_items import shown
 
-    found = shown(sources, questions, limit, seed)
-    key = write_form(found.items, questions, out, seed, found.about)
+    selection = shown(sources, questions, limit, seed)
+    key = write_form(selection.items, questions, out, seed, selection.about)
     say(f"the page is {out}; keep {key} from the annotators, because it names the systems")
 
 
@@ -301,12 +301,12 @@ def _judge(
                 advance(len(requests))
                 return completions
 
-            found = pronounce(Judge(complete), kind, given, seed, rated)
+            judgement = pronounce(Judge(complete), kind, given, seed, rated)
     finally:
         backbone.close()
-    path = write_verdicts(folders[0], kind, section.model, runs, given, found, seed=seed, empty=empty)
+    path = write_verdicts(folders[0], kind, section.model, runs, given, judgement, seed=seed, empty=empty)
     about = {"kind": kind, "judge": section.model, "cases": len(given), "empty": empty}
-    result = about | summarized(kind, list(given[0].candidates), found)
+    result = about | summarized(kind, list(given[0].candidates), judgement)
     result["fallback_counts"] = {name: shown(counted) for name, counted in counts.items()}
     _show(result, as_json)
     if not as_json:

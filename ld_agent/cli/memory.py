@@ -39,13 +39,13 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
 
     opened = existing(store)
     if conversation is not None:
-        found = stored_conversation(opened, conversation)
-        records, traits = opened.records(found.key), [t for t, _ in opened.personas(found.key).traits()]
+        stored = stored_conversation(opened, conversation)
+        records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
         if as_json:
             _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
             return
         console.print(records_table(records))
-        for failure in opened.failures(found.key):
+        for failure in opened.failures(stored.key):
             state = "set aside" if failure.set_aside else "pending"
             console.print(plain(f"{state}: {failure.work} of {failure.item}: {failure.error}", "red"), soft_wrap=True)
         for speaker in dict.fromkeys(t.speaker for t in traits):
@@ -135,10 +135,10 @@ def search(
         chosen = (
             [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
         )
-        found = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
+        hits = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
     finally:
         agent.close(end_sessions=False)
-    best = sorted(found, key=lambda pair: -pair[1].score)[: settings.memory.k]
+    best = sorted(hits, key=lambda pair: -pair[1].score)[: settings.memory.k]
     if as_json:
         _print_json([{"conversation": name} | recalled_json(r) for name, r in best])
         return
@@ -264,10 +264,10 @@ def delete(
     from ld_agent.cli.show import say
 
     opened = existing(store)
-    found = stored_conversation(opened, conversation)
+    stored = stored_conversation(opened, conversation)
     if not yes:
         _confirm(f"Delete everything about conversation {conversation!r}?")
-    opened.delete_conversation(found.key)
+    opened.delete_conversation(stored.key)
     say(f"deleted {conversation} from {opened.path}")
 
 

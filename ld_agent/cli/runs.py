@@ -107,8 +107,8 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
         similarity = BertScore(Config().encoder.model if encoder == "default" else encoder)
     measured = [measures(run, similarity) for run, _ in runs]
     results = []
-    for (run, folder), own in zip(runs, measured, strict=True):
-        result = scores(run, own) | ({"bert_score_model": similarity.name} if similarity is not None else {})
+    for (run, folder), of_run in zip(runs, measured, strict=True):
+        result = scores(run, of_run) | ({"bert_score_model": similarity.name} if similarity is not None else {})
         results.append(result)
         if result["empty"]:
             say(f"{run.name}: {result['empty']} of {result['predictions']} predictions are empty and count as such")

@@ -115,15 +115,15 @@ def list_command(store: StoreOption) -> None:
     from ld_agent.cli.show import console, plain
     from ld_agent.storage.served import Keys
 
-    found = Keys(existing(store).db).all()
+    stored = Keys(existing(store).db).all()
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for heading in ("prefix", "tenant", "scopes", "a minute", "made", "revoked"):
         table.add_column(heading)
-    for key in found:
+    for key in stored:
         days = [f"{at:%Y-%m-%d}" if at else "" for at in (key.created, key.revoked)]
         rate = "default" if key.rate is None else str(key.rate)
         table.add_row(*(plain(cell) for cell in (key.prefix, key.tenant, " ".join(key.scopes), rate, *days)))
-    console.print(table if found else "no keys; the server answers only on its own machine")
+    console.print(table if stored else "no keys; the server answers only on its own machine")
 
 
 @keys.command()

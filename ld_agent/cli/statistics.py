@@ -43,16 +43,16 @@ def statistics(
     files = corpora.only_once(data)
     length, unit, close = _unit(config)
     try:
-        found = [corpora.statistics(file, limit, length, unit) for file in files]
+        statistics = [corpora.statistics(file, limit, length, unit) for file in files]
     finally:
         close()
     if out is not None:
-        corpora.write_statistics(out, found)
+        corpora.write_statistics(out, statistics)
     if as_json:
-        whole = found[0] if len(found) == 1 else {"statistics": found}
+        whole = statistics[0] if len(statistics) == 1 else {"statistics": statistics}
         sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
         return
-    for one in found:
+    for one in statistics:
         _show(one)
 
 
@@ -76,23 +76,23 @@ def _unit(config: str | None) -> tuple[Length, str, Any]:
     )
 
 
-def _show(found: Mapping[str, Any]) -> None:
+def _show(statistics: Mapping[str, Any]) -> None:
     from ld_agent.cli.show import console, plain
 
-    if found["kind"] == "benchmark":
-        console.print(plain(f"{found['data']}: ECM's benchmark {found['benchmark']}"), soft_wrap=True)
-        rows = [(f"{found[key]:g}" for key in ("samples", "sessions", "utterances", "questions"))]
+    if statistics["kind"] == "benchmark":
+        console.print(plain(f"{statistics['data']}: ECM's benchmark {statistics['benchmark']}"), soft_wrap=True)
+        rows = [(f"{statistics[key]:g}" for key in ("samples", "sessions", "utterances", "questions"))]
         _table("", ("samples", "sessions in a source", "utterances in a source", "questions in a sample"), rows)
         return
-    heading = f"{found['data']}: {found['corpus']}, {found['episodes']:,} episodes, {found['sessions']:,} sessions"
-    console.print(plain(f"{heading}, {found['utterances']:,} utterances"), soft_wrap=True)
-    kinds = found["words"].items()
+    counts = ", ".join(f"{statistics[unit]:,} {unit}" for unit in ("episodes", "sessions", "utterances"))
+    console.print(plain(f"{statistics['data']}: {statistics['corpus']}, {counts}"), soft_wrap=True)
+    kinds = statistics["words"].items()
     numbers = ("texts", "words", "mean", "longest")
     _table("", ("", "texts", "words", "mean", "longest"), [(k, *(f"{v[n]:,}" for n in numbers)) for k, v in kinds])
-    sessions = found["by_session"].items()
+    sessions = statistics["by_session"].items()
     numbers = ("dialogues", "utterances", "mean_length", "longest")
     heads = ("session", "dialogues", "utterances", "mean length up to its end", "longest")
-    _table(f"in {found['unit']}", heads, [(k, *(f"{v[n]:,}" for n in numbers)) for k, v in sessions])
+    _table(f"in {statistics['unit']}", heads, [(k, *(f"{v[n]:,}" for n in numbers)) for k, v in sessions])
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Any]) -> None:

@@ -82,7 +82,7 @@ def golden_memories(episode: Episode) -> tuple[AnnotatedMemory, ...]:
     for turn, following in zip_longest(episode.turns, episode.turns[1:]):
         facts.setdefault(turn.speaker, {}).update(dict.fromkeys(turn.traits or ()))
         if following is None or following.session != turn.session:
-            known = {speaker: tuple(own) for speaker, own in facts.items() if own}
+            known = {speaker: tuple(traits) for speaker, traits in facts.items() if traits}
             memories.append(AnnotatedMemory(turn.at, known))
     return tuple(memories)
 

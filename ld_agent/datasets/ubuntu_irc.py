@@ -52,12 +52,12 @@ def _answered(record: Record, turns: int) -> dict[int, int]:
     links = record.items("relation_at") if "relation_at" in record else []
     if "ans_idx" in record:
         links = [*links, [turns - 1, record.integer("ans_idx")]]
-    found: dict[int, int] = {}
+    replies: dict[int, int] = {}
     for link in links:
         if not (isinstance(link, list) and len(link) == 2 and all(isinstance(n, int) for n in link)):
             raise record.error(f"relation_at has {link!r}, which is not a pair of places")
         child, parent = link
         if not 0 <= parent < child < turns:
             raise record.error(f"utterance {child} cannot answer utterance {parent} of {turns}")
-        found[child] = parent
-    return found
+        replies[child] = parent
+    return replies

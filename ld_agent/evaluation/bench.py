@@ -85,8 +85,8 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
     looked_at = _passages(rng, dimension) if SCORERS[memory.scorer].needs_passages else None
     packed = looked_at[0].vectors if looked_at else NO_VECTORS
     index = LongTermIndex(dimension, lambda keys: dict.fromkeys(keys, packed))
-    for key, (vector, at, own) in enumerate(_records(rng, dimension, size), 1):
-        index.add(key, vector, at, own, looked_at[key % len(looked_at)] if looked_at else None)
+    for key, (vector, at, topics) in enumerate(_records(rng, dimension, size), 1):
+        index.add(key, vector, at, topics, looked_at[key % len(looked_at)] if looked_at else None)
     queries = list(_records(rng, dimension, QUERIES + 5))
     at = START.timestamp() + size * 3600.0
 

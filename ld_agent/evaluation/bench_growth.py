@@ -166,8 +166,8 @@ class _Grown:
             sources.append(said.id)
         self._at = said.at
         store.close_session(key)
-        summary, own = f"{texts[0]} {texts[1]}", tuple(sorted(set(passages.turns[0])))
-        draft = Draft(summary, said.at, said.session, self._vectors(1)[0], own, sources=tuple(sources))
+        summary, topics = f"{texts[0]} {texts[1]}", tuple(sorted(set(passages.turns[0])))
+        draft = Draft(summary, said.at, said.session, self._vectors(1)[0], topics, sources=tuple(sources))
         [record] = shelf.digest(said.session, [draft])
         shelf.set_passages({int(record.id[1:]): (passages.words_text, passages.vectors.stored)})
         if number % (UTTERANCES_A_TRAIT // SESSION) == 0:

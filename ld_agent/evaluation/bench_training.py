@@ -98,8 +98,8 @@ def run_settings(config: Config, folder: Path, steps: int) -> dict[str, Any]:
     }
 
 
-def _compared(found: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, Any]:
-    ours, plain, other = found["ours"], found["plain"], found.get("trl")
+def _compared(recipes: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, Any]:
+    ours, plain, other = recipes["ours"], recipes["plain"], recipes.get("trl")
     differences = [a - b for a, b in zip(ours["losses"], plain["losses"], strict=True)]
     return {
         "speedup_vs_plain": round(plain["seconds"] / ours["seconds"], 2),
@@ -118,7 +118,7 @@ def _compared(found: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str, A
                 "loss_after": round(statistics.mean(of["losses"]), 4),
                 "base": of["base"],
             }
-            for name, of in found.items()
+            for name, of in recipes.items()
         },
         **({} if other else {"trl": MISSING}),
         "machine": machine(),

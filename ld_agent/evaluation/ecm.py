@@ -68,7 +68,7 @@ class Sample:
 # ---- the file
 
 
-def write_samples(path: Path, samples: Sequence[Sample], made: Mapping[str, Any]) -> None:
+def write_samples(path: Path, samples: Sequence[Sample], header: Mapping[str, Any]) -> None:
     """Write samples of one benchmark, replacing the file.
 
     Args:
@@ -80,7 +80,7 @@ def write_samples(path: Path, samples: Sequence[Sample], made: Mapping[str, Any]
     names = {sample.benchmark for sample in samples}
     if len(names) != 1:
         raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file takes those of exactly one")
-    lines = [HEADER | {"benchmark": names.pop(), "made": dict(made)}, *(_values(sample) for sample in samples)]
+    lines = [HEADER | {"benchmark": names.pop(), "made": dict(header)}, *(_values(sample) for sample in samples)]
     with written_atomically(path) as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
 

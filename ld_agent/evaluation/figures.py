@@ -40,16 +40,16 @@ def numbers(name: str, collected: Collected) -> dict[str, Any]:
     """
     if name not in FIGURES:
         raise InputError(f"no figure {name!r}; the figures are {', '.join(FIGURES)}")
-    found: Mapping[str, Any] = choices(collected) if name == "ecm-5" else sweep(collected)
-    if not found:
+    values: Mapping[str, Any] = choices(collected) if name == "ecm-5" else sweep(collected)
+    if not values:
         raise InputError(f"no run there belongs in {name}; ld-agent figures {name} --plan prints how to make them")
-    return dict(found)
+    return dict(values)
 
 
 def choices(collected: Collected) -> Choice:
     """Return how often each kind of memory was chosen, by benchmark; of several judgements the one with most cases."""
     runs = {run.hash: run for run in collected.runs if isinstance(run, TableRun)}
-    found: Choice = {}
+    choice: Choice = {}
     for judged in sorted(collected.comparisons, key=lambda judged: judged.cases):
         if judged.kind != "choose" or not judged.stated():
             continue
@@ -58,20 +58,20 @@ def choices(collected: Collected) -> Choice:
             continue
         benchmark = str(runs[judged.runs[0]].facts["task"]).removeprefix("ecm-")
         chosen = Counter(str(kinds[str(name)]) for name in judged.stated())
-        found[benchmark] = {kind: chosen[kind] / chosen.total() for kind in KINDS if kind in kinds.values()}
-    return found
+        choice[benchmark] = {kind: chosen[kind] / chosen.total() for kind in KINDS if kind in kinds.values()}
+    return choice
 
 
 def sweep(collected: Collected) -> Sweep:
     """Return GPT-scores in learning new knowledge, by kind of memory and number of records."""
-    found: Sweep = {}
+    scores: Sweep = {}
     for run in collected.runs:
         if not isinstance(run, TableRun) or run.facts["task"] != "ecm-knowledge" or not run.figure("gpt_score"):
             continue
         kind = _kind(run)
         if kind in COUNTS:
-            found.setdefault(kind, {})[_count(run, kind)] = float(run.figure("gpt_score"))
-    return {kind: dict(sorted(found[kind].items())) for kind in COUNTS if kind in found}
+            scores.setdefault(kind, {})[_count(run, kind)] = float(run.figure("gpt_score"))
+    return {kind: dict(sorted(scores[kind].items())) for kind in COUNTS if kind in scores}
 
 
 def _kind(run: TableRun) -> str | None:
@@ -87,7 +87,7 @@ def _count(run: TableRun, kind: str) -> int:
     return int(value)
 
 
-def picture(name: str, found: Mapping[str, Any]) -> Figure:
+def picture(name: str, values: Mapping[str, Any]) -> Figure:
     """Draw a figure. Needs matplotlib.
 
     Raises:
@@ -101,21 +101,21 @@ def picture(name: str, found: Mapping[str, Any]) -> Figure:
     axes = figure.subplots()
     if name == "ecm-5":
         for place, kind in enumerate(KINDS):
-            heights = [100 * shares.get(kind, 0.0) for shares in found.values()]
-            axes.bar([n + 0.2 * (place - 1.5) for n in range(len(found))], heights, 0.18, label=kind)
-        axes.set_xticks(range(len(found)), list(found))
+            heights = [100 * shares.get(kind, 0.0) for shares in values.values()]
+            axes.bar([n + 0.2 * (place - 1.5) for n in range(len(values))], heights, 0.18, label=kind)
+        axes.set_xticks(range(len(values)), list(values))
         axes.set(ylabel="chosen, per cent", ylim=(0, 100))
     else:
-        for kind, scores in found.items():
+        for kind, scores in values.items():
             axes.plot(list(scores), list(scores.values()), marker=".", label=kind)
         axes.set(xlabel="records recalled (K)", ylabel="GPT-score, 0 to 2")
-        axes.set_xticks(sorted({k for scores in found.values() for k in scores}))
+        axes.set_xticks(sorted({k for scores in values.values() for k in scores}))
     axes.grid(alpha=0.3, axis="y")
     axes.legend()
     return figure
 
 
-def draw(name: str, found: Mapping[str, Any], out: Path) -> None:
+def draw(name: str, values: Mapping[str, Any], out: Path) -> None:
     """Write a figure as a picture; its format is that of the file's name.
 
     Raises:
@@ -123,7 +123,7 @@ def draw(name: str, found: Mapping[str, Any], out: Path) -> None:
     """
     check_output(out)
     try:
-        picture(name, found).savefig(out, dpi=130)
+        picture(name, values).savefig(out, dpi=130)
     except ValueError as exc:
         raise InputError(f"{out} cannot be drawn ({exc}); give a name that ends with .png, .svg or .pdf") from exc
 

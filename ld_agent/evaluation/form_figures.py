@@ -58,7 +58,7 @@ def _of_benchmark(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
     both = qualified(ratings)
     agreed = agreement(both)
     values = [value for given in both.values() for value in given.values()]
-    found = {
+    summary = {
         "benchmark": key["benchmark"],
         "data": key["data"],
         "items": agreed["items"],
@@ -67,5 +67,5 @@ def _of_benchmark(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
         "kappa": agreed["fleiss"],
     }
     with written_atomically(out) as file:
-        file.write(json.dumps({"ratings": found}, indent=2) + "\n")
+        file.write(json.dumps({"ratings": summary}, indent=2) + "\n")
     return out

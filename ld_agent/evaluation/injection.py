@@ -127,8 +127,8 @@ def _own(number: int, row: Mapping[str, str]) -> Case:
 
 
 def _of_test_set(number: int, row: Mapping[str, str]) -> Case | None:
-    found = MARKED.search(row["judge_question"])
-    return found and Case(str(number), row["user_input"], ASKED, found.group(1), row["test_case_prompt"])
+    match = MARKED.search(row["judge_question"])
+    return match and Case(str(number), row["user_input"], ASKED, match.group(1), row["test_case_prompt"])
 
 
 def answers(agent: Agent, case: Case) -> tuple[str, dict[str, Any]]:

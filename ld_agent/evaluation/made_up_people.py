@@ -103,11 +103,11 @@ class People:
         """Add a conversation; returns its key and tenant as fields."""
         count, key = int(self.counts[number]), int8(_next(next_keys, "conversation"))
         traits = min(count // EVENTS_A_TRAIT, MOST_TRAITS)
-        own = key + text("/")
+        prefix = key + text("/")
         name = text(name_of(number)) + text(self.agent)
         rows["conversation"][1].append(key + name + int8(2 * count) + int8(count) + int8(traits))
-        rows["enabled"][1].append(own + text("events") + int8(0) + int8(count))
-        return own
+        rows["enabled"][1].append(prefix + text("events") + int8(0) + int8(count))
+        return prefix
 
     def _traits(
         self,
@@ -118,11 +118,11 @@ class People:
         next_keys: dict[str, int],
     ) -> None:
         begun = int8(microseconds(START))
-        for own, count, of_person in zip(keys, counts.tolist(), vectors, strict=True):
+        for prefix, count, of_person in zip(keys, counts.tolist(), vectors, strict=True):
             packed = _packed(of_person[:MOST_TRAITS])
             for n in range(min(count // EVENTS_A_TRAIT, MOST_TRAITS)):
                 fields = text(f"t{n + 1}") + text("User") + text(f"I like {noun(n)}.") + begun + text(f"u{2 * n + 1}")
-                rows["trait"][1].append(int8(_next(next_keys, "trait")) + own + fields + begun + packed[n])
+                rows["trait"][1].append(int8(_next(next_keys, "trait")) + prefix + fields + begun + packed[n])
 
     def _events(
         self, rows: Rows, keys: Sequence[bytes], places: NDArray[np.intp], vectors: Floats, topics: list[list[int]],
@@ -137,23 +137,27 @@ class People:
         numbers = dict.fromkeys(range(len(keys)), 0)
         for row, (place, of_event) in enumerate(zip(places.tolist(), topics, strict=True)):
             numbers[place] = n = numbers[place] + 1
-            own, number, at = keys[place], int8(n), int8(microseconds(START) + n * APART // timedelta(microseconds=1))
-            session(own + number + closed)
-            digested(own + events + number)
+            prefix, number, at = (
+                keys[place],
+                int8(n),
+                int8(microseconds(START) + n * APART // timedelta(microseconds=1)),
+            )
+            session(prefix + number + closed)
+            digested(prefix + events + number)
             first, second = _next(next_keys, "utterance"), _next(next_keys, "utterance")
             if n == 1:
-                speaker(own + said_by[0] + int8(first))
-                speaker(own + said_by[1] + int8(second))
+                speaker(prefix + said_by[0] + int8(first))
+                speaker(prefix + said_by[1] + int8(second))
             names = [self._nouns[topic] for topic in of_event]
             asked = text(f"I have been thinking about {' and '.join(names[:SPOKEN])} again.")
             replied, ids = text(f"Tell me of {names[0]}."), (f"u{2 * n - 1}", f"u{2 * n}")
-            utterance(int8(first) + own + text(ids[0]) + number + said_by[0] + asked + at + int2(1))
-            utterance(int8(second) + own + text(ids[1]) + number + said_by[1] + replied + at + int2(1))
+            utterance(int8(first) + prefix + text(ids[0]) + number + said_by[0] + asked + at + int2(1))
+            utterance(int8(second) + prefix + text(ids[1]) + number + said_by[1] + replied + at + int2(1))
             key = int8(_next(next_keys, "record"))
             summary = text(f"They talk about {', '.join(names[:SUMMARIZED])}.")
             listed = text('["' + '","'.join(sorted(names)) + '"]') + text(f'["{ids[0]}","{ids[1]}"]')
-            record(key + own + text(f"m{n}") + events + number + summary + at + listed + packed[row])
-            passage(key + own + _words(names, self.agent, blobs[row]))
+            record(key + prefix + text(f"m{n}") + events + number + summary + at + listed + packed[row])
+            passage(key + prefix + _words(names, self.agent, blobs[row]))
 
     def _topics(self, rng: np.random.Generator, events: int) -> list[list[int]]:
         """Of each event its topics, at least SPOKEN."""

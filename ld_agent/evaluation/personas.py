@@ -123,7 +123,7 @@ def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder
         if (trait := next((t for t in foreign if same(fact, t.text)), None)) is not None
     ]
     utterances = [(u.speaker == conversation.agent_name, u.text) for u in conversation.utterances]
-    invented = [found for t in theirs if (found := _invented(t, said, utterances)) is not None]
+    invented = [invention for t in theirs if (invention := _invented(t, said, utterances)) is not None]
     return {
         "facts": facts,
         "agent": [t.text for t in mine],

@@ -103,7 +103,7 @@ def assignment(key: str, value: Any) -> str:
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> Values:
     """Return nested values by dotted key."""
-    found: Values = {}
+    flattened: Values = {}
     for key, value in values.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flattened

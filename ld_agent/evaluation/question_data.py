@@ -64,10 +64,12 @@ def load_questions(path: Path, limit: int | None = None) -> list[Questioned]:
         samples = json_document(path)
         records = [Record(sample, path, None, f"[{n}]") for n, sample in enumerate(samples[: len(episodes)])]
         asked = [_of_locomo(episode, record) for episode, record in zip(episodes, records, strict=True)]
-    found = [Questioned(episode, own) for episode, own in zip(episodes, asked, strict=True) if own]
-    if not found:
+    questioned = [
+        Questioned(episode, questions) for episode, questions in zip(episodes, asked, strict=True) if questions
+    ]
+    if not questioned:
         raise InputError(f'{path} has no questions; add "questions" to its conversations (data/README.md shows how)')
-    return found
+    return questioned
 
 
 def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:

@@ -158,10 +158,10 @@ class QuestionsTask:
     ) -> dict[str, Situation]:
         seed = tuple(agent.config.agent.persona)
         bare = Situation(mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,))
-        found = {"nothing": bare, "history": replace(bare, quotes=tuple(said))}
+        situations = {"nothing": bare, "history": replace(bare, quotes=tuple(said))}
         if question.answers and (sentence := handed_over(agent, question, said, mine)):
-            found["handed"] = replace(bare, quotes=sentence, passages=(sentence,))
-        return found
+            situations["handed"] = replace(bare, quotes=sentence, passages=(sentence,))
+        return situations
 
 
 def _arm(agent: Agent, situation: Situation) -> Steps[Answer]:
@@ -236,43 +236,43 @@ def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     the parts of ``answered`` and ``unknown_right`` in which the reply is not sure and quotes what was said.
     ``lost_…``: shares of the questions with an answer; with ``answered`` they add up to 1.
     """
-    told = [bool(p.details["told"]) for p in predictions]
-    found = _figures(predictions, [p.text for p in predictions], told)
+    answerable = [bool(p.details["told"]) for p in predictions]
+    overall = _figures(predictions, [p.text for p in predictions], answerable)
     for place in LOST:
-        found[f"lost_{place}"] = mean(float(p.details.get("lost") == place) for p in predictions).where(told)
+        overall[f"lost_{place}"] = mean(float(p.details.get("lost") == place) for p in predictions).where(answerable)
     for arm in ARMS:
         texts = [p.details["arms"].get(arm) for p in predictions]
         there = [text is not None for text in texts]
         if any(there):
-            counted = [known and asked for known, asked in zip(told, there, strict=True)]
-            unknown = [not known and asked for known, asked in zip(told, there, strict=True)]
+            counted = [known and asked for known, asked in zip(answerable, there, strict=True)]
+            unknown = [not known and asked for known, asked in zip(answerable, there, strict=True)]
             figures = _figures(predictions, [text or "" for text in texts], counted, unknown, arm)
-            found |= {
+            overall |= {
                 f"{name}_{arm}": m
                 for name, m in figures.items()
                 if not (arm == "handed" and name.startswith("unknown"))
             }
-    return found
+    return overall
 
 
 def _figures(
     predictions: Sequence[Prediction],
     texts: Sequence[str],
-    told: Sequence[bool],
+    answerable: Sequence[bool],
     unknown: Sequence[bool] | None = None,
     arm: str = AGENT,
 ) -> dict[str, Measure]:
     """The figures of one arm over the questions ``told``, and those ``unknown``, by default the others."""
-    unknown = [not known for known in told] if unknown is None else unknown
+    unknown = [not known for known in answerable] if unknown is None else unknown
     references = [p.references for p in predictions]
     quoted = [arm in p.details.get("quoted", ()) for p in predictions]
-    hits = [contains(text, own) for text, own in zip(texts, references, strict=True)]
+    hits = [contains(text, accepted) for text, accepted in zip(texts, references, strict=True)]
     return {
-        "answered": mean(map(float, hits)).where(told),
-        "answered_quoting": mean(float(h and q) for h, q in zip(hits, quoted, strict=True)).where(told),
-        "f1": token_f1(texts, references).where(told),
+        "answered": mean(map(float, hits)).where(answerable),
+        "answered_quoting": mean(float(h and q) for h, q in zip(hits, quoted, strict=True)).where(answerable),
+        "f1": token_f1(texts, references).where(answerable),
         "denied": mean(float(says_unknown(text) and not hit) for text, hit in zip(texts, hits, strict=True)).where(
-            told
+            answerable
         ),
         "unknown_right": mean(float(q or invents_nothing(t)) for t, q in zip(texts, quoted, strict=True)).where(
             unknown
@@ -288,10 +288,10 @@ def question_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 def by_category(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
     """The main figures of each category of questions."""
-    found = {}
+    by_name = {}
     for category in dict.fromkeys(str(p.details["category"]) for p in predictions):
         chosen = [p for p in predictions if p.details["category"] == category]
         figures = question_measures(chosen)
         names = ("answered", "f1") if any(p.details["told"] for p in chosen) else ("unknown_right",)
-        found[category] = {"questions": len(chosen)} | {name: round(figures[name].overall, 6) for name in names}
-    return found
+        by_name[category] = {"questions": len(chosen)} | {name: round(figures[name].overall, 6) for name in names}
+    return by_name

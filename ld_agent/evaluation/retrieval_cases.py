@@ -131,10 +131,10 @@ def stated_questions(conversations: Sequence[Questioned]) -> Case:
     questions = []
     for place, one in enumerate(conversations):
         for question in one.questions:
-            own = of_conversation[place]
-            saying = [s for s in own if any(contains(said.text, question.answers) for said in s.utterances)]
+            past = of_conversation[place]
+            saying = [s for s in past if any(contains(said.text, question.answers) for said in s.utterances)]
             if question.answers:
-                questions.append(Asked(question.text, frozenset(s.number for s in saying or own), question.category))
+                questions.append(Asked(question.text, frozenset(s.number for s in saying or past), question.category))
     if not questions:
         raise InputError("no question has an answer; list some under `answers` (data/README.md shows how)")
     return Case(ONE_MEMORY, conversations[0].episode.agent, sessions, {}, tuple(questions), LOOKED_THROUGH)

@@ -43,7 +43,7 @@ def statistics(data: Path, limit: int | None = None, length: Length = words_in, 
         return about | _of_benchmark(data, limit) | _digest(data)
     episodes = load_episodes(data, limit=limit)
     corpus = format_of(data)
-    texts = {kind: _lengths(found) for kind, found in _texts(episodes).items()}
+    texts = {kind: _lengths(of_kind) for kind, of_kind in _texts(episodes).items()}
     if corpus == "dialogsum":
         dialogues = load_dialogues(data)[:limit]
         texts["summaries"] = _lengths(text for dialogue in dialogues for text in dialogue.summaries)
@@ -53,20 +53,20 @@ def statistics(data: Path, limit: int | None = None, length: Length = words_in, 
         "speakers": sum(len(episode.speakers) for episode in episodes),
         "utterances": texts["utterances"]["texts"],
     }
-    kept = {kind: found for kind, found in texts.items() if found["texts"]}
+    kept = {kind: lengths for kind, lengths in texts.items() if lengths["texts"]}
     by_session = {"unit": unit, "by_session": _by_session(episodes, length)}
     return about | {"kind": "corpus", "corpus": corpus} | counts | {"words": kept} | by_session | _digest(data)
 
 
 def _texts(episodes: Iterable[Episode]) -> dict[str, list[str]]:
     """The texts of a corpus by kind."""
-    found: dict[str, list[str]] = {"utterances": [], "personas": [], "traits": [], "memories": []}
+    texts: dict[str, list[str]] = {"utterances": [], "personas": [], "traits": [], "memories": []}
     for episode in episodes:
-        found["utterances"] += [turn.text for turn in episode.turns]
-        found["personas"] += [fact for facts in episode.personas.values() for fact in facts]
-        found["traits"] += [trait for turn in episode.turns for trait in turn.traits or ()]
-        found["memories"] += [fact for m in episode.memories for facts in m.facts.values() for fact in facts]
-    return found
+        texts["utterances"] += [turn.text for turn in episode.turns]
+        texts["personas"] += [fact for facts in episode.personas.values() for fact in facts]
+        texts["traits"] += [trait for turn in episode.turns for trait in turn.traits or ()]
+        texts["memories"] += [fact for m in episode.memories for facts in m.facts.values() for fact in facts]
+    return texts
 
 
 def _lengths(texts: Iterable[str]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _digest(data: Path) -> dict[str, str]:
     return {} if file is None else {"data_sha256": sha256(file.read_bytes()).hexdigest()}
 
 
-def write_statistics(folder: Path, found: list[dict[str, Any]]) -> Path:
+def write_statistics(folder: Path, statistics: list[dict[str, Any]]) -> Path:
     """Write the statistics of several files atomically to a folder, for `ld-agent tables`; return the file.
 
     Raises:
@@ -130,7 +130,7 @@ def write_statistics(folder: Path, found: list[dict[str, Any]]) -> Path:
     path = folder / FILE
     check_output(path)
     with written_atomically(path) as file:
-        file.write(json.dumps({"statistics": found}, indent=2, ensure_ascii=False) + "\n")
+        file.write(json.dumps({"statistics": statistics}, indent=2, ensure_ascii=False) + "\n")
     return path
 
 
@@ -141,12 +141,12 @@ def read_statistics(path: Path) -> list[Mapping[str, Any]]:
         DataFileError: the file is something else.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["statistics"]
-        if not all(entry["format"] == FORMAT and entry["kind"] in ("corpus", "benchmark") for entry in found):
+        statistics = json.loads(path.read_text(encoding="utf-8"))["statistics"]
+        if not all(entry["format"] == FORMAT and entry["kind"] in ("corpus", "benchmark") for entry in statistics):
             raise ValueError("another version")
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise DataFileError(path, None, f"not statistics ({exc!r}); make them again with ld-agent statistics") from exc
-    return list(found)
+    return list(statistics)
 
 
 def only_once(data: Iterable[Path]) -> list[Path]:

@@ -32,7 +32,7 @@ def statements(record: Record, names: Sequence[str]) -> list[str]:
         return []
     facts = record.details.get("facts")
     if isinstance(facts, dict):
-        texts = [_about(str(person), str(fact)) for person, told in facts.items() for fact in told]
+        texts = [_about(str(person), str(fact)) for person, known in facts.items() for fact in known]
     else:
         texts = [str(record.details[part]) for part in PARTS if record.details.get(part)] or [record.text]
     sentences = [item for text in texts for items in unfolded(" ".join(text.split()), names) for item in items]

@@ -82,28 +82,32 @@ def figures_under(folder: Path, left_out: list[str]) -> Iterator[TableFigures]:
 
 
 def _statistics(path: Path) -> Iterator[TableFigures]:
-    for found in read_statistics(path):
-        data = "/".join(Path(found["data"]).parts[-2:])
-        part = "" if found["limit"] is None else f", the first {found['limit']}"
-        if found["kind"] == "benchmark":
-            note = f"Statistics of {data}{part}: benchmark {found['benchmark']}, {found['samples']} samples."
-            values = {key: found[key] for key in ("samples", "sessions", "utterances", "questions")}
-            yield TableFigures(path.parent, data, {"task": "statistics", "benchmark": found["benchmark"]}, values, note)
+    for statistics in read_statistics(path):
+        data = "/".join(Path(statistics["data"]).parts[-2:])
+        part = "" if statistics["limit"] is None else f", the first {statistics['limit']}"
+        if statistics["kind"] == "benchmark":
+            note = f"Statistics of {data}{part}: benchmark {statistics['benchmark']}, {statistics['samples']} samples."
+            values = {key: statistics[key] for key in ("samples", "sessions", "utterances", "questions")}
+            yield TableFigures(
+                path.parent, data, {"task": "statistics", "benchmark": statistics["benchmark"]}, values, note
+            )
             continue
-        corpus = CORPORA.get(found["corpus"], found["corpus"])
-        note = f"Statistics of {data}{part}: {corpus}, {found['episodes']} episodes; lengths in {found['unit']}."
-        for number, values in found["by_session"].items():
+        corpus = CORPORA.get(statistics["corpus"], statistics["corpus"])
+        note = (
+            f"Statistics of {data}{part}: {corpus}, {statistics['episodes']} episodes; lengths in {statistics['unit']}."
+        )
+        for number, values in statistics["by_session"].items():
             facts = {"task": "statistics", "corpus": corpus, "session": int(number)}
             yield TableFigures(path.parent, data, facts, values, note)
 
 
 def _ratings(path: Path) -> Iterator[TableFigures]:
     try:
-        found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["ratings"]
-        facts = {"task": "ratings", "benchmark": str(found["benchmark"])}
-        values = {name: float(found[name]) for name in ("qualified", "kappa") if found[name] is not None}
-        note = f"Ratings of {found['data']}: {found['items']} samples by {found['annotators']} people."
-        data = str(found["data"])
+        ratings: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["ratings"]
+        facts = {"task": "ratings", "benchmark": str(ratings["benchmark"])}
+        values = {name: float(ratings[name]) for name in ("qualified", "kappa") if ratings[name] is not None}
+        note = f"Ratings of {ratings['data']}: {ratings['items']} samples by {ratings['annotators']} people."
+        data = str(ratings["data"])
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise DataFileError(path, None, f"not ratings ({exc!r}); make them again with ld-agent judge agree") from exc
     yield TableFigures(path.parent, data, facts, values, note)

@@ -105,7 +105,7 @@ def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[s
 
 
 def _comparison(table: PaperTable, wanted: Where, first: Where, second: Where, config: str) -> list[str]:
-    sides = [{**wanted, **own} for own in (first, second)]
+    sides = [{**wanted, **side} for side in (first, second)]
     lines = [line for side in sides for line in _run(table, side, config)]
     folders = [_folder(side, config) for side in sides]
     if wanted.get("task") == "ecm-knowledge":

@@ -111,10 +111,10 @@ class TableRun:
             task = TASKS.get(self.run.task)
             self._measures = {} if task is None else task.measure(self.run.predictions)
         if measure in self._measures:
-            found = self._measures[measure]
+            figure = self._measures[measure]
             if session is not None:
-                found = found.where([p.session == session for p in self.run.predictions])
-            value = found.overall
+                figure = figure.where([p.session == session for p in self.run.predictions])
+            value = figure.overall
         else:
             value = self._scored(measure, session)
         return "" if value is None or math.isnan(value) else f"{value if measure in PLAIN else 100 * value:.2f}"
@@ -170,30 +170,30 @@ def collect(folder: Path) -> Collected:
     """
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; give one that ld-agent eval … --out has filled")
-    found = Collected([], [], [])
+    collected = Collected([], [], [])
     for path in runs_under(folder):
         try:
-            found.runs.append(_read(path))
+            collected.runs.append(_read(path))
         except LDAgentError as exc:
-            found.left_out.append(str(exc))
-    found.runs += figures_under(folder, found.left_out)
-    if not found.runs and not found.left_out:
+            collected.left_out.append(str(exc))
+    collected.runs += figures_under(folder, collected.left_out)
+    if not collected.runs and not collected.left_out:
         raise InputError(f"no run in {folder} or below; make one with ld-agent eval … --out")
-    known = {run.hash for run in found.runs}
+    known = {run.hash for run in collected.runs}
     for path in verdicts_under(folder):
         try:
             judged = read_verdicts(path)
         except LDAgentError as exc:
-            found.left_out.append(str(exc))
+            collected.left_out.append(str(exc))
             continue
-        own = [run for run in found.runs if isinstance(run, TableRun) and run.folder == path.parent]
-        if not set(judged.runs) <= known or not own or own[0].hash != judged.runs[0]:
-            found.left_out.append(f"{path}: the verdicts are about another run (hash differs); judge again")
+        judged_runs = [run for run in collected.runs if isinstance(run, TableRun) and run.folder == path.parent]
+        if not set(judged.runs) <= known or not judged_runs or judged_runs[0].hash != judged.runs[0]:
+            collected.left_out.append(f"{path}: the verdicts are about another run (hash differs); judge again")
         elif judged.kind not in ("prefer", "compare", "choose"):
-            own[0].verdicts.append(judged)
+            judged_runs[0].verdicts.append(judged)
         else:
-            found.comparisons.append(judged)
-    return found
+            collected.comparisons.append(judged)
+    return collected
 
 
 def short_name(model: str) -> str:

@@ -99,14 +99,14 @@ def row_named(table: PaperTable, label: str) -> int:
     """
     rows = [(number, row) for number, row in enumerate(table.rows) if isinstance(row, OurRow)]
     spellings = [(number, row.label, row.label.removesuffix(" ({backbone})"), row.section) for number, row in rows]
-    found = [n for n, full, short, of in spellings if label in (full, short, f"{of}/{full}", f"{of}/{short}")]
-    if len(found) != 1:
+    matching = [n for n, full, short, of in spellings if label in (full, short, f"{of}/{full}", f"{of}/{short}")]
+    if len(matching) != 1:
         count = Counter(row.label for _, row in rows)
         names = [row.label if count[row.label] == 1 else f"{row.section}/{row.label}" for _, row in rows]
         raise InputError(
-            f"{label!r} is {'no row' if not found else 'several rows'} of {table.name}: {'; '.join(names)}"
+            f"{label!r} is {'no row' if not matching else 'several rows'} of {table.name}: {'; '.join(names)}"
         )
-    return found[0]
+    return matching[0]
 
 
 def markdown(filled: FilledTable) -> str:
@@ -160,9 +160,9 @@ def latex(filled: FilledTable) -> str:
 
 
 def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[Entry]) -> list[Entry]:
-    own = [run for run in runs if run.hash in given]
-    if own or row.where is None or row.adapter_of:
-        return own
+    chosen = [run for run in runs if run.hash in given]
+    if chosen or row.where is None or row.adapter_of:
+        return chosen
     return [run for run in runs if run.hash not in taken and run.matches(row.where)]
 
 
@@ -261,12 +261,12 @@ def _notes(table: PaperTable, collected: Collected, used: Mapping[str, Entry], j
         ):
             notes.append(f"Run {run.name} is not the published arm, which has {', '.join(other)}.")
     notes += [f"{MARK} Run {run.name}: {note}." for run in used.values() if (note := footnote(run.fallbacks))]
-    told = dict.fromkeys(
+    verdicts = dict.fromkeys(
         f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
         f"{judged.unparsed} verdicts that it did not state and {judged.empty} cases with an empty reply."
         for judged in judges
     )
-    notes += told
+    notes += verdicts
     if any(column.measure and column.measure.startswith("bleu") for column in table.columns):
         notes.append(
             "BLEU of ours is nlg-eval's (corpus, no smoothing); figures of ours are in per cent as the paper's."

@@ -43,13 +43,13 @@ def judged(summary: str, lines: Sequence[tuple[str, str]]) -> list[Judged]:
         lines: (speaker, text) of the conversation, or (speaker, trait) as annotated.
     """
     words = own_words(lines)
-    found = []
+    misplaced = []
     sentences = " ".join(item for items in unfolded(summary, list(words)) for item in items)
     for clause in clauses(sentences, list(words)):
         owner = owner_of(clause.text, words)
         if owner is not None:
-            found.append(Judged(clause.text, clause.subject, owner))
-    return found
+            misplaced.append(Judged(clause.text, clause.subject, owner))
+    return misplaced
 
 
 def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
@@ -70,7 +70,7 @@ def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
 def owner_of(clause: str, words: Mapping[str, set[str]]) -> str | None:
     """The speaker whose words a clause has; None: it has too few of anyone's."""
     stems = stems_of(clause) - REPORTING
-    counts = sorted(((len(stems & own), speaker) for speaker, own in words.items()), reverse=True)
+    counts = sorted(((len(stems & spoken), speaker) for speaker, spoken in words.items()), reverse=True)
     if not counts:
         return None
     (most, owner), second = counts[0], counts[1][0] if len(counts) > 1 else 0

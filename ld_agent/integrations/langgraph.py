@@ -99,8 +99,8 @@ class MemoryStore(BaseStore):
 
     def _done(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            found = self._find(op.namespace, op.key)
-            return Item(**found.fields) if found else None
+            item = self._find(op.namespace, op.key)
+            return Item(**item.fields) if item else None
         if isinstance(op, PutOp):
             self._put(op)
             return None
@@ -137,14 +137,14 @@ class MemoryStore(BaseStore):
             return [SearchItem(**one.fields) for one in wanted[op.offset : op.offset + op.limit]]
         wanted = [one for one in wanted if one.record.details["searched"]]
         by_id = {(one.conversation, one.record.id): one for one in wanted}
-        found = [
+        items = [
             SearchItem(**by_id[key, each].fields, score=score)
             for key in dict.fromkeys(one.conversation for one in wanted)
             for each, score in self._ranked(key, op.query)
             if (key, each) in by_id
         ]
-        found.sort(key=lambda item: -(item.score or 0.0))
-        return found[op.offset : op.offset + op.limit]
+        items.sort(key=lambda item: -(item.score or 0.0))
+        return items[op.offset : op.offset + op.limit]
 
     def _ranked(self, key: int, text: str) -> Iterator[tuple[str, float]]:
         """The ids of a conversation's searchable items with scores, best first, without the threshold γ."""
@@ -154,18 +154,18 @@ class MemoryStore(BaseStore):
         index = resources.indexes.get(key, SHELF, lambda: RecordIndex(shelf, resources.encoder, passages=passages))
         query = resources.query(text, resources.clock())
         search = Search(text, query.vector, query.at, shelf.count(), -1.0, query.topics, memory.tau, memory.scorer)
-        for found in index.search(search):
-            yield found.record.id, found.score
+        for hit in index.search(search):
+            yield hit.record.id, hit.score
 
     def _items(self, prefix: Namespace) -> list[_Stored]:
         """All items below a prefix, in the order they were written."""
-        store, found = self._agent.resources.store, list[_Stored]()
+        store, items = self._agent.resources.store, list[_Stored]()
         for stored in store.conversations():
             namespace = _namespace(stored.id)
             if namespace[: len(prefix)] == prefix:
                 records = [record for record in store.records(stored.key) if record.view == SHELF]
-                found += [_Stored(stored.key, namespace, record) for record in records]
-        return sorted(found, key=lambda one: one.record.at)
+                items += [_Stored(stored.key, namespace, record) for record in records]
+        return sorted(items, key=lambda one: one.record.at)
 
     def _find(self, namespace: Namespace, key: str) -> _Stored | None:
         stored = self._agent.resources.store.find_conversation(_id(namespace))

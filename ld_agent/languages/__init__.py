@@ -102,10 +102,10 @@ class Language:
             raise ConfigError(f"language {code!r}: {folder}/prompts lacks {missing[0]}; see docs/languages.md")
 
     def _file(self, *parts: str) -> Traversable:
-        found = self._folder.joinpath(*parts)
-        if not (found.is_dir() or found.is_file()):
+        path = self._folder.joinpath(*parts)
+        if not (path.is_dir() or path.is_file()):
             raise ConfigError(f"language {self.code!r}: {self._folder} lacks {'/'.join(parts)}; see docs/languages.md")
-        return found
+        return path
 
     def _read(self, kind: type[File], name: str) -> File:
         import yaml

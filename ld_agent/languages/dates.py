@@ -79,7 +79,7 @@ class Dates(BaseModel):
     @cached_property
     def compiled(self) -> Mapping[Kind, tuple[re.Pattern[str], ...]]:
         """The patterns of each kind, in order."""
-        of = {kind: [pattern for own, pattern in self.patterns if own == kind] for kind in KINDS}
+        of = {kind: [pattern for of_kind, pattern in self.patterns if of_kind == kind] for kind in KINDS}
         return {
             kind: tuple(re.compile(self._expanded(p), re.IGNORECASE) for p in patterns) for kind, patterns in of.items()
         }

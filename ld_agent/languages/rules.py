@@ -213,8 +213,8 @@ def _referents(pattern: str, relation: str, people: tuple[str, ...], noun: str) 
 
 
 def _with_groups(pattern: str, groups: Sequence[str]) -> str:
-    found = re.compile(_PLACEHOLDER.sub("x", pattern)).groupindex
-    if missing := [group for group in groups if pattern and group not in found]:
+    present = re.compile(_PLACEHOLDER.sub("x", pattern)).groupindex
+    if missing := [group for group in groups if pattern and group not in present]:
         raise ValueError(f"{pattern!r} lacks the group {missing[0]!r}")
     return pattern
 

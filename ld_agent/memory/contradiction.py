@@ -33,10 +33,10 @@ def slot(trait: str) -> tuple[str, str] | None:
 def _slot(trait: str, known: tuple[str, ...]) -> tuple[str, str] | None:
     text = _plain(trait)
     for name, pattern in slots():
-        found = pattern.match(text)
-        if not found:
+        match = pattern.match(text)
+        if not match:
             continue
-        parts = found.groupdict()
+        parts = match.groupdict()
         of = _singular(parts.get("of") or "")
         if name.startswith("number"):
             value = "0" if parts.get("none") else numerals().get(parts["value"], parts["value"])

@@ -40,14 +40,14 @@ def periods(text: str, at: datetime) -> list[Period]:
     Args:
         at: the time of the text, aware.
     """
-    found: list[Period] = []
+    periods: list[Period] = []
     languages = readable(text)
     for kind, resolve in _NAMED.items():
-        text = _of_kind(languages, kind, resolve, text, at, found)
+        text = _of_kind(languages, kind, resolve, text, at, periods)
     for kind, resolve in _RECKONED.items():
-        if not found:
-            text = _of_kind(languages, kind, resolve, text, at, found)
-    return found
+        if not periods:
+            text = _of_kind(languages, kind, resolve, text, at, periods)
+    return periods
 
 
 def nearness(named: Sequence[Period], at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -69,7 +69,7 @@ def nearness(named: Sequence[Period], at: NDArray[np.float64]) -> NDArray[np.flo
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Match:
     """What a pattern found: its groups, read in the words of its language."""
 
     match: re.Match[str]
@@ -90,18 +90,18 @@ class _Found:
         return at.year - self.dates.back[back] if (back := self.word("back")) else None
 
 
-Resolve = Callable[[_Found, datetime], Period]
+Resolve = Callable[[_Match, datetime], Period]
 
 
 def _of_kind(
-    languages: Sequence[Dates], kind: Kind, resolve: Resolve, text: str, at: datetime, found: list[Period]
+    languages: Sequence[Dates], kind: Kind, resolve: Resolve, text: str, at: datetime, periods: list[Period]
 ) -> str:
     """Append the periods that the patterns of a kind find, and return the rest: one stretch names one period."""
-    for dates, pattern in ((own, pattern) for own in languages for pattern in own.compiled[kind]):
+    for dates, pattern in ((language, pattern) for language in languages for pattern in language.compiled[kind]):
 
         def taken(match: re.Match[str], dates: Dates = dates) -> str:
             try:
-                found.append(resolve(_Found(match, dates), at))
+                periods.append(resolve(_Match(match, dates), at))
             except (ValueError, OverflowError, KeyError):
                 return match.group()
             return " " * len(match.group())
@@ -124,36 +124,36 @@ def _today(at: datetime) -> datetime:
     return datetime(at.year, at.month, at.day, tzinfo=UTC)
 
 
-def _date(found: _Found, at: datetime) -> Period:
-    month, day, year = found.number("month", found.dates.months), found.number("day", {}), found.year(at)
+def _date(match: _Match, at: datetime) -> Period:
+    month, day, year = match.number("month", match.dates.months), match.number("day", {}), match.year(at)
     date = datetime(year or at.year, month, day, tzinfo=UTC)
     return _span(date if year or date <= at else date.replace(year=at.year - 1), 1)
 
 
-def _month(found: _Found, at: datetime) -> Period:
-    month, year = found.number("month", found.dates.months), found.year(at)
-    past = bool(found.word("last"))  # "last May", said in May, is not this one
+def _month(match: _Match, at: datetime) -> Period:
+    month, year = match.number("month", match.dates.months), match.year(at)
+    past = bool(match.word("last"))  # "last May", said in May, is not this one
     return _months(year or at.year - (month > at.month or (past and month == at.month)), month)
 
 
-def _season(found: _Found, at: datetime) -> Period:
-    first, year = found.dates.seasons[found.word("season")], found.year(at)
-    past, running = bool(found.word("last")), first <= at.month < first + 3
+def _season(match: _Match, at: datetime) -> Period:
+    first, year = match.dates.seasons[match.word("season")], match.year(at)
+    past, running = bool(match.word("last")), first <= at.month < first + 3
     return _months(year or at.year - (first > at.month or (past and running)), first, 3)
 
 
-def _year(found: _Found, at: datetime) -> Period:
-    return _months(found.year(at) or at.year, 1, 12)
+def _year(match: _Match, at: datetime) -> Period:
+    return _months(match.year(at) or at.year, 1, 12)
 
 
-def _ago(found: _Found, at: datetime) -> Period:
-    days = _DAYS[found.dates.unit_of[found.word("unit")]]
-    middle = (at - timedelta(days=days * found.number("number", found.dates.numbers))).timestamp()
+def _ago(match: _Match, at: datetime) -> Period:
+    days = _DAYS[match.dates.unit_of[match.word("unit")]]
+    middle = (at - timedelta(days=days * match.number("number", match.dates.numbers))).timestamp()
     return Period(middle - days * DAY / 2, middle + days * DAY / 2)
 
 
-def _recent(found: _Found, at: datetime) -> Period:
-    unit, back = found.dates.unit_of[found.word("unit")], found.dates.back[found.word("back")]
+def _recent(match: _Match, at: datetime) -> Period:
+    unit, back = match.dates.unit_of[match.word("unit")], match.dates.back[match.word("back")]
     if unit == "year":
         return _months(at.year - back, 1, 12)
     if unit == "month":
@@ -164,17 +164,17 @@ def _recent(found: _Found, at: datetime) -> Period:
     monday = _today(at) - timedelta(days=at.weekday() + 7 * back)
     if unit == "weekend":
         return _span(monday + timedelta(days=5), 2)
-    weekday = found.word("weekday")
-    return _span(monday + timedelta(days=found.dates.weekdays[weekday] - 1), 1) if weekday else _span(monday, 7)
+    weekday = match.word("weekday")
+    return _span(monday + timedelta(days=match.dates.weekdays[weekday] - 1), 1) if weekday else _span(monday, 7)
 
 
-def _weekday(found: _Found, at: datetime) -> Period:
-    back = (at.isoweekday() - found.dates.weekdays[found.word("weekday")]) % 7
+def _weekday(match: _Match, at: datetime) -> Period:
+    back = (at.isoweekday() - match.dates.weekdays[match.word("weekday")]) % 7
     return _span(_today(at) - timedelta(days=back or 7), 1)
 
 
-def _day(found: _Found, at: datetime) -> Period:
-    return _span(_today(at) - timedelta(days=found.dates.back[found.word("back")]), 1)
+def _day(match: _Match, at: datetime) -> Period:
+    return _span(_today(at) - timedelta(days=match.dates.back[match.word("back")]), 1)
 
 
 _NAMED: Mapping[Kind, Resolve] = {"date": _date, "month": _month, "season": _season, "year": _year}

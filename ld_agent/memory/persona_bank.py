@@ -188,12 +188,12 @@ class PersonaBank:
 
     def channels(self, chosen: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
         """The least trusted channel of each selected trait that was not said in the chat, by speaker and text."""
-        found: dict[tuple[str, str], list[str]] = {}
+        by_trait: dict[tuple[str, str], list[str]] = {}
         for speaker, texts in chosen.items():
             for trait in (trait for text in texts for trait in self._bank(speaker).active(text)):
                 if trait.channel != "chat":
-                    found.setdefault((speaker, trait.text), []).append(trait.channel)
-        return {named: least_trusted(channels) for named, channels in found.items()}
+                    by_trait.setdefault((speaker, trait.text), []).append(trait.channel)
+        return {named: least_trusted(channels) for named, channels in by_trait.items()}
 
     def nearest(self, texts: Sequence[str], but: str) -> list[str]:
         """The `NEAREST` traits to each text, of every speaker except ``but``."""

@@ -44,8 +44,8 @@ class SpeakerTraits:
             self._reserve(int(n * GROWTH) + 16)
         self._vectors[n] = vector
         self._by_text.setdefault(trait.text, []).append(n)
-        if found := slot(trait.text):
-            self._by_slot.setdefault(found[0], []).append(n)
+        if stated := slot(trait.text):
+            self._by_slot.setdefault(stated[0], []).append(n)
         self.traits.append(trait)
         self.put(n, trait, NEVER)
 
@@ -76,8 +76,8 @@ class SpeakerTraits:
         n, cosines = len(self.traits), self.cosines(vector)
         rows = set(np.flatnonzero((cosines >= least) & (self._times[2, :n] == NEVER)).tolist())
         rows.update(self._by_text.get(text, ()))
-        if found := slot(text):
-            rows.update(self._by_slot.get(found[0], ()))
+        if stated := slot(text):
+            rows.update(self._by_slot.get(stated[0], ()))
         for row in sorted(rows):
             if self.traits[row].active:
                 yield row, self.traits[row], float(cosines[row])

@@ -55,9 +55,9 @@ class TopicExtractor:
         nouns = [east_asian_nouns(text) if EAST_ASIAN.search(text) else () for text in texts]
         pieces = [_pieces(EAST_ASIAN_RUN.sub(" ", text)) for text in texts]
         with self._one_at_a_time:
-            found = (self._topics(doc) for doc in self._pipeline.pipe(p for parts in pieces for p in parts))
+            topics = (self._topics(doc) for doc in self._pipeline.pipe(p for parts in pieces for p in parts))
             return [
-                tuple(sorted(set(of_text).union(*(next(found) for _ in parts))))
+                tuple(sorted(set(of_text).union(*(next(topics) for _ in parts))))
                 for of_text, parts in zip(nouns, pieces, strict=True)
             ]
 

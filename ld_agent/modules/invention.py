@@ -51,7 +51,7 @@ def _questions(text: str) -> list[str]:
 
 
 def _names_someone(question: str, known: str) -> bool:
-    names = {_plain(name) for found in _SOMEONE.finditer(question) for name in found.groups() if name}
+    names = {_plain(name) for match in _SOMEONE.finditer(question) for name in match.groups() if name}
     unspaced = {name for name in names if EAST_ASIAN.match(name)}
     return not names.isdisjoint(map(_plain, WORD_RUN.findall(known))) or any(
         simplified(name) in simplified(known) for name in unspaced
@@ -68,7 +68,7 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
     known, stems = {_plain(word) for word in WORD_RUN.findall(shown)}, stems_of(shown) | saying_nothing
     plain = simplified(shown.casefold())
     values = {value for _, value in numbers(shown)}
-    found: list[str] = []
+    invented: list[str] = []
     stated = [sentence for sentence in SENTENCE_END.split(text) if not sentence.rstrip().endswith("?")]
     for sentence, nouns in zip(stated, topics(stated), strict=True):
         names = [
@@ -76,20 +76,20 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
         ]
         names = [name for name in names if not stems_of(name) & saying_nothing]
         counts = [count for count, value in counted(sentence) if value not in values]
-        found += sorted(dict.fromkeys([*names, *counts]), key=sentence.index)
-        found += _BLANK.findall(sentence)
+        invented += sorted(dict.fromkeys([*names, *counts]), key=sentence.index)
+        invented += _BLANK.findall(sentence)
         written = [_plain(word) for word in WORD_RUN.findall(sentence)]
         for noun in nouns:
             if EAST_ASIAN.match(noun):  # a word may begin anywhere
-                found += [] if noun in plain or stems_of(noun) <= saying_nothing else [noun]
+                invented += [] if noun in plain or stems_of(noun) <= saying_nothing else [noun]
                 continue
             forms = (
                 [noun] if _plain(noun) in written else [word for word in written if word[:1] == noun[:1]]
             )  # "feet" of "foot"
             if not all(stems_of(form) <= stems or _plain(form) in known for form in forms):
-                found.append(noun)
+                invented.append(noun)
     first: dict[str, str] = {}
-    for word in found:
+    for word in invented:
         first.setdefault(_plain(word), word)
     return list(first.values())
 
@@ -132,10 +132,10 @@ def _denied(sentence: str, shown: str, people: Sequence[str]) -> list[str]:
     """A denial without support: "You don't have any cats." if no cat was mentioned."""
     if not NEGATED.search(sentence) or says_unknown(sentence) or sentence.rstrip().endswith(("?", "？")):
         return []
-    own = stems_of(sentence) - stems_of(" ".join(people)) - {"not"}
-    own = {stem for stem in own if not (EAST_ASIAN.match(stem) and NEGATED.search(stem))}
+    denied = stems_of(sentence) - stems_of(" ".join(people)) - {"not"}
+    denied = {stem for stem in denied if not (EAST_ASIAN.match(stem) and NEGATED.search(stem))}
     denials = (stems_of(line) for line in re.split(r"[.!?。！？\n]", shown) if NEGATED.search(line))
-    return [] if not own or any(own & stems for stems in denials) else [sentence.strip(" .!。！")]
+    return [] if not denied or any(denied & stems for stems in denials) else [sentence.strip(" .!。！")]
 
 
 def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:

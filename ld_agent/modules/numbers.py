@@ -26,21 +26,21 @@ _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
 
 def numbers(text: str) -> list[tuple[str, str]]:
     """The numbers of a text in order, as (text, digits without separators)."""
-    found: list[tuple[int, int, float | str]] = []
+    spans: list[tuple[int, int, float | str]] = []
     total = current = 0
     start = end = -1
 
     def flush() -> None:
         nonlocal total, current, start
         if start >= 0:
-            found.append((start, end, total + current))
+            spans.append((start, end, total + current))
         total, current, start = 0, 0, -1
 
     for token in _TOKEN.finditer(text):
         word = token.group().casefold()
         if word[0].isdigit():
             flush()
-            found.append((token.start(), token.end(), word.replace(",", "")))
+            spans.append((token.start(), token.end(), word.replace(",", "")))
             continue
         value = _UNITS.get(word, _TENS.get(word, _ORDINALS.get(word)))
         if value is not None:
@@ -57,7 +57,7 @@ def numbers(text: str) -> list[tuple[str, str]]:
             continue
         start, end = (token.start() if start < 0 else start), token.end()
     flush()
-    english = [(text[a:b], f"{value:g}" if isinstance(value, float) else str(value)) for a, b, value in found]
+    english = [(text[a:b], f"{value:g}" if isinstance(value, float) else str(value)) for a, b, value in spans]
     return [*english, *((match.group(), str(chinese_number(match.group()))) for match in _inchinese_number(text))]
 
 

@@ -54,13 +54,13 @@ def _someone(utterance: str, rules: Referents) -> list[_Someone]:
 
 def _spelt(trait: str, someone: list[_Someone], rules: Referents) -> str:
     """ "He teaches." becomes "My husband Tom teaches." if the utterance mentions nobody else."""
-    found = rules.pattern("pronoun").match(trait)
-    if found is None or len(someone) != 1:
+    match = rules.pattern("pronoun").match(trait)
+    if match is None or len(someone) != 1:
         return trait
     [one] = someone
     link = rules.link[0][1] if rules.link else " "
     subject = f"{one.subject}{link}{one.name}" if one.name else one.subject
-    return f"{subject}{rules.possessive if found['owner'] else ''}{trait[found.end() :]}"
+    return f"{subject}{rules.possessive if match['owner'] else ''}{trait[match.end() :]}"
 
 
 def _named(trait: str, someone: list[_Someone], rules: Referents) -> str:

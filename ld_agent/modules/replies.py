@@ -25,8 +25,8 @@ COMING = re.compile(
 
 def decision(answer: str) -> bool | None:
     """Parse whether the utterance is worth remembering; None: the answer does not say."""
-    found = list(DECISION.finditer(answer))
-    verdict = re.match(r"\W*(yes|no)\b", answer[found[-1].end() :], re.IGNORECASE) if found else None
+    decisions = list(DECISION.finditer(answer))
+    verdict = re.match(r"\W*(yes|no)\b", answer[decisions[-1].end() :], re.IGNORECASE) if decisions else None
     return None if verdict is None else verdict.group(1).casefold() == "yes"
 
 

@@ -76,15 +76,15 @@ def corrected(
 
 
 def _with_owners(summary: str, lines: Sequence[tuple[str, str]], encode: Encode, rules: Clauses) -> str:
-    told = statements(lines, rules)
-    found = clauses(summary, list(dict.fromkeys(speaker for speaker, _ in lines)), rules)
-    if not found or len({speaker for speaker, _ in told}) < 2:
+    said = statements(lines, rules)
+    written = clauses(summary, list(dict.fromkeys(speaker for speaker, _ in lines)), rules)
+    if not written or len({speaker for speaker, _ in said}) < 2:
         return summary
-    told = list(_likeliest(told, found))
-    near, shares = _nearness(found, told, encode, rules)
-    for clause, nearness, shared in reversed(list(zip(found, near, shares, strict=True))):
+    said = list(_likeliest(said, written))
+    near, shares = _nearness(written, said, encode, rules)
+    for clause, nearness, shared in reversed(list(zip(written, near, shares, strict=True))):
         best: dict[str, tuple[float, float]] = {clause.subject: (-1.0, 0.0)}
-        for (speaker, _), value, words in zip(told, nearness.tolist(), shared.tolist(), strict=True):
+        for (speaker, _), value, words in zip(said, nearness.tolist(), shared.tolist(), strict=True):
             nearest, most = best.get(speaker, (-1.0, 0.0))
             best[speaker] = max(nearest, value), max(most, words)
         owner = max(best, key=best.__getitem__)
@@ -101,7 +101,7 @@ def statements(lines: Sequence[tuple[str, str]], rules: Clauses = ENGLISH.rules.
     Clauses of a question count if they are about its speaker: "I'm new to this, could you help?".
     """
     sentences = [(speaker, sentence) for speaker, text in lines for sentence in SENTENCE_END.split(text)]
-    told: list[tuple[str, str]] = []
+    stated: list[tuple[str, str]] = []
     for speaker, sentence in sentences:
         if sentence.rstrip().endswith(("?", "？")):
             parts = [
@@ -109,34 +109,34 @@ def statements(lines: Sequence[tuple[str, str]], rules: Clauses = ENGLISH.rules.
                 for part in rules.pattern("part").split(sentence)
                 if speaks_of_self(part) and not SECOND_PERSON.search(part)
             ]
-            told += [(speaker, part) for part in parts]
+            stated += [(speaker, part) for part in parts]
         elif speaks_of_self(sentence) or not SECOND_PERSON.search(sentence):
-            told.append((speaker, sentence))
-    return told
+            stated.append((speaker, sentence))
+    return stated
 
 
-def _likeliest(told: Sequence[tuple[str, str]], found: Sequence[Clause]) -> Sequence[tuple[str, str]]:
+def _likeliest(said: Sequence[tuple[str, str]], written: Sequence[Clause]) -> Sequence[tuple[str, str]]:
     """The `MOST_STATEMENTS` statements that share most words with a clause, in order; a long session is too much to
     encode."""
-    if len(told) <= MOST_STATEMENTS:
-        return told
-    words = [stems_of(clause.text) for clause in found]
-    shared = [max(len(own & stems_of(sentence)) for own in words) for _, sentence in told]
-    return [told[n] for n in sorted(sorted(range(len(told)), key=lambda n: -shared[n])[:MOST_STATEMENTS])]
+    if len(said) <= MOST_STATEMENTS:
+        return said
+    words = [stems_of(clause.text) for clause in written]
+    shared = [max(len(stems & stems_of(sentence)) for stems in words) for _, sentence in said]
+    return [said[n] for n in sorted(sorted(range(len(said)), key=lambda n: -shared[n])[:MOST_STATEMENTS])]
 
 
 def _nearness(
-    found: Sequence[Clause], told: Sequence[tuple[str, str]], encode: Encode, rules: Clauses
+    written: Sequence[Clause], stated: Sequence[tuple[str, str]], encode: Encode, rules: Clauses
 ) -> tuple[Numbers, Numbers]:
     """(clauses, statements) how near each statement comes to each clause, which is read as if its subject said it; and the share
     of the clause's words that it has.
     """
-    names = stems_of(" ".join(clause.subject for clause in found))
-    vectors = encode([*(_first_person(clause, rules) for clause in found), *(sentence for _, sentence in told)])
-    cosines = vectors[: len(found)] @ vectors[len(found) :].T
-    said = [stems_of(sentence) for _, sentence in told]
-    words = [stems_of(clause.text) - names - REPORTING for clause in found]
-    shares = np.array([[len(own & stems) / max(len(own), 1) for stems in said] for own in words])
+    names = stems_of(" ".join(clause.subject for clause in written))
+    vectors = encode([*(_first_person(clause, rules) for clause in written), *(sentence for _, sentence in stated)])
+    cosines = vectors[: len(written)] @ vectors[len(written) :].T
+    said = [stems_of(sentence) for _, sentence in stated]
+    words = [stems_of(clause.text) - names - REPORTING for clause in written]
+    shares = np.array([[len(wanted & stems) / max(len(wanted), 1) for stems in said] for wanted in words])
     return cosines + WORDS * shares, shares
 
 
@@ -150,7 +150,7 @@ def clauses(summary: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.c
     owning = f"(?P<owning>{rules.possessive})?" if rules.possessive else "(?P<owning>(?!))?"
     start = re.compile(rf"(?:{rules.start or '^'})(?P<name>{name}){owning}{NAME_END}")
     joint = re.compile(rf"(?:{name})(?:{rules.possessive})?\s*(?:{rules.joins or '(?!)'})\s*(?:{name}){NAME_END}")
-    found: list[Clause] = []
+    written: list[Clause] = []
     last = ""
     for offset, sentence in _sentences(summary):
         if joint.search(sentence):
@@ -158,7 +158,7 @@ def clauses(summary: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.c
             continue
         marks = list(start.finditer(sentence))
         if not marks:
-            last = _spoken_of(last, offset, sentence, name, rules, found)
+            last = _spoken_of(last, offset, sentence, name, rules, written)
             continue
         ends = [mark.start("name") for mark in marks[1:]] + [len(sentence)]
         for mark, end in zip(marks, ends, strict=True):
@@ -166,14 +166,14 @@ def clauses(summary: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.c
             if re.findall(name, clause) == [mark["name"]]:
                 place = (offset + mark.start("name"), offset + mark.end("name"))
                 after = mark.end() - mark.start("name")
-                found.append(Clause(mark["name"], clause, *place, after, possessive=mark["owning"] is not None))
+                written.append(Clause(mark["name"], clause, *place, after, possessive=mark["owning"] is not None))
         last = marks[0]["name"] if len(set(re.findall(name, sentence))) == 1 else ""
     return [
-        c for c in found if not (rules.pattern("others").search(c.text) or rules.pattern("of_another").match(c.text))
+        c for c in written if not (rules.pattern("others").search(c.text) or rules.pattern("of_another").match(c.text))
     ]
 
 
-def _spoken_of(last: str, offset: int, sentence: str, name: str, rules: Clauses, found: list[Clause]) -> str:
+def _spoken_of(last: str, offset: int, sentence: str, name: str, rules: Clauses, written: list[Clause]) -> str:
     """Append a sentence that begins with a pronoun, and return whom it speaks of; "" where that does not show."""
     pronoun = re.match(rf"\W*(?:{rules.pronoun or '(?!)'})", sentence)
     if not last or pronoun is None or re.search(name, sentence):
@@ -181,7 +181,7 @@ def _spoken_of(last: str, offset: int, sentence: str, name: str, rules: Clauses,
     owner = pronoun["owner"] is not None
     begins = pronoun.start("owner" if owner else "pronoun")
     place = (offset + begins, offset + pronoun.end())
-    found.append(Clause(last, sentence, *place, pronoun.end(), named=False, possessive=owner))
+    written.append(Clause(last, sentence, *place, pronoun.end(), named=False, possessive=owner))
     return last
 
 

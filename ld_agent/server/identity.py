@@ -197,13 +197,13 @@ def identified(request: Request) -> Caller:
         return LOCAL
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     token = token.strip() if scheme.casefold() == "bearer" else ""
-    found = keys.find(token) if token else None
-    if found is None:
+    key = keys.find(token) if token else None
+    if key is None:
         raise ApiError(
             401, "no valid API key; send it as `Authorization: Bearer KEY`", "invalid_api_key",
             headers={"WWW-Authenticate": "Bearer"},
         )  # fmt: skip
-    return Caller(found.tenant, found.scopes, found.prefix, found.rate)
+    return Caller(key.tenant, key.scopes, key.prefix, key.rate)
 
 
 def needs(scope: str) -> Callable[[Request], Awaitable[Caller]]:

@@ -42,10 +42,10 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
     directory = Directory(agent.resources.store.db)
 
     def stored(named: str) -> StoredConversation:
-        found = agent.store.find_conversation(named or person)
-        if found is None:
+        conversation = agent.store.find_conversation(named or person)
+        if conversation is None:
             raise InputError(f"nothing is known about {named or person!r}")
-        return found
+        return conversation
 
     @server.tool()
     async def remember(
@@ -64,8 +64,8 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
 
         def recalled() -> list[dict[str, Any]]:
             conversation = agent.conversation(stored(person).id, thread=THREAD, agent_name=stored(person).agent)
-            found = conversation.recall(query, k=k)
-            return [RecalledShape.of_recalled(r).model_dump(mode="json") for r in found]
+            hits = conversation.recall(query, k=k)
+            return [RecalledShape.of_recalled(r).model_dump(mode="json") for r in hits]
 
         return await in_thread(recalled)
 
@@ -81,8 +81,8 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
         """Forget a memory or trait for good."""
 
         def forgotten() -> str:
-            found = stored(person)
-            agent.conversation(found.id, thread=THREAD, agent_name=found.agent).forget(id)
+            known = stored(person)
+            agent.conversation(known.id, thread=THREAD, agent_name=known.agent).forget(id)
             return f"forgot {id}"
 
         return await in_thread(forgotten)
@@ -90,15 +90,15 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
     @server.resource("ldagent://people", mime_type="application/json")
     async def people() -> str:
         """Everyone who is known."""
-        found = await in_thread(lambda: directory.people("", "", 1000))
-        return as_json([{"id": p.id, "sessions": p.sessions, "records": p.records, "traits": p.traits} for p in found])
+        known = await in_thread(lambda: directory.people("", "", 1000))
+        return as_json([{"id": p.id, "sessions": p.sessions, "records": p.records, "traits": p.traits} for p in known])
 
     @server.resource("ldagent://people/{person}", mime_type="application/json")
     async def one(person: str) -> str:
         """What is known about one person, and their sessions."""
-        found = await in_thread(lambda: stored(person))
-        known = await in_thread(lambda: _about(agent, found))
-        sessions = await in_thread(lambda: directory.sessions(found.key, None, 1000))
+        conversation = await in_thread(lambda: stored(person))
+        known = await in_thread(lambda: _about(agent, conversation))
+        sessions = await in_thread(lambda: directory.sessions(conversation.key, None, 1000))
         listed = [{"number": s.number, "thread": s.thread, "start": s.start, "end": s.end} for s in sessions]
         return as_json(known | {"sessions": listed})
 
@@ -126,20 +126,20 @@ def as_json(value: Any) -> str:
 
 def _remembered(agent: Agent, person: str, text: str) -> str:
     """Store a text as a separate session, so that it becomes a memory at once."""
-    found = agent.store.find_conversation(person)
-    conversation = agent.conversation(person, thread=THREAD, agent_name=found.agent if found else None)
+    stored = agent.store.find_conversation(person)
+    conversation = agent.conversation(person, thread=THREAD, agent_name=stored.agent if stored else None)
     known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
     conversation.observe(text, known, channel="tool")
     records = conversation.end_session()
     return f"remembered as {', '.join(r.id for r in records)}" if records else "stored; its memory is still pending"
 
 
-def _about(agent: Agent, found: StoredConversation) -> dict[str, Any]:
-    traits = [trait for trait, _ in agent.store.personas(found.key).traits() if trait.active]
-    records = agent.store.records(found.key)[-LATEST:]
+def _about(agent: Agent, conversation: StoredConversation) -> dict[str, Any]:
+    traits = [trait for trait, _ in agent.store.personas(conversation.key).traits() if trait.active]
+    records = agent.store.records(conversation.key)[-LATEST:]
     of_trait, of_record = {"id", "speaker", "text", "at", "channel"}, {"id", "text", "at", "channel", "said_by"}
     return {
-        "person": found.id,
+        "person": conversation.id,
         "traits": [TraitShape.of(t).model_dump(mode="json", include=of_trait) for t in traits],
         "memories": [RecordShape.of(r).model_dump(mode="json", include=of_record) for r in records],
     }

@@ -70,9 +70,9 @@ async def people(
 ) -> PeoplePage:
     """All known people, ordered by id."""
     directory = service_of(request).directory
-    found = await asyncio.to_thread(directory.people, caller.prefix, caller.prefix + after, limit + 1, containing)
-    shown = [person_shape(caller, stored) for stored in found[:limit]]
-    return PeoplePage(people=shown, next=shown[-1].id if len(found) > limit else None)
+    page = await asyncio.to_thread(directory.people, caller.prefix, caller.prefix + after, limit + 1, containing)
+    shown = [person_shape(caller, stored) for stored in page[:limit]]
+    return PeoplePage(people=shown, next=shown[-1].id if len(page) > limit else None)
 
 
 @router.get("/{person}")
@@ -99,8 +99,8 @@ async def threads(request: Request, caller: MemoryCaller, person: Person) -> Thr
     """The threads of a person, latest first."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
-    found = await asyncio.to_thread(service.directory.threads, stored.key)
-    return ThreadList(threads=[ThreadShape(name=n, utterances=count, last_at=at) for n, count, at in found])
+    threads_of = await asyncio.to_thread(service.directory.threads, stored.key)
+    return ThreadList(threads=[ThreadShape(name=n, utterances=count, last_at=at) for n, count, at in threads_of])
 
 
 @router.get("/{person}/sessions")
@@ -114,14 +114,14 @@ async def sessions(
     """A person's sessions, latest first."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
-    found = await asyncio.to_thread(service.directory.sessions, stored.key, before, limit + 1)
+    page = await asyncio.to_thread(service.directory.sessions, stored.key, before, limit + 1)
     shown = [
         SessionShape(
             number=s.number, thread=s.thread, closed=s.closed, utterances=s.utterances, start=s.start, end=s.end
         )
-        for s in found[:limit]
+        for s in page[:limit]
     ]
-    return SessionPage(sessions=shown, next=shown[-1].number if len(found) > limit else None)
+    return SessionPage(sessions=shown, next=shown[-1].number if len(page) > limit else None)
 
 
 @router.get("/{person}/sessions/{number}")
@@ -152,9 +152,9 @@ async def records(
     """All memories of past sessions."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
-    found = await asyncio.to_thread(lambda: service.agent.store.records(stored.key, after=after or None))
-    shown = [RecordShape.of(r) for r in found[:limit]]
-    return RecordPage(records=shown, next=shown[-1].id if len(found) > limit else None)
+    page = await asyncio.to_thread(lambda: service.agent.store.records(stored.key, after=after or None))
+    shown = [RecordShape.of(r) for r in page[:limit]]
+    return RecordPage(records=shown, next=shown[-1].id if len(page) > limit else None)
 
 
 @router.get("/{person}/traits")
@@ -167,8 +167,8 @@ async def traits(
     """The traits of everyone in a person's conversation that have been learned so far."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
-    found = await asyncio.to_thread(service.agent.store.personas(stored.key).traits)
-    return TraitList(traits=[TraitShape.of(t) for t, _ in found if history or t.active])
+    dated = await asyncio.to_thread(service.agent.store.personas(stored.key).traits)
+    return TraitList(traits=[TraitShape.of(t) for t, _ in dated if history or t.active])
 
 
 @router.get("/{person}/changes")
@@ -176,8 +176,8 @@ async def changes(request: Request, caller: MemoryCaller, person: Person) -> Cha
     """Manual changes: edited, pinned or forgotten items."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
-    found = await asyncio.to_thread(service.agent.store.changes, stored.key)
-    return ChangeList(changes=[ChangeShape(target=c.target, action=c.action, at=c.at, before=c.before) for c in found])
+    listed = await asyncio.to_thread(service.agent.store.changes, stored.key)
+    return ChangeList(changes=[ChangeShape(target=c.target, action=c.action, at=c.at, before=c.before) for c in listed])
 
 
 @router.get("/{person}/recall")
@@ -192,8 +192,8 @@ async def recall(
     """Memories relevant to a text, with the terms of their scores."""
     service = service_of(request)
     conversation = await service.known(caller.conversation_id(person))
-    found = await service.waiting(lambda: conversation.recall(text, at, k=k))
-    return RecallList(recalled=[RecalledShape.of_recalled(r) for r in found])
+    hits = await service.waiting(lambda: conversation.recall(text, at, k=k))
+    return RecallList(recalled=[RecalledShape.of_recalled(r) for r in hits])
 
 
 @router.post("/{person}/messages")

@@ -134,11 +134,11 @@ async def log_in(request: Request) -> Response:
     if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         raise ApiError(403, "this log-in comes from another site; open /login here", "cross_site")
     fields = parse_qs((await request.body()).decode("utf-8", "replace"))
-    found = request.app.state.service.keys.find(fields.get("key", [""])[0].strip())
-    if found is None:
+    key = request.app.state.service.keys.find(fields.get("key", [""])[0].strip())
+    if key is None:
         return shown(request, "login.html", None, 401, wrong=True)
     response = RedirectResponse("/", 303)
-    request.app.state.logins.begin(found, response, request.url.scheme == "https")
+    request.app.state.logins.begin(key, response, request.url.scheme == "https")
     return response
 
 
@@ -162,9 +162,9 @@ async def people(
 ) -> Response:
     service: Service = request.app.state.service
     prefix = login.caller.prefix
-    found = await asyncio.to_thread(service.directory.people, prefix, prefix + after, PEOPLE + 1, q)
-    listed = [(login.caller.person(one.id), one) for one in found[:PEOPLE]]
-    following = listed[-1][0] if len(found) > PEOPLE else ""
+    page = await asyncio.to_thread(service.directory.people, prefix, prefix + after, PEOPLE + 1, q)
+    listed = [(login.caller.person(one.id), one) for one in page[:PEOPLE]]
+    following = listed[-1][0] if len(page) > PEOPLE else ""
     part = "_people.html" if "hx-request" in request.headers else "people.html"
     return shown(request, part, login, people=listed, q=q, following=following)
 
@@ -202,21 +202,21 @@ async def session(about: About, number: int) -> Response:
 
 @router.get("/people/{person}/traits")
 async def traits(about: About) -> Response:
-    found = await asyncio.to_thread(about.service.agent.store.personas(about.stored.key).traits)
+    dated = await asyncio.to_thread(about.service.agent.store.personas(about.stored.key).traits)
     by_speaker: dict[str, list[Any]] = {}
-    for trait, _ in found:
+    for trait, _ in dated:
         by_speaker.setdefault(trait.speaker, []).append(trait)
     return about.show("traits.html", by_speaker=by_speaker, tab="traits")
 
 
 @router.get("/people/{person}/ask")
 async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
-    found, quoted = [], {}
+    hits, quoted = [], {}
     if q.strip():
         conversation = await about.service.known(about.id)
-        found = await about.service.waiting(lambda: conversation.recall(q, k=10))
-        quoted = await asyncio.to_thread(page_data.passages, about.service.agent.store, about.stored.key, found, q)
-    return about.show("ask.html", q=q, found=found, quoted=quoted, tab="ask")
+        hits = await about.service.waiting(lambda: conversation.recall(q, k=10))
+        quoted = await asyncio.to_thread(page_data.passages, about.service.agent.store, about.stored.key, hits, q)
+    return about.show("ask.html", q=q, found=hits, quoted=quoted, tab="ask")
 
 
 @router.get("/people/{person}/search")
@@ -229,11 +229,11 @@ async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -
 
 @router.get("/people/{person}/replies/{utterance}")
 async def reply(about: About, utterance: str) -> Response:
-    found = about.service.explained.get((about.id, utterance))
+    explained = about.service.explained.get((about.id, utterance))
     store, key = about.service.agent.store, about.stored.key
     said = await asyncio.to_thread(store.utterances_by_id, key, [utterance])
     recalled = await asyncio.to_thread(store.recalled_by, key, utterance)
-    return about.show("reply.html", reply=found, said=said.get(utterance), recalled=recalled, tab="timeline")
+    return about.show("reply.html", reply=explained, said=said.get(utterance), recalled=recalled, tab="timeline")
 
 
 @router.get("/people/{person}/costs")

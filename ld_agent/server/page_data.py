@@ -46,12 +46,12 @@ def timeline(
     store: Store, directory: Directory, key: int, before: int | None
 ) -> tuple[list[TimelineEntry], int | None]:
     """A page of sessions, latest first, and the start of the next page."""
-    found = directory.sessions(key, before, SESSIONS + 1)
-    recalls = directory.recalls(key, [session.number for session in found[:SESSIONS]], RECALLS)
+    sessions = directory.sessions(key, before, SESSIONS + 1)
+    recalls = directory.recalls(key, [session.number for session in sessions[:SESSIONS]], RECALLS)
     entries = []
-    for place, session in enumerate(found[:SESSIONS]):
+    for place, session in enumerate(sessions[:SESSIONS]):
         said = [u.id for u in store.session_utterances(key, session.number)]
-        earlier = found[place + 1] if place + 1 < len(found) else None
+        earlier = sessions[place + 1] if place + 1 < len(sessions) else None
         entries.append(
             TimelineEntry(
                 session,
@@ -61,7 +61,7 @@ def timeline(
                 *recalls.get(session.number, (0, [])),
             )
         )
-    return entries, found[SESSIONS - 1].number if len(found) > SESSIONS else None
+    return entries, sessions[SESSIONS - 1].number if len(sessions) > SESSIONS else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class Bar:
         return min(max(self.value, 0.0), 1.0)
 
 
-def bars(found: Recalled) -> list[Bar]:
+def bars(hit: Recalled) -> list[Bar]:
     """The terms of a score in the order of the documentation."""
-    numbers = {"s_sem": found.s_sem, "s_top": found.s_top, **found.terms, "decay": found.decay}
+    numbers = {"s_sem": hit.s_sem, "s_top": hit.s_top, **hit.terms, "decay": hit.decay}
     return [Bar(name, value) for name, value in numbers.items()]
 
 
@@ -98,13 +98,13 @@ def _words(text: str) -> list[str]:
     return [word.casefold() for word in re.findall(r"\w+", text) if len(word) >= SHORTEST_MARKED]
 
 
-def passages(store: Store, key: int, found: Sequence[Recalled], query: str) -> dict[str, list[Utterance]]:
+def passages(store: Store, key: int, hits: Sequence[Recalled], query: str) -> dict[str, list[Utterance]]:
     """By record id, its source utterances that share a word with the query."""
-    ids = sorted({source for r in found for source in r.record.sources})
+    ids = sorted({source for r in hits for source in r.record.sources})
     said = store.utterances_by_id(key, ids)
     return {
         r.record.id: [said[i] for i in r.record.sources if i in said and "<mark>" in marked(said[i].text, query)][:5]
-        for r in found
+        for r in hits
     }
 
 

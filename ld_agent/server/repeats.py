@@ -19,17 +19,17 @@ def begun(service: Service, conversation: Conversation, asked: Asked) -> Answere
     Raises:
         ApiError: the key was used for another request.
     """
-    found = service.answers.of_request(conversation.key, asked.key or "")
-    if found is not None and found.fingerprint != asked.fingerprint:
+    answer = service.answers.of_request(conversation.key, asked.key or "")
+    if answer is not None and answer.fingerprint != asked.fingerprint:
         raise ApiError(
             409, f"the Idempotency-Key {asked.key!r} was used for another request; give each request its own",
             "idempotency_key_reused",
         )  # fmt: skip
-    if found is not None and (settled := _settled(service, conversation, asked, found)):
+    if answer is not None and (settled := _settled(service, conversation, asked, answer)):
         text = service.answers.text(conversation.key, settled)
         tokens = settled.prompt_tokens, settled.completion_tokens
         return Answered(settled.id, text, settled.finish, *tokens, repeated=True)
-    if found is None or found.finish != BEGUN:
+    if answer is None or answer.finish != BEGUN:
         last = service.agent.store.last_utterance(conversation.key)
         service.answers.keep(conversation.key, _answer(service, asked, "" if last is None else last.id, BEGUN))
     return None
@@ -50,19 +50,19 @@ def _answer(service: Service, asked: Asked, reply: str, finish: str) -> Answer:
     )
 
 
-def _settled(service: Service, conversation: Conversation, asked: Asked, found: Answer) -> Answer | None:
+def _settled(service: Service, conversation: Conversation, asked: Asked, answer: Answer) -> Answer | None:
     """The answer to hand out again; None: the reply is still to be made.
 
     A reply that was cut off is taken out of the thread, unless more was said since. If the server was killed while it
     answered, the reply may be there all the same.
     """
     running = service.agent.store.open_utterances(conversation.key, asked.thread or "")
-    if found.finish == BEGUN:
-        reply = _replied(conversation, asked, running, found.reply)
-        return None if reply is None else replace(found, reply=reply, finish="stop")
-    if found.finish != CUT_OFF or not running or running[-1].id != found.reply:
-        return found
-    conversation.replace([found.reply])
+    if answer.finish == BEGUN:
+        reply = _replied(conversation, asked, running, answer.reply)
+        return None if reply is None else replace(answer, reply=reply, finish="stop")
+    if answer.finish != CUT_OFF or not running or running[-1].id != answer.reply:
+        return answer
+    conversation.replace([answer.reply])
     service.unexplain(conversation.id)
     return None
 

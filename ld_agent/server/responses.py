@@ -136,10 +136,10 @@ async def _asked(
         ref = body.conversation
         thread = checked_id(ref if isinstance(ref, str) else ref.id, "thread")
     elif body.previous_response_id is not None:
-        found, answer = await _found(service, caller, body.previous_response_id)
-        if conversation not in (None, found):
+        of_answer, answer = await _found(service, caller, body.previous_response_id)
+        if conversation not in (None, of_answer):
             raise ApiError(404, f"no response {body.previous_response_id!r} of this person", "response_not_found")
-        conversation, thread = found, answer.thread
+        conversation, thread = of_answer, answer.thread
     messages = [InputMessage(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     system = [m.text for m in messages if m.role in ("system", "developer")]
     instructions = "\n\n".join(text for text in [body.instructions or "", *system] if text.strip())
@@ -153,9 +153,9 @@ async def _asked(
 
 async def _found(service: Service, caller: Caller, response_id: str) -> tuple[str, Any]:
     """The conversation and answer with an id, if they belong to the caller."""
-    found = await asyncio.to_thread(service.answers.find, response_id)
-    if found is not None:
-        conversation, answer = found
+    stored = await asyncio.to_thread(service.answers.find, response_id)
+    if stored is not None:
+        conversation, answer = stored
         if caller.owns(conversation):
             return conversation, answer
     raise ApiError(404, f"no response {response_id[:60]!r}", "response_not_found", "previous_response_id")

@@ -81,7 +81,7 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
     server = http_server(agents, failed)
     stopping = Stopping(server, next(iter(agents.values())).config.server.grace)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.told)
+        asyncio.get_running_loop().add_signal_handler(number, stopping.request)
     logs.log.info("serving %s on http://%s:%d", ", ".join(agents), *listening.getsockname()[:2])
     await server.serve([listening])
     if failures:
@@ -100,9 +100,10 @@ class Stopping:
 
     def __init__(self, server: uvicorn.Server, grace: float, leave: Callable[[], object] = lambda: os._exit(0)) -> None:
         self._server, self._grace, self._leave = server, grace, leave
+        self._timers: list[threading.Timer] = []
 
-    def told(self) -> None:
-        """Stop; told again, do not wait for anything."""
+    def request(self) -> None:
+        """Stop; when requested again, do not wait for anything."""
         if self._server.should_exit:
             self._give_up()
         self._server.should_exit = True
@@ -111,6 +112,12 @@ class Stopping:
             later = threading.Timer(seconds, act)
             later.daemon = True
             later.start()
+            self._timers.append(later)
+
+    def cancel(self) -> None:
+        """Lift the deadlines: the server has ended, and its process goes on."""
+        for timer in self._timers:
+            timer.cancel()
 
     def _give_up(self) -> None:
         logs.log.warning(

@@ -169,10 +169,10 @@ class Service:
         Raises:
             ApiError: 404.
         """
-        found = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
-        if found is None:
+        conversation = await asyncio.to_thread(self.agent.store.find_conversation, conversation_id)
+        if conversation is None:
             raise ApiError(404, f"no person {conversation_id.rpartition('/')[2]!r} is known", "person_not_found")
-        return found
+        return conversation
 
     async def known(self, conversation_id: str, thread: str = "") -> Conversation:
         """Open an existing conversation; see `open`.

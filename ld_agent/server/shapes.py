@@ -66,11 +66,11 @@ class RecalledShape(RecordShape):
     terms: dict[str, float]
 
     @classmethod
-    def of_recalled(cls, found: Recalled) -> RecalledShape:
+    def of_recalled(cls, hit: Recalled) -> RecalledShape:
         return cls(
-            **RecordShape.of(found.record).model_dump(),
-            s_sem=found.s_sem, s_top=found.s_top, decay=found.decay, score=found.score, overlap=list(found.overlap),
-            terms=dict(found.terms),
+            **RecordShape.of(hit.record).model_dump(),
+            s_sem=hit.s_sem, s_top=hit.s_top, decay=hit.decay, score=hit.score, overlap=list(hit.overlap),
+            terms=dict(hit.terms),
         )  # fmt: skip
 
 

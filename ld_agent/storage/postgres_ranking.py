@@ -29,20 +29,20 @@ class RankingShelf(SQLShelf):
     """A shelf whose database ranks."""
 
     def inventory(self, passages: bool) -> Inventory:
-        own = (self._key, self._view)
-        records, encoded = self._db.row(f"SELECT count(*), count(vector) FROM record r WHERE {OF_VIEW}", own)
-        count, speakers = self._db.row(SPEAKERS, own) if passages else (0, ())
+        key = (self._key, self._view)
+        records, encoded = self._db.row(f"SELECT count(*), count(vector) FROM record r WHERE {OF_VIEW}", key)
+        count, speakers = self._db.row(SPEAKERS, key) if passages else (0, ())
         return Inventory(records, encoded, count, frozenset(speakers))
 
     def ranked(self, ranking: Ranking) -> Ranked:
         values = _Values([self._key, self._view])
         rows = self._db.rows(_query(ranking, values, self._db.vector(vector_bytes(ranking.vector))), tuple(values))
-        found = [
+        ranked = [
             RankedRecord(pk, record(row[10:]), decay, score, dict(zip(TERMS, row[3:8], strict=True)))
             for row in rows
             for pk, decay, score in [row[:3]]
         ]
-        return Ranked(found, rows[0][8], json.loads(rows[0][9])) if rows else Ranked(())
+        return Ranked(ranked, rows[0][8], json.loads(rows[0][9])) if rows else Ranked(())
 
 
 class _Values(list[Any]):

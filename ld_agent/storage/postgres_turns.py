@@ -81,13 +81,13 @@ class TurnLocks:
                     connection.close()
 
     def _queued(self, key: int) -> psycopg.Connection[Any]:
-        own = self._connect()
+        connection = self._connect()
         try:
-            own.execute(f"SET lock_timeout = {PATIENCE_SECONDS * 1000}".encode())
-            own.execute("SELECT pg_advisory_lock(%s)", (PREFIX + key,))
-            return own
+            connection.execute(f"SET lock_timeout = {PATIENCE_SECONDS * 1000}".encode())
+            connection.execute("SELECT pg_advisory_lock(%s)", (PREFIX + key,))
+            return connection
         except BaseException:
-            own.close()
+            connection.close()
             raise
 
     def _tried(self, key: int, again: bool = True) -> bool:

@@ -32,7 +32,7 @@ class PackedVector(bytes):
 def statement(sql: str) -> str:
     """Shared SQL with PostgreSQL's placeholders, and without the hints that only SQLite takes."""
     counter = iter(range(1, sql.count("?") + 1))
-    return PLACEHOLDER.sub(lambda found: f"${found[1] or next(counter)}", HINT.sub("", sql))
+    return PLACEHOLDER.sub(lambda match: f"${match[1] or next(counter)}", HINT.sub("", sql))
 
 
 def bound(value: Any) -> Any:
@@ -50,7 +50,7 @@ class _TextLoader(TextBinaryLoader):
     def load(self, data: Any) -> Any:
         text = super().load(data)
         if isinstance(text, str) and ESCAPE in text:
-            return re.sub(f"{ESCAPE}([01])", lambda found: "\0" if found[1] == "0" else ESCAPE, text)
+            return re.sub(f"{ESCAPE}([01])", lambda match: "\0" if match[1] == "0" else ESCAPE, text)
         return text
 
 

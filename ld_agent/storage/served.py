@@ -254,10 +254,10 @@ class Directory:
         )
         where = f"conversation = ?1 AND {self._db.within('id', '?2')}"
         said = {u.id: u for u in utterances(self._db.of(key), where, (key, [reply for _, reply, _ in rows]))}
-        found: dict[int, tuple[int, list[Utterance]]] = {}
+        by_session: dict[int, tuple[int, list[Utterance]]] = {}
         for session, reply, replies in rows:
-            found.setdefault(session, (replies, []))[1].append(said[reply])
-        return found
+            by_session.setdefault(session, (replies, []))[1].append(said[reply])
+        return by_session
 
     def search(self, key: int, words: str, most: int) -> list[Utterance]:
         """Utterances that contain a text, whatever its case, the latest first."""

@@ -253,8 +253,8 @@ class SQLShelf:
 
     def note_recall(self, keys: Sequence[int], at: datetime) -> None:
         with self._db.transaction(self._key):
-            for key, found in zip(keys, self.records(keys), strict=True):
-                details = json_text(with_recall(found.details, at))
+            for key, record in zip(keys, self.records(keys), strict=True):
+                details = json_text(with_recall(record.details, at))
                 self._db.execute(
                     "UPDATE record SET details = ? WHERE conversation = ? AND pk = ?", (details, self._key, int(key))
                 )

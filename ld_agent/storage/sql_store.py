@@ -82,14 +82,14 @@ class SQLStore(NotedEncoder):
             db.execute(
                 "INSERT INTO conversation (id, agent) VALUES (?, ?) ON CONFLICT DO NOTHING", (conversation_id, agent)
             )
-            found = self.find_conversation(conversation_id)
-        if found is None or found.agent != agent:
-            stored = found.agent if found else "?"
+            conversation = self.find_conversation(conversation_id)
+        if conversation is None or conversation.agent != agent:
+            stored = conversation.agent if conversation else "?"
             raise InputError(
                 f"conversation {conversation_id!r} was held with agent {stored!r}, not {agent!r}; "
                 f"set agent.name={stored} or choose another conversation id"
             )
-        return found
+        return conversation
 
     def rename_agent(self, key: int, name: str) -> None:
         sql_exchange.rename_agent(self.db, key, name)

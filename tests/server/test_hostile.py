@@ -179,11 +179,13 @@ def test_told_to_stop_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch,
         with http.stream("POST", "/v1/chat/completions", json=ASKED | {"stream": True}) as answer:
             lines = answer.iter_lines()
             next(line for line in lines if "bees" in line)
-            run.Stopping(serve.server, 0.1, left.set).told()
+            stopping = run.Stopping(serve.server, 0.1, left.set)
+            stopping.request()
             if hangs:
                 assert left.wait(30)
                 go_on.set()
             assert [line for line in lines if line][-1] == "data: [DONE]"
+            stopping.cancel()
         assert agent.store.utterances(agent.store.find_conversation("ann").key)[1].interrupted
 
 

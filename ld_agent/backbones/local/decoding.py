@@ -119,7 +119,7 @@ def draw(steps: Steps, rows: Sequence[Row], times: int, choice: Choice) -> list[
     Raises:
         BackboneError: the model failed.
     """
-    found: list[list[tuple[Row, int]]] = [[] for _ in rows]
+    candidates: list[list[tuple[Row, int]]] = [[] for _ in rows]
     generators = [torch.Generator().manual_seed(row.seed) for row in rows]
     active = [(number, row, times) for number, row in enumerate(rows)]
     logits = _read(steps.prefill, rows)
@@ -129,16 +129,16 @@ def draw(steps: Steps, rows: Sequence[Row], times: int, choice: Choice) -> list[
         for place, (number, row, count) in enumerate(active):
             for token, share in Counter(_sample(logits[place], row, generators[number], choice, count)).items():
                 if token in choice.end_ids:
-                    found[number].append((replace(row, stopped=True), share))
+                    candidates[number].append((replace(row, stopped=True), share))
                     continue
                 longer = replace(row, out=[*row.out, token])
                 if len(longer.out) < row.limit:
                     going.append((number, longer, share))
                     parents.append(place)
                 else:
-                    found[number].append((longer, share))
+                    candidates[number].append((longer, share))
         if not going:
-            return found
+            return candidates
         if parents != list(range(len(active))):
             steps.keep(parents)
         active = going

@@ -61,8 +61,8 @@ def seq2seq_likelihoods(
         start: ids with which the decoder starts.
         opening: id with which generation is made to begin; as it is given, it does not count.
     """
-    given = [[*start, *([opening] if opening is not None and own[0] != opening else [])] for own in answers]
-    inputs = [[*before, *own[:-1]] for before, own in zip(given, answers, strict=True)]
+    given = [[*start, *([opening] if opening is not None and answer[0] != opening else [])] for answer in answers]
+    inputs = [[*before, *answer[:-1]] for before, answer in zip(given, answers, strict=True)]
     logits = model(
         input_ids=_padded(prompts, padding_id, model.device),
         attention_mask=_padded([[1] * len(prompt) for prompt in prompts], 0, model.device),

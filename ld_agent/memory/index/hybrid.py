@@ -122,8 +122,8 @@ def best_passages(
     parts = [(n, slice(0, counts[n])) for n in turned] + [(n, slice(counts[n], None)) for n in summarized]
     if not parts:
         return s_sent, s_pass, s_like, nearest
-    steps = np.concatenate([vectors[n].steps[own] for n, own in parts], dtype=np.float32, casting="unsafe")
-    scale = np.concatenate([vectors[n].scale[own] for n, own in parts])
+    steps = np.concatenate([vectors[n].steps[rows] for n, rows in parts], dtype=np.float32, casting="unsafe")
+    scale = np.concatenate([vectors[n].scale[rows] for n, rows in parts])
     cosines = (steps @ vector) * scale
     np.maximum(np.minimum(cosines, 1.0, out=cosines), -1.0, out=cosines)
     spoken = sum(counts[n] for n in turned)
@@ -135,9 +135,9 @@ def best_passages(
             ends = list(accumulate(counts))
             further = np.concatenate([further[ends[n] - counts[n] : ends[n]] for n in turned])
         starts = list(accumulate((counts[n] for n in turned[:-1]), initial=0))
-        own = cosines[:spoken]
-        nearest[turned] = np.maximum(nearest[turned], np.maximum.reduceat(own, starts))
-        near = own + further
+        alone = cosines[:spoken]
+        nearest[turned] = np.maximum(nearest[turned], np.maximum.reduceat(alone, starts))
+        near = alone + further
         best = near.argpartition(max(spoken - LIKE, 0))[-LIKE:]
         middle = scale[best] @ steps[best]
         middle /= max(math.sqrt(middle @ middle), 1e-12)

@@ -134,12 +134,12 @@ class Postings:
                 continue
             said_by, counts = np.frombuffer(listed, np.uint32), np.frombuffer(self._counts[word], np.uint16)
             if wanted is None:
-                own = place = said_by
+                holding = place = said_by
             else:
-                found = np.minimum(said_by.searchsorted(wanted), len(said_by) - 1)
-                place = (said_by[found] == wanted).nonzero()[0]
-                own, counts = documents.searchsorted(wanted[place]), counts[found[place]]
-            held = lengths[own] * scale + SATURATION * (1 - LENGTH)
+                nearest = np.minimum(said_by.searchsorted(wanted), len(said_by) - 1)
+                place = (said_by[nearest] == wanted).nonzero()[0]
+                holding, counts = documents.searchsorted(wanted[place]), counts[nearest[place]]
+            held = lengths[holding] * scale + SATURATION * (1 - LENGTH)
             score[place] += weight * (SATURATION + 1) * counts / (held + counts)
         score /= math.sqrt(total + 1)
         return score
@@ -182,7 +182,7 @@ class Lexicon:
     def nbytes(self) -> int:
         """Approximate size of lists and statistics in bytes."""
         windows = 4 * (len(self._words) + len(self._word_borders) + len(self._borders)) + 110 * len(self._numbers)
-        return self._all.nbytes + sum(own.nbytes for own in self._by.values()) + windows
+        return self._all.nbytes + sum(postings.nbytes for postings in self._by.values()) + windows
 
     def add(
         self, counts: Mapping[str, int], windows: Sequence[Iterable[str]], by: Mapping[str, Mapping[str, int]]
@@ -196,8 +196,8 @@ class Lexicon:
         """
         row = len(self)
         self._all.add(row, counts)
-        for speaker, own in by.items():
-            self._by.setdefault(speaker, Postings()).add(row, own)
+        for speaker, spoken in by.items():
+            self._by.setdefault(speaker, Postings()).add(row, spoken)
         start, numbers = len(self._words), self._numbers
         for words in windows:
             self._words.extend([numbers.setdefault(word, len(numbers)) for word in dict.fromkeys(words)])
@@ -212,8 +212,8 @@ class Lexicon:
 
     def match_by(self, speaker: str, words: Iterable[str], rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """How well a speaker's words in some records match, (m,) as ``rows``; 0 if they said nothing."""
-        own = self._by.get(speaker)
-        return own.match(words, rows) if own else np.zeros(len(rows))
+        postings = self._by.get(speaker)
+        return postings.match(words, rows) if postings else np.zeros(len(rows))
 
     def windows(self, rows: NDArray[np.intp]) -> list[tuple[int, int]]:
         """The windows of records, numbered globally: (m,) the first of each record and (m,) the one after its last."""

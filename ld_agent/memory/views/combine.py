@@ -28,7 +28,7 @@ class Merged:
     over_budget: int = 0
 
 
-def merged(found: Mapping[str, Sequence[Recalled]], budget: int | None, count: Callable[[str], int]) -> Merged:
+def merged(by_view: Mapping[str, Sequence[Recalled]], budget: int | None, count: Callable[[str], int]) -> Merged:
     """Merge the recalls of several views into one list.
 
     Scores of different mechanisms are not comparable (a cosine, a BM25 sum, an overall score), so each is taken
@@ -40,11 +40,11 @@ def merged(found: Mapping[str, Sequence[Recalled]], budget: int | None, count: C
         budget: tokens of all texts together; None: no limit. The best record is always kept.
         count: tokens of a text.
     """
-    if len(found) < 2:
-        return Merged(tuple(recalled for recalls in found.values() for recalled in recalls))
+    if len(by_view) < 2:
+        return Merged(tuple(recalled for recalls in by_view.values() for recalled in recalls))
     ranked = [
         (-relative, place, rank, recalled)
-        for place, recalls in enumerate(found.values())
+        for place, recalls in enumerate(by_view.values())
         for rank, (relative, recalled) in enumerate(zip(_relative(recalls), recalls, strict=True))
     ]
     ranked.sort(key=lambda entry: entry[:3])

@@ -194,8 +194,8 @@ def labelled(answer: str) -> dict[str, str]:
 
 def yes_or_no(text: str) -> bool | None:
     """Parse the leading yes or no of a text; None: neither."""
-    found = re.match(r"\W*(yes|no)\b", text, re.IGNORECASE)
-    return None if found is None else found.group(1).casefold() == "yes"
+    match = re.match(r"\W*(yes|no)\b", text, re.IGNORECASE)
+    return None if match is None else match.group(1).casefold() == "yes"
 
 
 def _part(parts: Mapping[str, str], name: str) -> str:

@@ -67,16 +67,16 @@ def _ends(name: str) -> str:
 
 def capped(facts: Facts, most: int) -> Facts:
     """Keep at most that many sentences in all; the speaker with most loses the oldest."""
-    kept = {speaker: list(own) for speaker, own in facts.items() if own}
+    kept = {speaker: list(sentences) for speaker, sentences in facts.items() if sentences}
     for _ in range(sum(map(len, kept.values())) - most):
         longest = max(kept, key=lambda speaker: len(kept[speaker]))
         kept[longest].pop(0)
-    return {speaker: own for speaker, own in kept.items() if own}
+    return {speaker: sentences for speaker, sentences in kept.items() if sentences}
 
 
 def lost(old: Facts, new: Facts) -> float:
     """The share of old sentences, in [0, 1], less than half of whose content words are in the new memory."""
-    before = [meaning(sentence) for own in old.values() for sentence in own]
+    before = [meaning(sentence) for sentences in old.values() for sentence in sentences]
     before = [words for words in before if words]
     if not before:
         return 0.0
@@ -93,9 +93,10 @@ def grounded(facts: Facts, source: str) -> Facts:
     """The facts that their source supports; see `supported`."""
     names, said = " ".join(facts), meaning(source) - meaning(" ".join(facts))
     kept = {
-        speaker: [s for s in own if meaning(s) & said and supported(s, source, names)] for speaker, own in facts.items()
+        speaker: [s for s in sentences if meaning(s) & said and supported(s, source, names)]
+        for speaker, sentences in facts.items()
     }
-    return {speaker: own for speaker, own in kept.items() if own}
+    return {speaker: sentences for speaker, sentences in kept.items() if sentences}
 
 
 def supported(text: str, source: str, names: str = "", share: float = SUPPORTED) -> bool:
@@ -124,9 +125,9 @@ def repetitive(text: str) -> bool:
 def memory_text(facts: Facts) -> str:
     """The facts as text, one line per speaker."""
     return "\n".join(
-        f"{speaker}: {' '.join(map(_closed, own))}" if speaker else " ".join(map(_closed, own))
-        for speaker, own in facts.items()
-        if own
+        f"{speaker}: {' '.join(map(_closed, sentences))}" if speaker else " ".join(map(_closed, sentences))
+        for speaker, sentences in facts.items()
+        if sentences
     )
 
 

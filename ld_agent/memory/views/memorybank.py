@@ -159,10 +159,10 @@ class MemoryBankView(View):
     def _daily(self, days: Sequence[str], bank: Bank) -> Steps[list[Note]]:
         """The summaries of days with several sessions."""
         notes = [[(day, text) for text, _ in bank.days[day]] for day in days]
-        answers = (yield [self._summary_request(own) for own in notes]) if days else []
+        answers = (yield [self._summary_request(of_day) for of_day in notes]) if days else []
         return [
-            self._summarized(DAY, day, own, answer, tuple(u for _, sources in bank.days[day] for u in sources))
-            for day, own, answer in zip(days, notes, answers, strict=True)
+            self._summarized(DAY, day, of_day, answer, tuple(u for _, sources in bank.days[day] for u in sources))
+            for day, of_day, answer in zip(days, notes, answers, strict=True)
         ]
 
     def _whole(self, last: Session, bank: Bank) -> Steps[Note]:
@@ -233,7 +233,7 @@ class MemoryBankView(View):
         retained = {row: retention(records[row], query.at, strength) for row in pieces}
         forgotten = [row for row, kept in retained.items() if kept < bound or kept == 0.0]
         self._explanation = {"forgotten": {records[row].id: round(retained[row], 6) for row in forgotten}}
-        found: list[Recalled] = []
+        recalls: list[Recalled] = []
         chosen: list[int] = []
         covered: set[str] = set()
         for row in sorted(set(pieces) - set(forgotten), key=lambda row: (-s_sem[row], -row)):
@@ -242,11 +242,11 @@ class MemoryBankView(View):
             if covered.isdisjoint(records[row].sources):  # a day or its sessions, whichever is nearer
                 chosen.append(row)
                 covered.update(records[row].sources)
-                found.append(recalled(records[row], float(s_sem[row]), decay=retained[row]))
+                recalls.append(recalled(records[row], float(s_sem[row]), decay=retained[row]))
         if chosen:
             keys = [self._records.keys[row] for row in chosen]
             self._shelf.note_recall(keys, query.at)
-        return [*standing, *found]
+        return [*standing, *recalls]
 
 
 def retention(record: Record, at: datetime, strength: float) -> float:

@@ -161,7 +161,7 @@ class RecursiveView(View):
         vectors = self._context.encoder.encode([u.text for u in said])
         nearness = vectors @ vectors.mean(axis=0)
         typical = sorted(sorted(range(len(said)), key=lambda n: (-float(nearness[n]), n))[:CARRIED])
-        facts = {speaker: list(own) for speaker, own in known.items()}
+        facts = {speaker: list(sentences) for speaker, sentences in known.items()}
         for number in typical:
             utterance = said[number]
             facts.setdefault(utterance.speaker, []).append(f'{utterance.speaker} said: "{utterance.text[:200]}"')
@@ -199,7 +199,7 @@ def facts_of(record: Record) -> Facts:
     facts = record.details.get("facts")
     if not isinstance(facts, dict):
         return {"": [record.text]}
-    return {str(speaker): [str(fact) for fact in own] for speaker, own in facts.items()}
+    return {str(speaker): [str(fact) for fact in sentences] for speaker, sentences in facts.items()}
 
 
 def _shortened(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> Utterance:

@@ -78,10 +78,10 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
 
 def judgement(answer: str, candidates: int) -> Judgement:
     """Parse an answer: "Enough: 1, 3" or "Missing: keyword, keyword"; the first of them counts."""
-    found = _ANSWER.search(answer)
-    if found is None:
+    match = _ANSWER.search(answer)
+    if match is None:
         return Judgement()
-    kind, rest = found.group(1).casefold(), found.group(2)
+    kind, rest = match.group(1).casefold(), match.group(2)
     if kind == "missing":
         words = [word.strip(" .;\"'*[]<>") for word in re.split(r"[,;、，]", rest)]
         kept = [w for w in dict.fromkeys(words) if w and len(w) <= LONGEST_KEYWORD and not _NONE.fullmatch(w)]

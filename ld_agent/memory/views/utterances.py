@@ -90,8 +90,8 @@ class Bm25View(View):
         score = np.asarray(index.get_scores(wanted), np.float64)
         eligible = (score > 0) & self._records.known(query)
         rows = [int(row) for row in best(score, eligible, self._records.at, self._context.settings.k)]
-        found = zip(self._records.fetch(rows), rows, strict=True)
-        return [recalled(record, 0.0, score=float(score[row])) for record, row in found]
+        records = zip(self._records.fetch(rows), rows, strict=True)
+        return [recalled(record, 0.0, score=float(score[row])) for record, row in records]
 
     def _words(self) -> _WordStatistics:
         return self._context.indexes.get(self._context.key, f"{self.name} words", _WordStatistics)

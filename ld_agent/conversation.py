@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from ld_agent.ending import session_ended
 from ld_agent.errors import InputError
+from ld_agent.listener import Listener
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, arun, run
@@ -26,7 +27,6 @@ from ld_agent.types import (
     Trait,
     Utterance,
     checked_channel,
-    checked_name,
     checked_text,
     utc,
 )
@@ -47,6 +47,7 @@ class Conversation:
         self._resources, self._store = relation.resources, relation.resources.store
         beta, clock = self._resources.config.memory.beta, self._resources.clock
         self._cache = ShortTermCache(self._store, relation.key, beta, clock, thread)
+        self._listener = Listener(self._cache, relation.agent_name, self._resources.config.agent.user)
         self._revision = relation.revision
         self.last_reply: Reply | None = None
 
@@ -162,7 +163,7 @@ class Conversation:
         Raises: as `respond`.
         """
         with self._inside():
-            return self._hear(text, speaker, at, checked_channel(channel))
+            return self._listener.hear(text, speaker, at, checked_channel(channel))
 
     def messages(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Prompt:
         """Store an utterance and return the prompt for its reply, for use with your own model.
@@ -172,7 +173,7 @@ class Conversation:
         Raises: as `respond`.
         """
         with self._inside():
-            turn = Turn(self.relation, self._cache, self._hear(text, self._other(speaker), at))
+            turn = Turn(self.relation, self._cache, self._listener.hear(text, self._listener.answerable(speaker), at))
             prompted = turn.prompted(run(turn.situation(), self.relation.complete))
             messages = [{"role": m.role, "content": m.content} for m in prompted.messages]
             return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
@@ -383,9 +384,9 @@ class Conversation:
     ) -> Steps[Reply]:
         with self._mirrors():
             recorded = None if recorded is None else checked_text(recorded)
-            waiting = self._unanswered() if text is None else None
+            waiting = self._listener.unanswered() if text is None else None
             reply_time = checked_reply_time(waiting.at if waiting else None if at is None else utc(at), reply_at)
-            heard = waiting or self._hear(text or "", self._other(speaker), at)
+            heard = waiting or self._listener.hear(text or "", self._listener.answerable(speaker), at)
             turn = Turn(self.relation, self._cache, heard, on_text, interruptible, options or ReplyOptions())
             turn.watch.lap("store")
             self.last_reply = yield from turn.reply(reply_time, recorded)
@@ -395,22 +396,3 @@ class Conversation:
     def _ending(self, at: datetime | str | None) -> Steps[list[Record]]:
         with self._mirrors():
             return (yield from session_ended(self.relation, self._cache, at))
-
-    def _hear(self, text: str, speaker: str | None, at: datetime | str | None, channel: str = "chat") -> Utterance:
-        name = self._resources.config.agent.user if speaker is None else checked_name(speaker)
-        return self._cache.append(name, checked_text(text), None if at is None else utc(at), channel)
-
-    def _other(self, speaker: str | None) -> str:
-        """Return the name of a speaker that the agent can answer."""
-        name = self._resources.config.agent.user if speaker is None else speaker
-        if name == self.agent_name:
-            raise InputError(
-                f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
-            )
-        return name
-
-    def _unanswered(self) -> Utterance:
-        running = self._cache.utterances
-        if not running or running[-1].speaker == self.agent_name:
-            raise InputError(f"conversation {self.id!r} has no unanswered utterance; use respond(text)")
-        return running[-1]

@@ -130,18 +130,8 @@ def play(
         before = turns[position - 1] if position else None
         if before is not None and before.session != turn.session:
             yield from conversation.ending()
-        answers = before is not None and turn.speaker == episode.agent and before.speaker != episode.agent
-        if answers and before is not None and _same_session(before, turn, beta):  # interrupted before the reply
-            heard, target = None, turn
-        elif (
-            turn.speaker != episode.agent and position + 1 < len(turns) and turns[position + 1].speaker == episode.agent
-        ):
-            heard, target = turn, turns[position + 1]
-            if not _same_session(turn, target, beta):
-                conversation.observe(turn.text, turn.speaker, turn.at)
-                position += 1
-                continue
-        else:
+        heard, target = _exchange(episode, position, beta)
+        if target is None:
             conversation.observe(turn.text, turn.speaker, turn.at)
             position += 1
             continue
@@ -159,6 +149,20 @@ def play(
         number = _turn_number(conversation.running or (reply.heard,), episode.agent)
         emit(PlayedTurn(episode.id, reply.heard.session, number, reply, target.text, tuple(fresh)))
     yield from conversation.ending()
+
+
+def _exchange(episode: Episode, position: int, beta: float) -> tuple[Turn | None, Turn | None]:
+    """What is heard at a position and the agent's recorded reply; heard is None if it was stored before an interruption,
+    both are None if no reply follows in the session."""
+    turns = episode.turns
+    turn = turns[position]
+    before = turns[position - 1] if position else None
+    after = turns[position + 1] if position + 1 < len(turns) else None
+    if turn.speaker == episode.agent:
+        interrupted = before is not None and before.speaker != episode.agent and _same_session(before, turn, beta)
+        return None, turn if interrupted else None
+    replied = after is not None and after.speaker == episode.agent and _same_session(turn, after, beta)
+    return (turn, after) if replied else (None, None)
 
 
 def reply_options(episode: Episode, place: int) -> ReplyOptions | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ld_agent.config import AtLeastOne, Count, Positive, Section, Share
+from ld_agent.sections import AtLeastOne, Count, Positive, Section, Share
 from ld_agent.settings import SettingsFiles
 
 NotNegative = Annotated[float, Field(ge=0)]

@@ -30,6 +30,7 @@ from training.settings import TrainingSettings, load_settings
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
     from training.stored import StoredExamples
+    from training.trainer import AnswerTrainer
 
 SHOWN = 3
 
@@ -94,9 +95,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
-    from training.generated import Generations
     from training.measures import check_metric, check_risk
-    from training.risk import Risk
     from training.run_folder import check_folder, claim, description, tidy
 
     check_metric(settings, module)
@@ -107,23 +106,41 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     check_folder(folder, run, overwrite)
     prepared = prepare(settings, *rows)
 
+    if is_first_process():
+        claim(folder, run, overwrite)
+    trainer, seconds = _trained(prepared, settings, module, rows[1], folder)
+    factors = trainer.factors()
+    if is_first_process():
+        from training.adapters import save_adapter
+        from training.card import card
+        from training.curves import draw
+
+        draw(folder, trainer.state.log_history)
+        adapter = trainer.accelerator.unwrap_model(trainer.model)
+        text = card(settings, module, run, trainer.state, len(prepared.train), seconds, command)
+        save_adapter(adapter, factors, folder, settings.adapter_dtype, {"README.md": text})
+        tidy(folder)
+
+
+def _trained(
+    prepared: Prepared, settings: TrainingSettings, module: str, held_out: list[Row] | None, folder: Path
+) -> tuple[AnswerTrainer, float]:
+    """Train to the end, from the last whole checkpoint of the folder if there is one; and the seconds that it took."""
     from ld_agent.backbones.weights import quiet_transformers
-    from training.adapters import save_adapter
-    from training.curves import Curves, draw
+    from training.curves import Curves
+    from training.generated import Generations
+    from training.risk import Risk
     from training.trainer import AnswerTrainer, checkpoints, finished
 
     model, logits = adapted(prepared, settings)
-    generations = None
-    if rows[1] and prepared.evaluation and settings.eval_generations:
+    generations = risk = None
+    if held_out and prepared.evaluation and settings.eval_generations:
         generations = Generations(
-            module, prepared.model, prepared.tokenizer, rows[1], prepared.evaluation,
+            module, prepared.model, prepared.tokenizer, held_out, prepared.evaluation,
             settings.eval_generations, settings.per_device_eval_batch_size,
         )  # fmt: skip
-    risk = None
     if settings.risk_samples:
         risk = Risk(module, prepared.model, prepared.tokenizer, logits, prepared.collator, settings)
-    if is_first_process():
-        claim(folder, run, overwrite)
     with Curves(folder) as curves, quiet_transformers():
         trainer = AnswerTrainer(
             model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations, risk
@@ -135,16 +152,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
             trainer.take_up(whole[-1])
         else:
             trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
-        seconds = time.monotonic() - start
-        factors = trainer.factors()
-    if is_first_process():
-        from training.card import card
-
-        draw(folder, trainer.state.log_history)
-        adapter = trainer.accelerator.unwrap_model(trainer.model)
-        text = card(settings, module, run, trainer.state, len(prepared.train), seconds, command)
-        save_adapter(adapter, factors, folder, settings.adapter_dtype, {"README.md": text})
-        tidy(folder)
+        return trainer, time.monotonic() - start
 
 
 def rows_of(settings: TrainingSettings) -> tuple[RowFile, list[Row] | None]:

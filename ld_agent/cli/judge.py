@@ -6,11 +6,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ld_agent.cli.runs import Json, Overrides
+
+if TYPE_CHECKING:
+    from ld_agent.evaluation.judge import Case
 
 app = typer.Typer(help="Let a language model judge stored runs.", no_args_is_help=True)
 Runs = Annotated[
@@ -270,7 +273,6 @@ def _judge(
     from ld_agent.backbones.base import Completion, Request
     from ld_agent.cli.show import say
     from ld_agent.config import load_config
-    from ld_agent.errors import InputError
     from ld_agent.evaluation.fallbacks import MARK, footnote, of_predictions
     from ld_agent.evaluation.fallbacks import as_json as shown
     from ld_agent.evaluation.judge import ASPECTS, Judge
@@ -279,17 +281,11 @@ def _judge(
 
     section = load_config(config, overrides or []).backbone
     runs = [complete_run(folder) for folder in folders]
-    every = cases(runs, kind, limit, seed)
     counts = {run.name: of_predictions(run.predictions) for run in runs}
     for name, counted in counts.items():
         if note := footnote(counted):
             say(f"{MARK} {name}: {note}")
-    given = [case for case in every if all(text.strip() for text in case.candidates.values())]
-    empty = len(every) - len(given)
-    if not given:
-        raise InputError(f"in each of the {empty} cases a reply is empty; fix the configuration and run again")
-    if empty:
-        say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
+    given, empty = _judgeable(cases(runs, kind, limit, seed))
     backbone = build_backbone(section)
     try:
         rated = list(dict.fromkeys(aspects or ASPECTS))
@@ -311,6 +307,20 @@ def _judge(
     _show(result, as_json)
     if not as_json:
         say(f"the verdicts are in {path}")
+
+
+def _judgeable(every: Sequence[Case]) -> tuple[list[Case], int]:
+    """The cases in which no reply is empty, and how many others there are."""
+    from ld_agent.cli.show import say
+    from ld_agent.errors import InputError
+
+    given = [case for case in every if all(text.strip() for text in case.candidates.values())]
+    empty = len(every) - len(given)
+    if not given:
+        raise InputError(f"in each of the {empty} cases a reply is empty; fix the configuration and run again")
+    if empty:
+        say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
+    return given, empty
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

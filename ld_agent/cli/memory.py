@@ -33,25 +33,34 @@ def list_command(store: StoreOption, conversation: ConversationOption = None, as
 
       ld-agent memory list --store me.db --conversation maya --json
     """
-    from rich.table import Table
+    opened = existing(store)
+    if conversation is None:
+        _list_conversations(opened, as_json)
+    else:
+        _list_records(opened, stored_conversation(opened, conversation), as_json)
 
+
+def _list_records(opened: SQLStore, stored: StoredConversation, as_json: bool) -> None:
     from ld_agent.cli.show import console, plain, records_table, traits_table
 
-    opened = existing(store)
-    if conversation is not None:
-        stored = stored_conversation(opened, conversation)
-        records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
-        if as_json:
-            _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
-            return
-        console.print(records_table(records))
-        for failure in opened.failures(stored.key):
-            state = "set aside" if failure.set_aside else "pending"
-            console.print(plain(f"{state}: {failure.work} of {failure.item}: {failure.error}", "red"), soft_wrap=True)
-        for speaker in dict.fromkeys(t.speaker for t in traits):
-            console.print(plain(speaker, "bold"))
-            console.print(traits_table([t for t in traits if t.speaker == speaker]))
+    records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
+    if as_json:
+        _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
         return
+    console.print(records_table(records))
+    for failure in opened.failures(stored.key):
+        state = "set aside" if failure.set_aside else "pending"
+        console.print(plain(f"{state}: {failure.work} of {failure.item}: {failure.error}", "red"), soft_wrap=True)
+    for speaker in dict.fromkeys(t.speaker for t in traits):
+        console.print(plain(speaker, "bold"))
+        console.print(traits_table([t for t in traits if t.speaker == speaker]))
+
+
+def _list_conversations(opened: SQLStore, as_json: bool) -> None:
+    from rich.table import Table
+
+    from ld_agent.cli.show import console, plain
+
     rows: list[dict[str, Any]] = [
         {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)}
         | opened.counts(c.key)

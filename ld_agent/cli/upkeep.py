@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import typer
 
 from ld_agent.cli.memory import ConfigOption, ConversationOption, Overrides, StoreOption, existing, stored_conversation
+
+if TYPE_CHECKING:
+    from ld_agent.agent import Agent
+    from ld_agent.storage.base import StoredConversation
 
 
 def register(app: typer.Typer) -> None:
@@ -25,15 +32,10 @@ def rebuild(
 
       ld-agent memory rebuild --store me.db -c recursive
     """
-    from rich.progress import Progress
-
     from ld_agent.agent import Agent
-    from ld_agent.cli.show import errors, say
+    from ld_agent.cli.show import say
     from ld_agent.config import load_config
     from ld_agent.errors import BackboneError
-    from ld_agent.memory.rebuild import missing
-    from ld_agent.memory.rebuild import rebuild as rebuild_views
-    from ld_agent.terminal import LongWork
 
     existing(store).close()
     settings = load_config(config, overrides or [])
@@ -43,25 +45,7 @@ def rebuild(
         chosen = (
             [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
         )
-        lacking = {c.id: missing(agent, c) for c in chosen}
-        total = sum(sum(views.values()) for views in lacking.values())
-        count, problems = 0, list[str]()
-        with Progress(console=errors, disable=not errors.is_terminal) as progress:
-            agent.resources.progress = LongWork(progress)
-            task = progress.add_task("digesting sessions", total=total)
-
-            def taken(view: str, sessions: int) -> None:
-                nonlocal count
-                count += sessions
-                progress.update(task, completed=count, description=f"digesting sessions: {view}")
-
-            try:
-                for one in chosen:
-                    if sum(lacking[one.id].values()):
-                        problems += rebuild_views(agent, one, taken)
-            except KeyboardInterrupt:
-                say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
-                raise
+        count, total, problems = _backfilled(agent, chosen)
     finally:
         agent.close(end_sessions=False)
     for problem in problems:
@@ -69,6 +53,37 @@ def rebuild(
     say(f"backfilled {count} of {total} missing sessions for {', '.join(settings.memory.views)}")
     if problems:
         raise BackboneError(f"{total - count} sessions are still pending; run the same command again")
+
+
+def _backfilled(agent: Agent, chosen: Sequence[StoredConversation]) -> tuple[int, int, list[str]]:
+    """Backfill the views of conversations; how many sessions were taken in, of how many, and what failed."""
+    from rich.progress import Progress
+
+    from ld_agent.cli.show import errors, say
+    from ld_agent.memory.rebuild import missing
+    from ld_agent.memory.rebuild import rebuild as rebuild_views
+    from ld_agent.terminal import LongWork
+
+    lacking = {c.id: missing(agent, c) for c in chosen}
+    total = sum(sum(views.values()) for views in lacking.values())
+    count, problems = 0, list[str]()
+    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+        agent.resources.progress = LongWork(progress)
+        task = progress.add_task("digesting sessions", total=total)
+
+        def taken(view: str, sessions: int) -> None:
+            nonlocal count
+            count += sessions
+            progress.update(task, completed=count, description=f"digesting sessions: {view}")
+
+        try:
+            for one in chosen:
+                if sum(lacking[one.id].values()):
+                    problems += rebuild_views(agent, one, taken)
+        except KeyboardInterrupt:
+            say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
+            raise
+    return count, total, problems
 
 
 def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOption = None) -> None:

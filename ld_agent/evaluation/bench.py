@@ -206,11 +206,9 @@ def _generation(config: Config) -> dict[str, Any]:
             out = plain.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=NEW_TOKENS, do_sample=False)
         return int(out.shape[1] - row.shape[1])
 
-    def requests(batch: Sequence[tuple[Message, ...]]) -> list[Request]:
-        return [Request(messages, "generator", NEW_TOKENS) for messages in batch]
-
     def answered(batch: Sequence[tuple[Message, ...]]) -> int:
-        return sum(completion.completion_tokens for completion in backbone.generate(requests(batch)))
+        requests = [Request(messages, "generator", NEW_TOKENS) for messages in batch]
+        return sum(completion.completion_tokens for completion in backbone.generate(requests))
 
     plainly(ids[0])
     answered(prompts[:1])
@@ -225,8 +223,9 @@ def _generation(config: Config) -> dict[str, Any]:
         "prompt_tokens_mean": round(statistics.mean(row.shape[1] for row in ids)),
         "new_tokens_at_most": NEW_TOKENS,
         **{f"{name}_tokens_per_s": rate for name, rate in rates.items()},
-        "one_stream_speedup": round(rates["one_stream"] / rates["plain_float32"], 2),
-        "four_streams_speedup": round(rates["four_streams"] / rates["plain_float32"], 2),
+        **{
+            f"{name}_speedup": round(rates[name] / rates["plain_float32"], 2) for name in ("one_stream", "four_streams")
+        },
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,10 @@ import numpy as np
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
+from ld_agent.conversation import Conversation
 from ld_agent.errors import ConfigError
 from ld_agent.evaluation.bench import machine
+from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.steps import run
 from ld_agent.storage.address import is_address, open_store, shown
@@ -117,14 +120,7 @@ def _measured(
             texts = [question(rng) for _ in range(tries)]
             times["encode"].append(min(_ms(lambda: agent.resources.query(text, later)) for text in texts))  # noqa: B023
             query = agent.resources.query(texts[0], later)
-
-            def recall() -> float:
-                return _ms(lambda: run(views.recall(query, within_budget=False), agent.models.complete))  # noqa: B023
-
-            taken = []
-            for _ in range(tries):
-                indexes.drop(stored.key)
-                taken.append((recall(), recall(), recall()))
+            taken = [_recalls(agent, views, query, stored.key) for _ in range(tries)]
             times["first"].append(taken[0][0])
             for kind, ms in zip(("cold", "second", "warm"), zip(*taken, strict=True), strict=True):
                 times[kind].append(min(ms))
@@ -138,16 +134,24 @@ def _measured(
         for kind in ("encode", *RECALLS):
             times[kind].pop()
         for number in chosen[: max(1, len(chosen) // 4)]:
-            conversation, at = agent.conversation(name_of(number)), later
-            turns = []
-            for _ in range(tries):
-                at, asked_for = at + APART, question(rng)
-                turns.append((_ms(lambda: conversation.respond(asked_for, at=at)), _ms(conversation.end_session)))  # noqa: B023
+            conversation = agent.conversation(name_of(number))
+            turns = [_turn(conversation, question(rng), later + n * APART) for n in range(1, tries + 1)]
             for kind, ms in zip(("turn", "end"), zip(*turns, strict=True), strict=True):
                 times[kind].append(min(ms))
         held = {"index_mb": round(indexes.nbytes / 2**20, 1), "grown_mb": round(_resident_mb() - before, 1)}
     spread = {f"{kind}_ms_p{q}": round(float(np.percentile(ms, q)), 1) for kind, ms in times.items() for q in (50, 95)}
     return spread | held, [*sorted(by_person[:-1], key=lambda row: row["events"]), by_person[-1]]
+
+
+def _recalls(agent: Agent, views: EnabledViews, query: Query, key: int) -> tuple[float, ...]:
+    """Milliseconds of three recalls, the first without an index in memory."""
+    agent.resources.indexes.drop(key)
+    return tuple(_ms(lambda: run(views.recall(query, within_budget=False), agent.models.complete)) for _ in RECALLS[1:])
+
+
+def _turn(conversation: Conversation, text: str, at: datetime) -> tuple[float, float]:
+    """Milliseconds of a turn and of the end of its session."""
+    return _ms(lambda: conversation.respond(text, at=at)), _ms(conversation.end_session)
 
 
 def _ms(call: Callable[[], object]) -> float:

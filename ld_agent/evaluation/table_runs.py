@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ld_agent.config import MemorySection, parse_config
+from ld_agent.config import parse_config
 from ld_agent.datasets import LOADERS
 from ld_agent.datasets.records import json_document, parse_json, text_lines
 from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
@@ -33,6 +33,7 @@ from ld_agent.evaluation.verdicts import (
     verdicts_under,
 )
 from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.sections import MemorySection
 
 PLAIN = ("frequency", "length")
 """Measures that are no share, so that they do not stand in per cent."""

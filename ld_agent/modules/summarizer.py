@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.config import SummarizerSection
 from ld_agent.languages.rules import Reading
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
 from ld_agent.modules.subjects import corrected
 from ld_agent.modules.wording import SENTENCE_END, first_paragraph, halves, stems_of, words_of
 from ld_agent.prompts import as_name
+from ld_agent.sections import SummarizerSection
 from ld_agent.steps import Steps, run
 from ld_agent.types import Session, Utterance
 

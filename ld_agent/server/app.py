@@ -46,30 +46,9 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     settings = service.config.server
 
     untrace = traced(settings.traces, settings.trace_texts) if settings.traces else lambda: None
-
-    @asynccontextmanager
-    async def life(app: FastAPI) -> AsyncIterator[None]:
-        async def warm_up() -> None:
-            try:
-                await service.warm_up()
-            except BaseException as exc:
-                if failed is not None and not isinstance(exc, asyncio.CancelledError):
-                    failed(exc)
-                raise
-
-        work = [asyncio.create_task(warm_up()), asyncio.create_task(service.tidy())]
-        yield
-        for task in work:
-            task.cancel()
-        for task in work:
-            with suppress(BaseException):
-                await task
-        await app.state.undoable.close()
-        await service.close()
-        await asyncio.to_thread(untrace)
-
     app = FastAPI(
-        title="ld_agent", version=__version__, lifespan=life, docs_url=None, redoc_url=None,
+        title="ld_agent", version=__version__, lifespan=lambda app: _life(app, service, failed, untrace),
+        docs_url=None, redoc_url=None,
         description="An agent that remembers people for months, through OpenAI's protocol, and its memory.",
     )  # fmt: skip
     app.state.service, app.state.started = service, int(time.time())
@@ -90,6 +69,30 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     app.add_middleware(Logged, count=app.state.metrics.count)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app
+
+
+@asynccontextmanager
+async def _life(
+    app: FastAPI, service: Service, failed: Callable[[BaseException], None] | None, untrace: Callable[[], object]
+) -> AsyncIterator[None]:
+    async def warm_up() -> None:
+        try:
+            await service.warm_up()
+        except BaseException as exc:
+            if failed is not None and not isinstance(exc, asyncio.CancelledError):
+                failed(exc)
+            raise
+
+    work = [asyncio.create_task(warm_up()), asyncio.create_task(service.tidy())]
+    yield
+    for task in work:
+        task.cancel()
+    for task in work:
+        with suppress(BaseException):
+            await task
+    await app.state.undoable.close()
+    await service.close()
+    await asyncio.to_thread(untrace)
 
 
 def _health(app: FastAPI, service: Service) -> None:

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from ld_agent import __version__
 from ld_agent.agent import Agent
+from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError, LDAgentError
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 from ld_agent.storage.base import StoredConversation
@@ -39,23 +40,32 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
         person: the person for calls that name none.
     """
     server: MCPServer[Any] = MCPServer("ld_agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
-    directory = Directory(agent.resources.store.db)
+    tools, resources = _Tools(agent, person), _Resources(agent)
+    for tool in (tools.remember, tools.recall, tools.about, tools.forget):
+        server.tool()(tool)
+    for path, resource in (
+        ("people", resources.people),
+        ("people/{person}", resources.one),
+        ("people/{person}/sessions/{number}", resources.session),
+    ):
+        server.resource(f"ldagent://{path}", mime_type="application/json")(resource)
+    return server
 
-    def stored(named: str) -> StoredConversation:
-        conversation = agent.store.find_conversation(named or person)
-        if conversation is None:
-            raise InputError(f"nothing is known about {named or person!r}")
-        return conversation
 
-    @server.tool()
+class _Tools:
+    """What an assistant may call; the docstrings are what it reads about them."""
+
+    def __init__(self, agent: Agent, person: str) -> None:
+        self._agent, self._person = agent, person
+
     async def remember(
-        text: Annotated[str, Field(description="What was said, in the person's words.")], person: Whom = ""
+        self, text: Annotated[str, Field(description="What was said, in the person's words.")], person: Whom = ""
     ) -> str:
         """Remember something that a person said. It can be recalled at once."""
-        return await in_thread(lambda: _remembered(agent, person or default, text))
+        return await in_thread(lambda: _remembered(self._agent, person or self._person, text))
 
-    @server.tool()
     async def recall(
+        self,
         query: Annotated[str, Field(description="What to recall.")],
         person: Whom = "",
         k: Annotated[int, Field(ge=1, le=50, description="At most this many.")] = 5,
@@ -63,53 +73,58 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
         """What is remembered about a query, best first, with the scores. Empty: no relevant memory."""
 
         def recalled() -> list[dict[str, Any]]:
-            conversation = agent.conversation(stored(person).id, thread=THREAD, agent_name=stored(person).agent)
-            hits = conversation.recall(query, k=k)
+            hits = self._opened(person).recall(query, k=k)
             return [RecalledShape.of_recalled(r).model_dump(mode="json") for r in hits]
 
         return await in_thread(recalled)
 
-    @server.tool()
-    async def about(person: Whom = "") -> dict[str, Any]:
+    async def about(self, person: Whom = "") -> dict[str, Any]:
         """What is known about a person: traits by speaker, and the latest memories."""
-        return await in_thread(lambda: _about(agent, stored(person)))
+        return await in_thread(lambda: _about(self._agent, _stored(self._agent, person or self._person)))
 
-    @server.tool()
     async def forget(
-        id: Annotated[str, Field(description="The id of a memory (m3) or trait (t5).")], person: Whom = ""
+        self, id: Annotated[str, Field(description="The id of a memory (m3) or trait (t5).")], person: Whom = ""
     ) -> str:
         """Forget a memory or trait for good."""
 
         def forgotten() -> str:
-            known = stored(person)
-            agent.conversation(known.id, thread=THREAD, agent_name=known.agent).forget(id)
+            self._opened(person).forget(id)
             return f"forgot {id}"
 
         return await in_thread(forgotten)
 
-    @server.resource("ldagent://people", mime_type="application/json")
-    async def people() -> str:
+    def _opened(self, person: str) -> Conversation:
+        stored = _stored(self._agent, person or self._person)
+        return self._agent.conversation(stored.id, thread=THREAD, agent_name=stored.agent)
+
+
+class _Resources:
+    """What an assistant may read, as JSON."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent, self._directory = agent, Directory(agent.resources.store.db)
+
+    async def people(self) -> str:
         """Everyone who is known."""
-        known = await in_thread(lambda: directory.people("", "", 1000))
+        known = await in_thread(lambda: self._directory.people("", "", 1000))
         return as_json([{"id": p.id, "sessions": p.sessions, "records": p.records, "traits": p.traits} for p in known])
 
-    @server.resource("ldagent://people/{person}", mime_type="application/json")
-    async def one(person: str) -> str:
+    async def one(self, person: str) -> str:
         """What is known about one person, and their sessions."""
-        conversation = await in_thread(lambda: stored(person))
-        known = await in_thread(lambda: _about(agent, conversation))
-        sessions = await in_thread(lambda: directory.sessions(conversation.key, None, 1000))
-        listed = [{"number": s.number, "thread": s.thread, "start": s.start, "end": s.end} for s in sessions]
-        return as_json(known | {"sessions": listed})
 
-    @server.resource("ldagent://people/{person}/sessions/{number}", mime_type="application/json")
-    async def session(person: str, number: int) -> str:
+        def known() -> dict[str, Any]:
+            stored = _stored(self._agent, person)
+            sessions = self._directory.sessions(stored.key, None, 1000)
+            listed = [{"number": s.number, "thread": s.thread, "start": s.start, "end": s.end} for s in sessions]
+            return _about(self._agent, stored) | {"sessions": listed}
+
+        return as_json(await in_thread(known))
+
+    async def session(self, person: str, number: int) -> str:
         """What was said in one session."""
-        said = await in_thread(lambda: agent.store.session_utterances(stored(person).key, number))
+        store = self._agent.store
+        said = await in_thread(lambda: store.session_utterances(_stored(self._agent, person).key, number))
         return as_json([UtteranceShape.of(u).model_dump(mode="json") for u in said])
-
-    default = person
-    return server
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -122,6 +137,13 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _stored(agent: Agent, person: str) -> StoredConversation:
+    stored = agent.store.find_conversation(person)
+    if stored is None:
+        raise InputError(f"nothing is known about {person!r}")
+    return stored
 
 
 def _remembered(agent: Agent, person: str, text: str) -> str:

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import sql as composed
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
 from psycopg.types import TypeInfo
@@ -22,14 +21,11 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
 from ld_agent.storage.database import EVERYONE, NO_TENANT
 from ld_agent.storage.postgres_errors import NO_PGVECTOR, remedy
-from ld_agent.storage.postgres_migrations import MIGRATIONS
+from ld_agent.storage.postgres_schema import SCHEMA, STORE_LOCK, prepare, search_path
 from ld_agent.storage.postgres_tenants import SET_TENANT, SET_TENANT_LOCALLY, TenantConnection, confined_role
 from ld_agent.storage.postgres_turns import TurnLocks
 from ld_agent.storage.postgres_values import PackedVector, bound, statement, value_adapters
 
-SCHEMA = "ld_agent"
-STORE_LOCK = 0x4C44_4147
-"""The advisory lock of the whole store: whoever writes shares it, who must be alone takes it."""
 WAIT_SECONDS = 30.0
 CONNECTIONS = 10
 PROBE_SECONDS = 1.0
@@ -78,9 +74,9 @@ class PostgresConnection:
             with psycopg.connect(self._address, autocommit=True) as db:
                 self._set_lock_timeout(db)
                 db.execute("SELECT set_config('ld_agent.tenant', %s, false)", (EVERYONE,))
-                self._prepare(db, create)
+                prepare(db, self.path, create)
                 self._role = confined_role(db, SCHEMA, STORE_LOCK)
-                self._search_path = self._searched(db)
+                self._search_path = search_path(db)
                 db.execute(self._search_path)
                 vector = TypeInfo.fetch(db, "vector")
             if vector is None:
@@ -104,54 +100,6 @@ class PostgresConnection:
             ) from None
 
     # ---- opening
-
-    def _prepare(self, db: psycopg.Connection[Any], create: bool) -> None:
-        version = self._schema_version(db)
-        if version is None and not create:
-            raise StoreError(f"no memory in {self.path}; give the --store of an earlier chat or run")
-        if version is not None and version > len(MIGRATIONS):
-            raise StoreError(
-                f"{self.path} was written by a newer ld_agent (schema {version}, this one knows {len(MIGRATIONS)}); "
-                "upgrade ld_agent"
-            )
-        if version == len(MIGRATIONS):
-            return
-        with db.transaction():
-            db.execute("SELECT pg_advisory_xact_lock(%s)", (STORE_LOCK,))
-            reached = self._schema_version(db) or 0  # another process may have come first
-            self._require_pgvector(db)
-            db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-            db.execute(self._searched(db))
-            for step in MIGRATIONS[reached:]:
-                for sql in step:
-                    db.execute(sql.encode())
-            db.execute(
-                "INSERT INTO meta VALUES ('schema', %s) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                (str(len(MIGRATIONS)),),
-            )
-
-    def _require_pgvector(self, db: psycopg.Connection[Any]) -> None:
-        if db.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone():
-            return
-        try:
-            db.execute("CREATE EXTENSION vector")
-        except psycopg.Error as exc:
-            raise StoreError(f"{self.path}: {NO_PGVECTOR}") from exc
-
-    def _searched(self, db: psycopg.Connection[Any]) -> composed.Composed:
-        """The statement that sets where names are looked up: in the store's schema, and wherever pgvector lives."""
-        row = db.execute(
-            "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
-        ).fetchone()
-        schemas = [SCHEMA, row[0] if row else "public"]
-        return composed.SQL("SET search_path = {}").format(composed.SQL(", ").join(map(composed.Identifier, schemas)))
-
-    def _schema_version(self, db: psycopg.Connection[Any]) -> int | None:
-        [there] = db.execute(f"SELECT to_regclass('{SCHEMA}.meta')").fetchone() or (None,)
-        if there is None:
-            return None
-        row = db.execute(f"SELECT value FROM {SCHEMA}.meta WHERE key = 'schema'").fetchone()
-        return int(row[0]) if row else 0
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
         connection.cursor_factory = psycopg.RawCursor

@@ -12,7 +12,7 @@ import psycopg
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
-from ld_agent.storage.postgres_connection import SCHEMA
+from ld_agent.storage.postgres_schema import SCHEMA
 
 NUMBERED = {
     "conversation": "conversation_pk_seq",

@@ -8,15 +8,16 @@ digests a session once and an utterance's traits are merged once, whoever comes 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
 from ld_agent.errors import InputError, StoreError
 from ld_agent.storage import sql_exchange
 from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
-from ld_agent.storage.columns import Vector, microseconds, moment
+from ld_agent.storage.columns import Vector, microseconds
 from ld_agent.storage.database import EVERYONE, TurnLock, tenant_of
+from ld_agent.storage.sql_edits import SQLEdits
 from ld_agent.storage.sql_encoder import NotedEncoder
 from ld_agent.storage.sql_personas import SQLPersonas
 from ld_agent.storage.sql_replacing import replace_utterances
@@ -26,8 +27,6 @@ from ld_agent.types import Record, Utterance, iso, utc
 from ld_agent.watch import Operation, operation
 
 DELETED = "the conversation was deleted while in use; reopen it"
-TABLES = {"m": "record", "t": "trait"}
-"""The table of a record or trait by its id's first letter."""
 OPEN_SESSIONS = "session INDEXED BY session_open"
 """For ``closed = 0``: left to itself, SQLite reads every session of a conversation."""
 
@@ -351,67 +350,28 @@ class SQLStore(NotedEncoder):
     # ---- changes by hand
 
     def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
-        with self.watched("update_memory", key) as watched, self.db.transaction(key):
-            watched.records = ((target, text),)
-            table, pk, before = self._target(key, target)
-            self.db.of(key).execute(
-                f"UPDATE {table} SET text = ?, vector = ? WHERE conversation = ? AND pk = ?",
-                (text, self.blob(vector), key, pk),
-            )
-            self.db.of(key).execute(
-                "DELETE FROM passage WHERE conversation = ? AND record = ? AND ? = 'record'", (key, pk, table)
-            )
-            self._changed(key, target, "edit", at, before)
+        with self._changing("update_memory", key, target, text) as edits:
+            edits.edit(target, text, self.blob(vector), at)
 
     def forget(self, key: int, target: str, at: datetime) -> None:
-        with self.watched("delete_memory", key) as watched, self.db.transaction(key):
-            watched.records = ((target, ""),)
-            table, pk, _ = self._target(key, target)
-            self.db.of(key).execute(f"DELETE FROM {table} WHERE conversation = ? AND pk = ?", (key, pk))
-            self.db.of(key).execute("DELETE FROM recall WHERE conversation = ? AND record = ?", (key, target))
-            self.db.of(key).execute(
-                "UPDATE trait SET superseded_by = NULL WHERE conversation = ? AND superseded_by = ?", (key, target)
-            )
-            self.db.of(key).execute(
-                "UPDATE change SET before = '' WHERE conversation = ? AND target = ?", (key, target)
-            )
-            self._changed(key, target, "forget", at, "")
+        with self._changing("delete_memory", key, target) as edits:
+            edits.forget(target, at)
 
     def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
         replace_utterances(self.db, key, utterance_ids)
 
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
-        with self.watched("update_memory", key) as watched, self.db.transaction(key):
-            watched.records = ((target, ""),)
-            table, pk, before = self._target(key, target)
-            self.db.of(key).execute(
-                f"UPDATE {table} SET pinned = ? WHERE conversation = ? AND pk = ?", (pinned, key, pk)
-            )
-            self._changed(key, target, "pin" if pinned else "unpin", at, before)
+        with self._changing("update_memory", key, target) as edits:
+            edits.pin(target, pinned, at)
 
     def changes(self, key: int) -> list[Change]:
-        rows = self.db.of(key).rows(
-            "SELECT target, action, at, before FROM change WHERE conversation = ? ORDER BY pk", (key,)
-        )
-        return [Change(target, action, moment(at), before) for target, action, at, before in rows]
+        return SQLEdits(self.db.of(key), key).changes()
 
-    def _target(self, key: int, target: str) -> tuple[str, int, str]:
-        """Table, primary key and text of a record or trait."""
-        table = TABLES.get(target[:1])
-        row = table and self.db.of(key).row(
-            f"SELECT pk, text FROM {table} WHERE conversation = ? AND id = ?", (key, target)
-        )
-        if not table or not row:
-            raise InputError(f"{target!r} is not a record or trait of this conversation; `memory list` shows their ids")
-        return table, row[0], row[1]
-
-    def _changed(self, key: int, target: str, action: str, at: datetime, before: str) -> None:
-        self.db.of(key).execute(
-            "INSERT INTO change (conversation, target, action, at, before) VALUES (?, ?, ?, ?, ?)",
-            (key, target, action, microseconds(at), before),
-        )
-        self.db.of(key).execute("DELETE FROM snapshot WHERE conversation = ?", (key,))
-        self.db.of(key).execute("UPDATE conversation SET edits = edits + 1 WHERE pk = ?", (key,))
+    @contextmanager
+    def _changing(self, name: str, key: int, target: str, text: str = "") -> Iterator[SQLEdits]:
+        with self.watched(name, key) as watched, self.db.transaction(key):
+            watched.records = ((target, text),)
+            yield SQLEdits(self.db.of(key), key)
 
     def set_any_vectors(self, vectors: Sequence[tuple[str, int, Vector]]) -> None:
         db = self.db.acting_for(EVERYONE)

@@ -18,8 +18,8 @@ from stage import KEY, Call, echoes, fails, hangs, says, sends, streams
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone, as_plain_text
 from ld_agent.backbones.weights import resolve_model
-from ld_agent.config import SMOLLM2
 from ld_agent.errors import BackboneError, ModelError
+from ld_agent.sections import SMOLLM2
 
 
 def ask(text: str = "Hello?", module: str = "generator", **more: Any) -> Request:

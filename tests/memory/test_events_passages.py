@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
-from ld_agent.config import MemorySection
 from ld_agent.errors import EncoderMismatchError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
@@ -17,6 +16,7 @@ from ld_agent.memory.views import Query, ViewContext
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer, Summary
+from ld_agent.sections import MemorySection
 from ld_agent.steps import run
 from ld_agent.storage.base import Shelf
 from ld_agent.storage.exchange import export_lines, import_file

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.config import MemorySection
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.memory_text import meaning, supported
@@ -23,6 +22,7 @@ from ld_agent.modules.attribution import speaks_of_self
 from ld_agent.modules.referents import referring
 from ld_agent.modules.subjects import statements
 from ld_agent.modules.wording import SENTENCE_END
+from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ld_agent.config import MemorySection
 from ld_agent.memory.views.base import Guidance, Query, View
 from ld_agent.memory.views.memory_text import memory_text
 from ld_agent.memory.views.recursive import newest_version
+from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session

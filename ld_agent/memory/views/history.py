@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ld_agent.config import MemorySection
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, searching, verbatim
+from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Session, Utterance
 

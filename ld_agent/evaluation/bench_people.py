@@ -1,6 +1,7 @@
-"""``ld-agent bench serve --people``: what a server's requests cost with many people in one store, over a real socket.
+"""``ld-agent bench serve --people``: the cost of requests to a server with many people in one store, over a real
+socket.
 
-Everybody has two finished sessions, each with a memory and its passages, and a trait. A scripted model answers.
+Each person has two finished sessions, each with a memory and its passages, and a trait. A scripted model answers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
 SAID = ("I keep bees in {n}.", "How nice.", "I bought a boat number {n}.", "Congratulations.")
 ASKED = 20
-"""People of each kind of request, spread over the whole store."""
+"""Number of people per kind of request, spread over the whole store."""
 
 
 def bench_people(config: Config, counts: Sequence[int]) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def _megabytes(agent: Agent) -> float:
 
 
 def _fill(agent: Agent, count: int) -> None:
-    """Store people as if each had been talked with."""
+    """Store people as if each had held a conversation."""
     store, encoder = agent.store, agent.encoder
     [vector] = encoder.encode(["They talk about bees and boats."])
     with progress(f"storing {count:,} people", count) as step:

@@ -1,4 +1,4 @@
-"""``ld-agent bench population``: what recall, a turn and a session's end cost among many people in PostgreSQL.
+"""``ld-agent bench population``: the cost of recall, a turn and the end of a session among many people in PostgreSQL.
 
 The people are those of `ld_agent.evaluation.made_up_people`.
 """
@@ -37,14 +37,14 @@ SCRIPT = {"generator": "How nice.", "extractor": "NO_TRAIT", "summarizer": "They
 def bench_population(
     config: Config, sizes: Sequence[int], asked: int = 200, *, longest: int | None = None, tries: int = TRIES
 ) -> dict[str, Any]:
-    """Load people up to each size in turn, and measure at each.
+    """Load people up to each size in turn, and measure there.
 
     Args:
         config: its store is a PostgreSQL address; people that an earlier run has loaded are kept.
         sizes: people, growing.
-        asked: people of each measurement, drawn at random.
+        asked: number of people per measurement, drawn at random.
         longest: at most this many events of a person; None: `LONGEST`.
-        tries: of everything that is timed.
+        tries: number of repetitions of every timing.
 
     Raises:
         ConfigError: the store is a file.
@@ -100,7 +100,7 @@ def _measured(
     """Milliseconds of recall, turns and session ends of people drawn at random, and of recall by person, in the order of
     their events and with the one who has most at the end; the models answer at once.
 
-    Each figure of a person is the best of several tries, so that other work on the machine shows as little as it can;
+    Each figure of a person is the best of several tries, to reduce the influence of other work on the machine;
     ``first`` is the very first recall.
     """
     from ld_agent.evaluation.made_up_people import APART, LONGEST, START, name_of, question

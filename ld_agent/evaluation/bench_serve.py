@@ -1,6 +1,6 @@
-"""``ld-agent bench serve``: requests a second and latency of chat completions over a real socket, with 1, 8 and 32 clients.
+"""``ld-agent bench serve``: throughput and latency of chat completions over a real socket, with 1, 8 and 32 clients.
 
-Each client is a person with a conversation of their own, and sends one message after another. The first one's memory holds
+Each client is a person with a separate conversation and sends one message after another. The first one's memory holds
 10,000 events, unless the configured model answers. Server and clients share the machine and this process.
 """
 
@@ -27,12 +27,12 @@ from ld_agent.terminal import progress
 
 CLIENTS = (1, 8, 32)
 REQUESTS = 20
-"""Messages of each client; one more warms up."""
+"""Number of messages per client, after one to warm up."""
 EVENTS = 10_000
 SCRIPT = {"generator": "That sounds good.", "extractor": "NO_TRAIT", "summarizer": "They talk."}
 TEXT = "I keep {n} bee hives on my roof. What did I say about word{n}?"
 Sent = tuple[float, float]
-"""Milliseconds until the answer, and those of them that the turn took."""
+"""Milliseconds until the answer, and how many of them the turn took."""
 
 
 def bench_serve(
@@ -119,7 +119,7 @@ class Serving:
 
         self._socket = socket.socket(
             socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
-        )  # or asyncio leaves Nagle on
+        )  # otherwise asyncio leaves Nagle's algorithm on
         self._socket.bind(("127.0.0.1", 0))
         self.server = http_server({"default": agent})
         self._thread = threading.Thread(target=self.server.run, args=([self._socket],), name="ld-agent-bench")

@@ -1,8 +1,8 @@
 """``ld-agent bench training``: our recipe against the plain one and TRL's, on one base, with the same rows, batch and LoRA.
 
-Every recipe runs in its own process, so that peaks of memory are separate, and they take turns, so that whatever else the
-machine does slows all of them alike. The rows are prompts of the generator made from the shipped samples. Knows no tensors;
-the recipes are `training.recipes`.
+Every recipe runs in a process of its own, so that peaks of memory are separate. The recipes alternate, so that other
+load on the machine slows all of them equally. The rows are prompts of the generator made from the shipped samples.
+Knows no tensors; the recipes are `training.recipes`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ld_agent.types import Recalled, Record, Utterance
 BATCH, LORA_R, LORA_ALPHA, LEARNING_RATE = 8, 8, 16, 5e-4
 HELD_OUT = 24
 A_TURN = 2
-"""Steps that a recipe takes before the next one's turn."""
+"""Number of steps a recipe takes before the next one continues."""
 SOURCES = ("three_sessions.jsonl", "three_speakers.jsonl", "msc_session_3.txt", "conversation_chronicles.jsonl")
 DTYPES: Mapping[str, str] = {"ours": "auto", "plain": "float32", "trl": "auto"}
 MISSING = "not measured: pip install 'ld_agent[bench]'"
@@ -77,7 +77,7 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
 
 
 def run_settings(config: Config, folder: Path, steps: int) -> dict[str, Any]:
-    """Write the rows into a folder; return the settings with which every recipe tunes on them."""
+    """Write the rows to a folder; return the settings for every recipe."""
     texts = list(rows(BATCH * steps + HELD_OUT))
     train, held_out = folder / "train.jsonl", folder / "held_out.jsonl"
     train.write_text("\n".join(texts[:-HELD_OUT]), encoding="utf-8")
@@ -126,11 +126,11 @@ def _compared(recipes: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str,
 
 
 class Recipe:
-    """One recipe in its own process, which trains as many steps as it is told. A context manager.
+    """One recipe in its own process, which trains a given number of steps at a time. A context manager.
 
     Attributes:
         missing: the package without which it cannot run; "": none.
-        seconds: that its steps have taken so far.
+        seconds: total duration of its steps so far.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any], root: Path, module: str = "training.recipes") -> None:
@@ -162,7 +162,7 @@ class Recipe:
                 pipe.close()
 
     def take(self, steps: int) -> dict[str, Any]:
-        """Train some steps; return what the recipe says of them."""
+        """Train some steps; return the recipe's report."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
@@ -171,7 +171,7 @@ class Recipe:
         return self._last
 
     def figures(self) -> dict[str, Any]:
-        """What the recipe says of itself once its last step is done."""
+        """The recipe's report after its last step."""
         return self._last | {"seconds": self.seconds}
 
     def _answer(self) -> dict[str, Any]:
@@ -185,8 +185,8 @@ class Recipe:
 
 
 def rows(count: int) -> Iterator[str]:
-    """Make lines of a training file: replies in the shipped samples, each asked for by the generator's own prompt after
-    some of the running session, with some memories and traits or none. The same rows every time.
+    """Make lines of a training file: replies in the shipped samples, each with the generator's prompt after part of the
+    running session, with some memories and traits or none. Deterministic.
     """
     rng = random.Random(0)
     said = [

@@ -1,8 +1,9 @@
-"""Count how often a memory mechanism did not do its work, so that no figure of a fallback passes for one of the mechanism.
+"""Count how often a memory mechanism fell back, so that results of fallbacks are not taken for those of the mechanism.
 
-What a mechanism asks of a model is a part, such as "conditional records" or "recursive rewrites"; a part fails where the
-answer could not be read or was refused. Each prediction of a run stores what its reply counted under ``reply_fallbacks``, and
-what its conversation's memory counted under ``memory_fallbacks``, as {part: [failed, asked]}. Knows no metric and no terminal.
+A part is one kind of request to a model, such as "conditional records" or "recursive rewrites"; it fails if the answer
+cannot be parsed or is refused. Each prediction of a run stores the counts of its reply under ``reply_fallbacks`` and
+those of its conversation's memory under ``memory_fallbacks``, as {part: [failed, asked]}. Knows no metric and no
+terminal.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from ld_agent.turn import NO_REPLY, NOT_STATED
 from ld_agent.types import Record, Reply
 
 MOST = 0.2
-"""The share of failures above which a system is not the mechanism that its name says."""
+"""The share of failures above which a system does not count as the mechanism it is named after."""
 REPLY, MEMORY = "reply_fallbacks", "memory_fallbacks"
 MARK = "†"
 Counts = dict[str, tuple[int, int]]
-"""By part: how many answers failed, and how many were asked for."""
+"""For each part, the number of failed answers and of requests."""
 
 
 def of_reply(reply: Reply) -> Counts:
-    """Count what one reply's calls asked for: the reply itself, decisions, reflections, and choices of topics."""
+    """Count the requests behind one reply: the reply itself, decisions, reflections and choices of topics."""
     asked = [("replies", NO_REPLY in reply.notes)]
     for view, explanation in reply.explanations.items():
         if "decision" in explanation:
@@ -40,7 +41,7 @@ def of_reply(reply: Reply) -> Counts:
 
 
 def of_records(records: Iterable[Record]) -> Counts:
-    """Count the records of views that ask a model to write them, the rewrites and portraits behind them included."""
+    """Count the records that views asked a model to write, including the rewrites and portraits behind them."""
     records = list(records)
     written = [r for r in records if r.view in VIEWS and VIEWS[r.view].asks_model]
     counts = _counted((f"{r.view} records", r.fallback) for r in written)
@@ -53,7 +54,7 @@ def of_records(records: Iterable[Record]) -> Counts:
 
 
 def of_memory(store: Store, key: int) -> Counts:
-    """Count what a conversation remembers, and what was refused and still waits."""
+    """Count a conversation's records, and what was refused and is still pending."""
     waiting = [
         {f"{f.work} {'rewrites' if VIEWS[f.work].rewrites else 'records'}": (f.attempts, f.attempts)}
         for f in store.failures(key)
@@ -83,7 +84,7 @@ def merged(counts: Iterable[Mapping[str, Sequence[int]]]) -> Counts:
 
 
 def mostly(counts: Counts) -> list[str]:
-    """Return the parts that failed too often (`MOST`) for the system to be called by its mechanism's name."""
+    """Return the parts that failed too often (`MOST`) for the system to bear its mechanism's name."""
     return [part for part, (failed, asked) in counts.items() if failed > MOST * asked]
 
 
@@ -109,7 +110,7 @@ def in_words(counts: Counts) -> str:
 
 
 def footnote(counts: Counts) -> str:
-    """Say why a system is marked; "": it is not."""
+    """Return why a system is marked; "": it is not."""
     parts = {part: counts[part] for part in mostly(counts)}
     if not parts:
         return ""

@@ -1,6 +1,6 @@
 """ECM's Figures 5 (the choice among kinds of memory) and 6 (GPT-score by the number of records), from kept runs, as pictures.
 
-The paper draws these figures and does not print them, so that only ours stand in the pictures.
+The paper does not print the numbers behind these figures, so the pictures show ours only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def numbers(name: str, collected: Collected) -> dict[str, Any]:
 
 
 def choices(collected: Collected) -> Choice:
-    """Return how often each kind of memory was chosen, by benchmark; of several judgements the one with most cases."""
+    """Return how often each kind of memory was chosen, by benchmark, in the judgement with the most cases."""
     runs = {run.hash: run for run in collected.runs if isinstance(run, TableRun)}
     choice: Choice = {}
     for judged in sorted(collected.comparisons, key=lambda judged: judged.cases):
@@ -75,7 +75,7 @@ def sweep(collected: Collected) -> Sweep:
 
 
 def _kind(run: TableRun) -> str | None:
-    """The run's only view, if it is one of ECM's and no persona bank is beside it."""
+    """The run's only view, if it is one of ECM's and the run uses no persona bank."""
     views = run.facts["views"]
     return views[0] if len(views) == 1 and views[0] in KINDS and not run.facts["personas"] else None
 
@@ -129,7 +129,7 @@ def draw(name: str, values: Mapping[str, Any], out: Path) -> None:
 
 
 def commands(name: str, config: str) -> list[str]:
-    """Return the commands that make the runs of a figure.
+    """Return the commands that produce the runs of a figure.
 
     Raises:
         InputError: no such figure.

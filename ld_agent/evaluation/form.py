@@ -1,6 +1,7 @@
-"""A page on which people rate runs blind, and what their ratings come to (LD-Agent, appendix B; Rsum; ECM, Table 7).
+"""A page on which people rate runs blind, and the evaluation of their ratings (LD-Agent, appendix B; Rsum; ECM, Table
+7).
 
-The page names no system; a key file next to it says which item is whose. Knows no terminal.
+The page names no system; a key file next to it maps items to systems. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ TEMPLATE = Path(__file__).with_name("form.html")
 def write_form(
     items: Sequence[Item], kind: str, out: Path, seed: int = 0, about: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write the page and, next to it, the key that says whose each item is; return the key's path.
+    """Write the page and, next to it, the key that maps items to systems; return the key's path.
 
     Args:
         kind: a key of `QUESTIONS`.
         seed: of the shuffled order.
-        about: what else the key says, such as the runs' folders.
+        about: further entries of the key, such as the runs' folders.
 
     Raises:
         InputError: the kind is unknown, or a file cannot be written.

@@ -1,4 +1,5 @@
-"""Where people's ratings go so that `tables` finds them: next to the runs they are about or, of a benchmark, to the key."""
+"""Stores people's ratings where `tables` finds them: next to the runs they are about or, for a benchmark, next to the
+key."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ld_agent.evaluation.verdicts import FORMAT, PEOPLE, write_lines
 from ld_agent.files import written_atomically
 
 FOR_TABLES = ("recursive", "memory")
-"""Questions whose answers stand in a table; those of chats are drawn in the paper (LD-Agent, Figure 3b), not printed."""
+"""Questions whose answers appear in a table; the paper shows those of chats in Figure 3b only."""
 
 
 def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[Path]:
@@ -29,7 +30,7 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
     if "benchmark" in key:
         return [_of_benchmark(ratings, key, path.with_suffix("").with_suffix(RATINGS))]
     if "runs" not in key:
-        raise InputError(f"{path} is the key of dialogues that are of no run; their ratings stand in no table")
+        raise InputError(f"{path} is the key of dialogues that belong to no run; their ratings appear in no table")
     if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
         raise InputError(f"{path} has no item {min(strange)!r}, which is rated; export the ratings from the page again")
     kind = PEOPLE if key["questions"] in FOR_TABLES else f"{PEOPLE}-{key['questions']}"

@@ -1,4 +1,4 @@
-"""What people are shown on a form: replies, whole dialogues, statements of a memory, or samples of a benchmark.
+"""The items on a form: replies, whole dialogues, statements of a memory, or samples of a benchmark.
 
 Knows no page and no rating.
 """
@@ -28,11 +28,11 @@ Lines = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to rate.
+    """One item to rate.
 
     Attributes:
-        key: what it is of; several systems may have an item with one key.
-        reply: what is rated; "": the whole dialogue.
+        key: identifies what was answered; several systems may have an item with the same key.
+        reply: the text to rate; "": the whole dialogue.
     """
 
     key: str
@@ -43,10 +43,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The items of a form and where they come from.
+    """The items of a form and their origin.
 
     Attributes:
-        about: of the key: ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
+        about: entries of the key: ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
     """
 
     items: Sequence[Item]
@@ -57,7 +57,7 @@ def shown(sources: Sequence[Path], questions: str, limit: int | None, seed: int)
     """Collect the items of a form.
 
     Args:
-        sources: folders of runs; files of `ld-agent run`, one a system, for whole dialogues; or one benchmark.
+        sources: folders of runs; for whole dialogues, files of `ld-agent run`, one per system; or one benchmark.
         questions: of the form; "chat" shows whole dialogues.
         limit: maximum number of replies, dialogues, statements or samples of each system; None: all.
 
@@ -103,7 +103,7 @@ def of_cases(given: Sequence[Case]) -> list[Item]:
 
 
 def _dialogues(name: str, run: Run) -> list[Item]:
-    """Whole conversations with a run's replies in the place of the recorded ones."""
+    """Whole conversations with a run's replies instead of the recorded ones."""
     by_episode: dict[str, list[Prediction]] = defaultdict(list)
     for prediction in run.predictions:
         by_episode[prediction.episode].append(prediction)
@@ -152,7 +152,7 @@ def _of_benchmark(path: Path, limit: int | None, seed: int) -> Shown:
 
 
 def _drawn(items: Sequence[Item], limit: int | None, seed: int) -> Sequence[Item]:
-    """Draw by key, so that every system is rated on the same."""
+    """Draw by key, so that all systems are rated on the same items."""
     keys = sorted({item.key for item in items})
     if limit is None or limit >= len(keys):
         return items

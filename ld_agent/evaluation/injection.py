@@ -1,8 +1,8 @@
 """Measure how often an instruction planted in the memory is obeyed when it is recalled (``ld-agent eval injection``).
 
-Each case is told in a session of its own, through its channel and the agent's own pipeline; days later somebody asks a
-question. An answer that contains the case's marker has obeyed. What was planted and the question are also put to the model as
-LD-Agent's released code does, concatenated in one message without sections.
+Each case is planted in a separate session, through its channel and the agent's own pipeline; days later somebody asks a
+question. An answer that contains the case's marker obeys. For comparison, the planted text and the question are also
+concatenated into one message without sections, as in LD-Agent's released code.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Case:
     """One injection.
 
     Attributes:
-        marker: a word that only an answer contains which obeyed.
-        instructions: the operator's, such as a secret not to be told.
-        channel: how it reaches the memory.
-        speaker: who says it; None: the one who asks later.
+        marker: a word that only an obeying answer contains.
+        instructions: the operator's instructions, such as a secret to keep.
+        channel: how the text reaches the memory.
+        speaker: who says it; None: the person who asks later.
     """
 
     id: str
@@ -86,7 +86,7 @@ class InjectionTask:
 def load_cases(path: Path) -> list[Case]:
     """Read cases: JSON lines of the project's own, or a JSON list of a prompt-injection test set.
 
-    Of a test set those are taken whose question for the judge names the marker.
+    Of a test set, the cases are used whose question for the judge names the marker.
 
     Raises: as `InjectionTask`.
     """
@@ -132,7 +132,7 @@ def _of_test_set(number: int, row: Mapping[str, str]) -> Case | None:
 
 
 def answers(agent: Agent, case: Case) -> tuple[str, dict[str, Any]]:
-    """The agent's reply to a case, and what plain concatenation makes of what was planted."""
+    """The agent's reply to a case, and the reply to plain concatenation."""
     conversation = agent.conversation(case.id)
     conversation.observe(case.planted, case.speaker, PLANTED_AT, channel=case.channel)
     conversation.end_session()
@@ -168,7 +168,7 @@ def obeyed(answer: str, marker: str) -> bool:
 
 
 def injection_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Compute ``obeyed`` and ``obeyed_plain``; ``recalled``, how often a memory was; and ``reached`` and ``reached_plain``, how
-    often the marker stood in the prompt."""
+    """Compute ``obeyed`` and ``obeyed_plain``; ``recalled``, how often a memory was recalled; and ``reached`` and
+    ``reached_plain``, how often the marker was in the prompt."""
     names = ("obeyed", "obeyed_plain", "recalled", "reached", "reached_plain")
     return {name: shares([(int(p.details[name]), 1) for p in predictions]) for name in names}

@@ -1,9 +1,11 @@
-"""A made-up population as rows for COPY: people with a heavy tail of memories, whose vectors and topics lie as real ones do.
+"""A synthetic population as rows for COPY: people with a heavy tail of memories, vectors and topics distributed like
+real ones.
 
-Half the people have fewer than 40 events, one in a hundred more than 1,000, one 20,000. An event is a session of one question
-and one reply. Vectors are sums of a direction shared by all, one of the person, one of the event's topic and noise: weighed so
-that cosines within a person and between people are those of LoCoMo's session summaries (0.73 ± 0.09 and 0.36 ± 0.09). Numbers
-and frequencies of topics are those of MSC's sessions (median 30). Knows no agent, and measures nothing.
+Half the people have fewer than 40 events, one in a hundred more than 1,000, one 20,000. An event is a session of one
+question and one reply. A vector is the sum of a direction shared by all, one of the person, one of the event's topic,
+and noise. The weights give cosines within a person and between people like those of LoCoMo's session summaries (0.73 ±
+0.09 and 0.36 ± 0.09). Numbers and frequencies of topics are those of MSC's sessions (median 30). Knows no agent, and
+measures nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ SHARED, OF_PERSON, OF_TOPIC, TOPIC_DIMENSIONS = 0.36, 0.37, 0.22, 8
 OF_SUMMARY = 0.8
 """Cosine of a passage and its summary."""
 SPOKEN, SUMMARIZED = 3, 15
-"""How many of its topics an event's question, and its summary, name."""
+"""How many of its topics an event's question and its summary name."""
 EVENTS_A_TRAIT, MOST_TRAITS = 20, 100
 NOISES = 4_096
 START, APART = datetime(2020, 1, 1, tzinfo=UTC), timedelta(hours=7)
@@ -61,7 +63,7 @@ def name_of(number: int) -> str:
 
 
 def question(rng: np.random.Generator) -> str:
-    """Something to ask a person, about nouns that may have been spoken of."""
+    """A question for a person, about nouns that may have come up."""
     first, second = (noun(int(n)) for n in np.sort(rng.choice(200, 2, replace=False)))
     return f"Do you remember what we said about {first} and the new {second}?"
 
@@ -88,7 +90,7 @@ class People:
         self._nouns = [noun(n) for n in range(NOUNS)]
 
     def rows(self, numbers: range, next_keys: dict[str, int]) -> Rows:
-        """The rows of some people, what happened to all of them in the order of time; ``next_keys`` moves on."""
+        """Return the rows of some people, events of all of them in time order; advances ``next_keys``."""
         rng, counts = np.random.default_rng((1, numbers.start)), self.counts[numbers.start : numbers.stop]
         places = np.repeat(np.arange(len(counts)), counts)
         order = np.argsort(np.concatenate([np.arange(count) for count in counts]), kind="stable")
@@ -128,7 +130,7 @@ class People:
         self, rows: Rows, keys: Sequence[bytes], places: NDArray[np.intp], vectors: Floats, topics: list[list[int]],
         next_keys: dict[str, int],
     ) -> None:  # fmt: skip
-        """Add sessions with all that belongs to them."""
+        """Add sessions and their contents."""
         session, digested, speaker, utterance, record, passage = (
             rows[name][1].append for name in ("session", "digested", "speaker", "utterance", "record", "passage")
         )
@@ -160,7 +162,7 @@ class People:
             passage(key + prefix + _words(names, self.agent, blobs[row]))
 
     def _topics(self, rng: np.random.Generator, events: int) -> list[list[int]]:
-        """Of each event its topics, at least SPOKEN."""
+        """The topics of each event, at least SPOKEN."""
         sizes = np.maximum(np.exp(rng.normal(np.log(TOPICS_AN_EVENT), SPREAD, events)), SPOKEN).astype(np.int64)
         drawn = np.minimum(np.searchsorted(self._common, rng.random(int(sizes.sum()))), NOUNS - 1).tolist()
         ends = np.cumsum(sizes).tolist()
@@ -168,7 +170,7 @@ class People:
         return [of_event if len(of_event) >= SPOKEN else list(range(SPOKEN)) for of_event in topics]
 
     def _vectors(self, rng: np.random.Generator, places: NDArray[np.intp]) -> Floats:
-        """(n, dimension) unit vectors of events of the persons at ``places``."""
+        """(n, dimension) unit vectors of events of the people at ``places``."""
         people = _unit(rng.standard_normal((int(places[-1]) + 1, self.dimension), np.float32))
         topics = _unit(rng.standard_normal((len(places), TOPIC_DIMENSIONS), np.float32)) @ self._subspace
         vectors = np.sqrt(OF_TOPIC) * topics + np.sqrt(OF_PERSON) * people[places] + np.sqrt(SHARED) * self._shared
@@ -176,7 +178,7 @@ class People:
         return _unit(vectors + noise * self._noises[rng.integers(0, NOISES, len(places))])
 
     def _passage_vectors(self, vectors: Floats) -> list[bytes]:
-        """Of each event the packed vectors of two windows and a sentence."""
+        """For each event, the packed vectors of two windows and a sentence."""
         near = [
             OF_SUMMARY * vectors
             + np.sqrt(1 - OF_SUMMARY**2) * np.roll(self._noises, shift, 0)[np.arange(len(vectors)) % NOISES]

@@ -1,7 +1,7 @@
 """Memory quality: an agent's memories of a conversation compared with human annotations (Rsum, Figure 5).
 
-Measures precision, recall and F1 of words: additions cost precision, omissions cost recall. Replies are not generated. Of
-memory mechanisms, knows only which ones rewrite their records.
+Measures precision, recall and F1 of words: additions cost precision, omissions cost recall. Replies are not generated.
+Knows only which memory mechanisms rewrite their records.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class MemoryTask:
         self._episodes = {e.id: e for e in load_episodes(data, limit=limit) if golden(e)}
         if not self._episodes:
             raise InputError(
-                f"{data} does not say what there is to remember; give conversations with personas or annotated traits"
+                f"{data} does not annotate what to remember; give conversations with personas or annotated traits"
             )
         self.prompts = ("[!je]*.yaml", "extractor*.yaml")
         self.items: Sequence[Item] = [
@@ -101,7 +101,7 @@ def golden(episode: Episode) -> tuple[str, ...]:
 
 
 def standing(records: Sequence[Record]) -> list[Record]:
-    """The records that stand: of a view that rewrites its memory, the newest alone."""
+    """Return the current records: only the newest of a view that rewrites its memory."""
     newest = {record.view: record for record in records}
     return [r for r in records if r.view not in REWRITTEN or r is newest[r.view]]
 
@@ -109,8 +109,8 @@ def standing(records: Sequence[Record]) -> list[Record]:
 def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute precision, recall and F1 over bags of words, averaged over conversations; and how much was remembered.
 
-    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1). ``unsupported`` is the share of the
-    statements written by a model that do not rest on the dialogue (`ld_agent.evaluation.support`).
+    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1). ``unsupported`` is the share of
+    model-written statements that the dialogue does not support (`ld_agent.evaluation.support`).
     """
     counts = [(_number(p, "records"), _number(p, "utterances"), _number(p, "words")) for p in predictions]
     shared = [_shared(p.text, p.references[0]) for p in predictions]
@@ -133,14 +133,14 @@ def _unsupported(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
 
 def statements_of(prediction: Prediction) -> list[str]:
-    """Return the sentences of a memory, those of a record one after the other."""
+    """Return the sentences of a memory, record by record."""
     memories = prediction.details.get("memories") or [prediction.text]
     sentences = [part.strip(" -*") for memory in memories for part in _SENTENCE_END.split(str(memory))]
     return list(dict.fromkeys(sentence for sentence in sentences if words_of(sentence)))
 
 
 def _number(prediction: Prediction, key: str) -> int:
-    """A count that a prediction carries; 0 in runs of older versions."""
+    """Return a count stored with a prediction; 0 in runs of older versions."""
     return int(prediction.details.get(key, 0))
 
 

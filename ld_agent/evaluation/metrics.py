@@ -65,7 +65,7 @@ def mean(values: Iterable[float]) -> Measure:
 
 
 def shares(counts: Sequence[tuple[int, int]]) -> Measure:
-    """Return a share over all predictions, of how many and of how many there were of each."""
+    """Return a share over all predictions, given (count, total) of each."""
     parts = np.array(counts, dtype=np.float64).reshape(-1, 2)
     return Measure(parts, lambda sums: _divided(sums[:, 0], sums[:, 1]))
 

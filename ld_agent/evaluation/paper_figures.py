@@ -1,15 +1,15 @@
 """The papers' tables as printed, and which runs belong in which row: reads and checks `paper_tables.yaml`.
 
 A column has a ``name``, a ``group`` (the heading above it) and either a ``measure`` or ``first`` and ``second``, two kinds of
-runs to compare. ``sessions`` with ``measures`` expands to one column per session and measure; ``session`` says of which all
-columns are, and ``where`` what holds for all of them. A row is one of:
+runs to compare. ``sessions`` with ``measures`` expands to one column per session and measure; ``session`` and ``where``
+are the session and the conditions of all columns. A row is one of:
 
 - a ``section`` heading;
 - the paper's figures: ``paper`` and ``values``, one for each column, "-" for none;
-- a slot for runs: ``ours`` and ``where``, the conditions on a run; with ``adapter_of``, the corpus that its generator was tuned
-  on, runs are only assigned by name.
+- a slot for runs: ``ours`` and ``where``, the conditions on a run; with ``adapter_of``, the corpus its generator was
+  tuned on, runs are assigned by name only.
 
-``tuned_apart`` says that each tuned row has an adapter of its own.
+``tuned_apart``: each tuned row has an adapter of its own.
 
 Knows no run.
 """
@@ -27,11 +27,11 @@ from ld_agent.errors import InputError
 Where = Mapping[str, Any]
 Facts = Mapping[str, Any]
 CORPORA = {"msc_personasummary": "msc"}
-"""Formats that are the same corpus."""
+"""Formats of the same corpus."""
 
 
 def satisfied(facts: Facts, where: Where) -> bool:
-    """Whether facts meet conditions; the order of lists does not matter."""
+    """Whether facts meet conditions; lists are compared without their order."""
     return all(_same(facts.get(key), value) for key, value in where.items())
 
 
@@ -75,7 +75,8 @@ class OurRow:
         label: the row's label, in which "{backbone}" is replaced with the run's backbone.
         section: the heading of its section.
         where: conditions on a run; None: runs are only assigned by name.
-        adapter_of: the corpus that the generator was tuned on, which no configuration tells: such runs are assigned by name.
+        adapter_of: the corpus that the generator was tuned on. No configuration records it, so such runs are assigned
+            by name.
     """
 
     label: str
@@ -107,25 +108,25 @@ class PaperTable:
 
     @property
     def session(self) -> int | None:
-        """The session that all columns are of; None: there is none, or several."""
+        """The session of all columns; None: there is none, or several."""
         sessions = {column.session for column in self.columns}
         return sessions.pop() if len(sessions) == 1 else None
 
     def of_session(self, session: int) -> PaperTable:
-        """The table with its columns filled from another session than the paper's; a remark says so.
+        """Return the table with columns of another session than the paper's, and a remark that says so.
 
         Raises:
             InputError: the columns are not all of one session.
         """
         if self.session is None:
-            raise InputError(f"the columns of {self.name} are not all of one session; leave --session out")
+            raise InputError(f"the columns of {self.name} cover several sessions; omit --session")
         remark = f"Ours are of session {session}, the paper's of session {self.session}."
         columns = tuple(replace(column, session=session) for column in self.columns)
         return replace(self, columns=columns, remarks=(remark, *self.remarks))
 
 
 def paper_table(name: str) -> PaperTable:
-    """Return a table by its name, such as "ld-agent-1", or by the end of it that no other has, such as "a10".
+    """Return a table by its name, such as "ld-agent-1", or by an unambiguous ending of it, such as "a10".
 
     Raises:
         InputError: the table does not exist; lists all tables.

@@ -1,8 +1,8 @@
-"""Measure whose facts the persona banks hold: the agent's bank may not fill up with what the people it talks with are.
+"""Measure whose facts the persona banks hold: the agent's bank must not fill up with facts about other people.
 
-A fact of a person is an active trait of theirs, or one that the corpus annotates. It is found in the agent's bank where a
-trait of the agent says the same: their vectors are near, and they share the words that carry meaning (`same_fact`). Facts
-that the corpus annotates for the agent as well are shared, and not counted. Knows no files of predictions.
+A fact about a person is an active trait of theirs, or one annotated in the corpus. It counts as found in the agent's
+bank if a trait of the agent states the same: the vectors are close, and the content words agree (`same_fact`). Facts
+that the corpus also annotates for the agent are shared and not counted. Knows no files of predictions.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ld_agent.steps import Steps, run_many
 from ld_agent.types import Trait
 
 NEAR, NEAREST = 0.62, 0.9
-"""Cosines: from the first on two traits may say the same if their words agree, from the second on they do."""
+"""Cosines: from the first on, two traits state the same if their words agree; from the second on, in any case."""
 AGREEING = re.compile(
     r"\b(?:too|also|either|neither|same|likewise|as well|so (?:do|am|have|did|was) i)\b"
     r"|\bi (?:do|am|have|did|can)\b[^\w'’]*(?:$|[,.!])|我也|我同样|(?:저|나)도",
     re.IGNORECASE,
 )
-"""Words of somebody who shares what the other has said: "I live in Oslo too"."""
+"""Words by which somebody says that something is true of them too: "I live in Oslo too"."""
 SHARED = 0.6
-"""Share of the shorter trait's stems that the longer one has, where they say the same."""
+"""Minimum share of the shorter trait's stems that the longer one contains, if both state the same."""
 
 
 class PersonasTask:
@@ -99,7 +99,7 @@ def annotated_facts(episode: Episode, *, of_agent: bool) -> tuple[str, ...]:
 
 
 def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder) -> dict[str, Any]:
-    """Compare the banks of one conversation.
+    """Compare the persona banks of one conversation.
 
     Returns:
         ``facts``: the people's; ``agent``: its traits; ``polluted``: (fact, the agent's trait, the agent's words);
@@ -134,7 +134,7 @@ def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder
 
 
 def same_fact(first: str, second: str, cosine: float) -> bool:
-    """Whether two traits say the same of whoever they belong to.
+    """Whether two traits state the same about their owners.
 
     Args:
         cosine: of their vectors.
@@ -151,7 +151,8 @@ def same_fact(first: str, second: str, cosine: float) -> bool:
 def _invented(
     trait: Trait, said: Mapping[str, tuple[int, str]], utterances: Sequence[tuple[bool, str]]
 ) -> tuple[str, str, str] | None:
-    """A person's trait whose words the agent said right before, and the person did not; a question may be answered."""
+    """Return a person's trait that was said by the agent right before and not by the person; answering a question is
+    fine."""
     number, text = said[trait.source]
     if not number or not utterances[number - 1][0]:
         return None
@@ -179,7 +180,7 @@ def personas_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
 
 def personas_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Count the facts behind the shares, and those polluted ones that the agent says it shares ("I paint too")."""
+    """Count the facts behind the shares, and the polluted ones that the agent claims to share ("I paint too")."""
     return {
         "polluted_agreed": sum(1 for p in predictions for *_, said in p.details["polluted"] if AGREEING.search(said)),
         "facts": sum(len(p.details["facts"]) for p in predictions),

@@ -19,7 +19,7 @@ MARK = 50
 
 
 def picture(people: Sequence[Mapping[str, float]]) -> Figure:
-    """Plot what a recall costs by the events of the person asked; ``people``: ``by_person`` of the results."""
+    """Plot the duration of recall over the number of a person's events. ``people`` is ``by_person`` of the results."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     events = [one["events"] for one in people]

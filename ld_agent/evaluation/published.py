@@ -1,4 +1,4 @@
-"""The settings of an arm as its paper has it: what its shipped config says beyond the default.
+"""The published settings of an arm: what its shipped config sets beyond the default.
 
 `-c dense` is an arm on the embedded default. For another model the same settings are overrides of that model's config.
 Runs nothing.
@@ -19,9 +19,9 @@ LD_AGENT = "paper-tuned"
 DEFAULT = "default"
 CAPS = ("cap", "user_cap", "agent_cap")
 CHECKED = ("recursive", "conditional")
-"""The mechanisms whose writing is checked, except where their papers are followed."""
+"""The mechanisms whose records are checked, except when following their papers."""
 FOR_SMALL_MODELS = ("memory.conditional.decision",)
-"""Settings of the arms that are for the embedded default alone."""
+"""Settings of the arms that only apply to the embedded default."""
 
 
 def arm_of(views: Sequence[str], paper: str = "") -> str | None:
@@ -29,7 +29,7 @@ def arm_of(views: Sequence[str], paper: str = "") -> str | None:
 
     Args:
         views: the memory mechanisms of the arm.
-        paper: "LD-Agent": its arms differ from `LD_AGENT` in what is switched off, so that is the config of them all.
+        paper: "LD-Agent": all its arms use `LD_AGENT` with some parts switched off.
     """
     if paper == "LD-Agent" or list(views) == ["events"]:
         return LD_AGENT
@@ -45,15 +45,15 @@ def values_of(config: str) -> Mapping[str, Any]:
 
 @cache
 def settings_of(arm: str) -> Mapping[str, Any]:
-    """Return the dotted keys in which an arm's config differs from what it builds on, but for its views, with their values."""
+    """Return the dotted keys and values in which an arm's config differs from its base, except the views."""
     below = values_of("bare" if arm == "paper" else DEFAULT)
     return {key: value for key, value in values_of(arm).items() if value != below[key] and key != "memory.views"}
 
 
 def unpublished(paper: str, views: Sequence[str], config: Mapping[str, Any]) -> list[str]:
-    """Return what an arm has as published and a run's configuration has not, as assignments ("memory.quotes=0").
+    """Return the published settings of an arm that a run's configuration lacks, as assignments ("memory.quotes=0").
 
-    What nothing in the run depends on is left out: the recall of no memory, the banks of no traits.
+    Settings without effect on the run are omitted, such as those of recall without a memory.
     """
     arm = arm_of(views, paper)
     if arm is None:
@@ -71,7 +71,7 @@ def unpublished(paper: str, views: Sequence[str], config: Mapping[str, Any]) -> 
 
 
 def based_on(config: str, views: Sequence[str], paper: str = "") -> tuple[str, Values]:
-    """Return the config that an arm is made of, and what is to be set over it: on the default, the arm's own config."""
+    """Return the config that an arm is based on and the overrides it needs; on the default, the arm's own config."""
     arm = arm_of(views, paper)
     base = arm if arm and config == DEFAULT else config
     settings: Values = {}
@@ -82,12 +82,12 @@ def based_on(config: str, views: Sequence[str], paper: str = "") -> tuple[str, V
     if views:
         settings["memory.views"] = list(views)
     if paper.startswith("Rsum") and values_of(base)["modules.generator.adapter"] is None:
-        settings["modules.generator.prompting"] = "rsum"  # an adapter keeps the prompts that it was tuned on
+        settings["modules.generator.prompting"] = "rsum"  # an adapter keeps the prompts it was tuned on
     return base, settings
 
 
 def typed(base: str, settings: Mapping[str, Any]) -> str:
-    """Return settings over a config as they are typed into a shell; what the config has already is left out."""
+    """Return overrides of a config as typed into a shell, without those that change nothing."""
     have = values_of(base)
     return " ".join(shlex.quote(assignment(key, value)) for key, value in settings.items() if have.get(key) != value)
 

@@ -21,12 +21,12 @@ _KEYS = ("speaker", "text", "at", "answers", "category")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something asked after a conversation.
+    """A question asked after a conversation.
 
     Attributes:
         key: unique in the data.
-        answers: those that are accepted; (): it was never said.
-        evidence: places in the episode's turns where the corpus says that the answer stands.
+        answers: accepted answers; (): it was never said.
+        evidence: indices of the episode's turns that contain the answer, according to the corpus.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Questioned:
-    """A conversation and what is asked after it."""
+    """A conversation and the questions asked after it."""
 
     episode: Episode
     questions: tuple[Question, ...]
@@ -83,7 +83,7 @@ def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:
         except InputError as exc:
             raise one.error(str(exc)) from exc
         if at < episode.turns[-1].at:
-            raise one.error("is asked before the conversation's last utterance; give it a later time")
+            raise one.error("is asked before the conversation's last utterance; choose a later time")
         speaker = one.text("speaker")
         if speaker == episode.agent:
             raise one.error(f"{speaker!r} is the agent, which is asked and does not ask; name another speaker")
@@ -111,7 +111,7 @@ def _of_locomo(episode: Episode, record: Record) -> tuple[Question, ...]:
 
 
 def _places(conversation: Record) -> dict[str, int]:
-    """The place of every ``dia_id`` among the turns, as the loader lays them out."""
+    """The index of every ``dia_id`` among the turns, in the loader's order."""
     sessions = sorted(
         (int(key.removeprefix("session_")), key)
         for key in conversation.values

@@ -1,9 +1,8 @@
-"""Questions about what was said weeks before: does what is remembered show in the replies?
+"""Questions about what was said weeks before: do the replies use the memory?
 
-A conversation is taken into the memory, then each question is asked in a session of its own, of a copy, so that none
-changes what the next one meets. The same question is also asked with nothing remembered, with the whole history in the
-prompt and with the sentence that answers it handed over: the floor and the ceiling of the figure. Knows no file of
-predictions.
+A conversation is stored in the memory, then each question is asked in a separate session of a copy, so that questions
+do not affect each other. Three arms bound the result: the same question with nothing remembered, with the whole history
+in the prompt, and with only the sentence that contains the answer. Knows no file of predictions.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ _INVITING = re.compile(
 
 
 class QuestionsTask:
-    """Every question of a file, in every arm.
+    """Ask every question of a file, in every arm.
 
     Args:
-        limit: conversations read; None: all.
-        free: the agent's recorded replies give way to what it says itself.
-        no_arms: do not also ask with nothing remembered, with all of the history, and with the answer handed over.
+        limit: maximum number of conversations; None: all.
+        free: the agent replies itself instead of repeating the recorded replies.
+        no_arms: leave out the three arms.
 
     Raises:
         InputError: no such file, or no questions in it.
@@ -106,7 +105,7 @@ class QuestionsTask:
         return live(agent, one.episode)
 
     def _ask(self, agent: Agent, one: Questioned, items: Sequence[Item], keep: Keep) -> None:
-        """Ask the questions of one conversation, side by side."""
+        """Ask the questions of one conversation concurrently."""
         name, mine = one.episode.id, one.episode.agent
         stored = agent.store.find_conversation(name)
         assert stored is not None
@@ -165,7 +164,7 @@ class QuestionsTask:
 
 
 def _arm(agent: Agent, situation: Situation) -> Steps[Answer]:
-    """The reply to a situation, checked as the agent's own replies are."""
+    """Return the reply to a situation, with the same checks as the agent's replies."""
     modules, resources = agent.config.modules, agent.resources
     generator = Generator(agent.models, modules.generator.prompting)
     reader = Reader(agent.models) if modules.reader.passages else None
@@ -177,8 +176,8 @@ def _arm(agent: Agent, situation: Situation) -> Steps[Answer]:
 
 
 def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], mine: str) -> tuple[Utterance, ...]:
-    """What a corpus names as evidence, else the utterance with the answer in it that is most like the question, behind the
-    one that it answers."""
+    """Return the evidence named by the corpus, or else the utterance containing the answer that is most similar to the
+    question, preceded by the one it answers."""
     named = tuple(u for n, u in enumerate(said) if n in question.evidence)
     if named:
         return named
@@ -192,15 +191,15 @@ def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], min
 
 
 def _shown(request: Request) -> str:
-    """What a module was shown besides the question."""
+    """The text shown to a module besides the question."""
     return request.messages[-1 if request.module == "reader" else 0].content
 
 
 def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
-    """Pass a turn through, but extract no traits: nothing is asked of the copy after it.
+    """Run a turn without extracting traits: the copy is not used afterwards.
 
     Args:
-        asked: takes what generator and reader were asked.
+        asked: receives the requests to generator and reader.
     """
     try:
         requests = next(steps)
@@ -262,7 +261,7 @@ def _figures(
     unknown: Sequence[bool] | None = None,
     arm: str = AGENT,
 ) -> dict[str, Measure]:
-    """The figures of one arm over the questions ``told``, and those ``unknown``, by default the others."""
+    """Return the figures of one arm over the questions ``answerable`` and ``unknown`` (default: all others)."""
     unknown = [not known for known in answerable] if unknown is None else unknown
     references = [p.references for p in predictions]
     quoted = [arm in p.details.get("quoted", ()) for p in predictions]
@@ -282,7 +281,7 @@ def _figures(
 
 
 def question_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """What is said of the questions as a whole."""
+    """Return figures of the questions as a whole."""
     return {"questions": len(predictions), "by_category": by_category(predictions)}
 
 

@@ -2,8 +2,8 @@
 
     python -m ld_agent.evaluation.recall_tau locomo10.json docs/recall_tau.png
 
-The numbers are written next to the plot (``.json``). Questions are asked the day after the end of a conversation, months
-after most of the events they refer to.
+The numbers are written next to the plot (``.json``). Questions are asked the day after the end of a conversation,
+months after most of the events they refer to.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ class ResponseTask:
 
     Args:
         config: its β decides which recorded replies answer something.
-        limit: episodes read; None: all.
-        from_session: sessions before this one are heard and remembered, but not replied to.
-        no_perplexity: do not find how likely the recorded replies are, which is done where the backbone is a local one.
+        limit: maximum number of episodes; None: all.
+        from_session: earlier sessions are heard and remembered, but get no replies.
+        no_perplexity: do not compute the perplexity of the recorded replies, which needs a local backbone.
 
     Raises:
         InputError: the file is missing or has no reply to predict.
@@ -132,7 +132,7 @@ def _replies(episode: Episode, beta: float) -> Iterator[Item]:
 
 
 def _scored(episode: Episode, beta: float) -> list[Item]:
-    """The replies to predict; of a corpus whose answers alone count, that one."""
+    """The replies to predict; only the answer if the corpus marks one."""
     replies = list(_replies(episode, beta))
     return [r for r in replies if not episode.answer_only or r.key == f"{episode.id}/{len(episode.turns)}"]
 

@@ -108,7 +108,7 @@ def finish(out: Path, keys: Sequence[str], plan: Mapping[str, Any]) -> None:
 
     Args:
         keys: the order; predictions of other keys follow.
-        plan: what has been finished.
+        plan: the finished part.
     """
     path = out / PREDICTIONS
     values = [value for _, value in values_of(path)]

@@ -66,7 +66,7 @@ __all__ = [
 
 FORMAT = 1
 GROUP = 8
-"""Episodes predicted together, here or by a worker of Ray: the same batches, so the same predictions."""
+"""Number of episodes predicted together, in this process or by a Ray worker: equal batches give equal predictions."""
 Advance = Callable[[int], None]
 Keep = Callable[[Item, str, Mapping[str, Any]], None]
 
@@ -145,7 +145,7 @@ def perform(
 
     Args:
         out: the run's folder; None: keep the predictions in memory only.
-        limit: number of episodes that the task was limited to; only recorded.
+        limit: the task's limit on episodes, for the record.
         overwrite: delete a run of another configuration in the folder.
         on: "ray": share the episodes among the workers of a Ray cluster.
 
@@ -199,7 +199,8 @@ def _predict_on_ray(task: Task, config: Config, items: Sequence[Item], keep: Kee
 
 
 def _groups(task: Task, items: Sequence[Item]) -> Iterator[tuple[int, list[Item]]]:
-    """The items of ``GROUP`` episodes at a time, numbered; an episode is in the same group whatever is left to do."""
+    """Number the items in groups of ``GROUP`` episodes; an episode's group does not depend on what remains to be
+    done."""
     episodes = dict.fromkeys(item.episode for item in task.items)
     group_of = {episode: number // GROUP for number, episode in enumerate(episodes)}
     groups: dict[int, list[Item]] = {}
@@ -210,7 +211,7 @@ def _groups(task: Task, items: Sequence[Item]) -> Iterator[tuple[int, list[Item]
 
 @dataclass
 class _Predictor:
-    """What a worker of Ray does: a task's predictions for a group of items."""
+    """Runs in a Ray worker: a task's predictions for a group of items."""
 
     task: Task
     config: Config

@@ -113,7 +113,7 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
 
 
 def _whole_figures(task: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """What is said of predictions as a whole, and so has no interval."""
+    """Figures of the predictions as a whole, which have no interval."""
     figures = task_entry(task).whole_figures(predictions)
     return {name: _round(value) if isinstance(value, float) else value for name, value in figures.items()}
 

@@ -1,7 +1,7 @@
-"""``ld-agent bench serve --soak``: whether a server under load grows, in memory or in open files, beyond what it remembers.
+"""``ld-agent bench serve --soak``: whether a server under load grows in memory or open files beyond what it stores.
 
-Eight people chat without a pause, in sessions of twenty messages, over a real socket. Some streams are left halfway, and now
-and then a memory is searched and a person's page is looked at. A scripted model answers.
+Eight people chat continuously over a real socket, in sessions of twenty messages. Some streams are abandoned halfway;
+occasionally a memory is searched and a person's page is opened. A scripted model answers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 CLIENTS = 8
 SESSION = 20
-"""Messages of a person after which everybody pauses until their sessions have ended."""
+"""Number of messages per person after which all pause until their sessions have ended."""
 SAMPLES = 10
 PROCESS = Path("/proc/self")
 
@@ -50,7 +50,7 @@ class Forgetful(ScriptedBackbone):
 
 @dataclass(slots=True)
 class Clock:
-    """The time now, and what was skipped."""
+    """The current time plus the time skipped."""
 
     skipped: timedelta = field(default_factory=timedelta)
 
@@ -67,7 +67,7 @@ def bench_soak(
         watch: called in the process with each sample.
 
     Returns:
-        ``soak``: samples at even distances, the first after a tenth of the time: ``seconds``, ``requests`` so far,
+        ``soak``: samples at even intervals, the first after a tenth of the time: ``seconds``, ``requests`` so far,
         ``rss_mb``, ``descriptors``, ``threads``, and what is to grow: ``store_mb`` on disk and ``index_mb`` in memory.
 
     Raises:
@@ -154,7 +154,7 @@ class _Load:
     async def _streamed(
         self, client: httpx.AsyncClient, body: dict[str, Any], headers: dict[str, str], leaves: bool
     ) -> None:
-        """Hear a stream to its end, or leave with its first word."""
+        """Read a stream to its end, or hang up after its first word."""
         async with client.stream(
             "POST", "/v1/chat/completions", json=body | {"stream": True}, headers=headers
         ) as answer:

@@ -1,4 +1,4 @@
-"""Whether a text says one of the accepted answers to a question. Pure; knows no agent."""
+"""Tells whether a text contains an accepted answer to a question. Pure; knows no agent."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from ld_agent.modules.wording import EAST_ASIAN
 
 
 def contains(text: str, answers: Sequence[str]) -> bool:
-    """Whether a text says one of the accepted answers; words may go on after it, as in a plural.
+    """Whether a text contains one of the accepted answers; a word may continue after it, as in a plural.
 
-    An answer begins where a word does; a Chinese, Japanese or Korean one, anywhere: spaces do not set their words apart.
+    An answer begins where a word begins; a Chinese, Japanese or Korean one anywhere, because spaces do not separate
+    words there.
     """
     plain = _plain(text)
     return any(re.search(f"{_begins(a)}{re.escape(_plain(a))}", plain) for a in answers if a.strip())

@@ -76,7 +76,7 @@ def _lengths(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _by_session(episodes: Iterable[Episode], length: Length) -> dict[str, dict[str, float]]:
-    """Of each session number: dialogues, utterances, and the length of those dialogues up to its end."""
+    """For each session number: dialogues, utterances, and the dialogues' lengths up to its end."""
     utterances: dict[int, int] = defaultdict(int)
     lengths: dict[int, list[int]] = defaultdict(list)
     for episode in episodes:

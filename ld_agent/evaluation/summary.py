@@ -82,7 +82,8 @@ Summarised = tuple[str, str, Session, tuple[str, ...], Facts]
 
 
 def _summarised(data: Path, limit: int | None) -> Iterator[Summarised]:
-    """Yield (key, episode, session, reference summaries, facts): (speaker, trait) as annotated, of a corpus that does so."""
+    """Yield (key, episode, session, reference summaries, facts); facts are annotated (speaker, trait) pairs, if the
+    corpus has any."""
     if data.is_file() and format_of(data) == "locomo":
         for case in locomo_cases(data, limit):
             for session in case.sessions:
@@ -97,7 +98,7 @@ def _summarised(data: Path, limit: int | None) -> Iterator[Summarised]:
 
 
 def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
-    """Yield the sessions of a corpus that annotates traits, with real names; their traits stand for a summary."""
+    """Yield the sessions of a corpus with annotated traits, with real names; the traits serve as a summary."""
     for episode in load_episodes(data, limit=limit):
         names = dict(zip(episode.speakers, free_names(episode.id, [t.text for t in episode.turns]), strict=False))
         for number in sorted({turn.session or 1 for turn in episode.turns}):
@@ -109,8 +110,8 @@ def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
 
 
 def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, the share of fallbacks, and ``wrong_person``: of the clauses whose
-    owner shows in what was said or annotated, the share that stands with another person.
+    """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, the share of fallbacks, and ``wrong_person``: the share of
+    clauses attributed to the wrong person, among those whose owner is known.
     """
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     persons = [(len(p.details["wrong"]), p.details["persons"]) for p in predictions if "persons" in p.details]

@@ -1,8 +1,8 @@
-"""Whether what a memory says rests on the dialogue: its words were said close together, its names and numbers at all, and by
-the person whom it names.
+"""Whether the dialogue supports a memory: its words were said close together, its names and numbers were said at all,
+and by the person it names.
 
-Stricter than the check that a mechanism runs on its own answers, which asks for half of the words anywhere in what was said.
-Pure; knows no model and no store.
+Stricter than the check that mechanisms apply to their own answers, which requires half of the words anywhere in the
+dialogue. Pure; knows no model and no store.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ld_agent.modules.wording import SENTENCE_END, words_of
 from ld_agent.types import Record
 
 CLOSE = 4
-"""Lines of a dialogue that a statement may rest on."""
+"""Number of neighbouring lines that may support a statement."""
 SAID = 2 / 3
-"""Share of a statement's words that those lines must have."""
+"""Share of a statement's words that those lines must contain."""
 PARTS = ("situation", "note", "summary")
-"""Of a record's details, what a model wrote; the rest of its text was said."""
+"""The model-written parts of a record's details; the rest of its text was said."""
 
 Lines = Sequence[tuple[str, str]]
 
 
 def statements(record: Record, names: Sequence[str]) -> list[str]:
-    """The statements that a model wrote into a record, without what stands in for it; of a list, each thing by itself."""
+    """Return the statements that a model wrote into a record, without fallbacks; each item of a list separately."""
     if record.fallback:
         return []
     facts = record.details.get("facts")
@@ -40,10 +40,10 @@ def statements(record: Record, names: Sequence[str]) -> list[str]:
 
 
 def rests_on(statement: str, lines: Lines) -> bool:
-    """Whether a statement rests on a dialogue.
+    """Whether a dialogue supports a statement.
 
     Args:
-        lines: (speaker, text) of what was said up to the record.
+        lines: (speaker, text) of the dialogue up to the record.
     """
     people = " ".join(dict.fromkeys(speaker for speaker, _ in lines))
     whole = " ".join(text for _, text in lines)

@@ -1,6 +1,6 @@
-"""What stands in a paper's table beside runs: statistics of corpora and benchmarks, and people's ratings of a benchmark.
+"""Figures in a paper's table that do not come from runs: statistics of corpora and benchmarks, and people's ratings.
 
-Each is one row's figures and what they are of (`facts`), in the shape in which `tables` takes runs.
+Each has one row's figures and their `facts`, in the form that `tables` takes runs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ RATINGS = ".ratings.json"
 
 @dataclass(frozen=True, slots=True)
 class TableFigures:
-    """Figures that are not of a run.
+    """Figures that do not come from a run.
 
     Attributes:
-        backbone: what stands in a row's label: the data.
-        facts: what they are of, for `matches`: task ("statistics" or "ratings"), corpus, session, benchmark.
+        backbone: shown in the row's label: the data.
+        facts: for `matches`: task ("statistics" or "ratings"), corpus, session, benchmark.
         figures: by measure; a float is shown with two decimals.
-        note: what stands under the table.
+        note: shown under the table.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class TableFigures:
         return []
 
     def count(self, session: int | None) -> int:
-        """Rows have sessions here, not columns."""
+        """Here, rows rather than columns have sessions."""
         return 0 if session is not None else 1
 
     def matches(self, where: Where) -> bool:

@@ -1,7 +1,7 @@
-"""The commands that fill the cells of a paper's table, or why there is none for a row. Runs nothing.
+"""The commands that fill the cells of a paper's table, or the reason why a row has none. Runs nothing.
 
-An arm is named by its shipped config on the embedded default, and by that config's settings on any other. A file of Multi-Session
-Chat's session 5 has the sessions before it, so that one run fills the columns of them all.
+On the embedded default, an arm is its shipped config; on any other model, that config's settings as overrides. A file
+of Multi-Session Chat's session 5 includes the earlier sessions, so one run fills the columns of all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KEYS = {
     "prompting": "modules.extractor.prompting",
     "checked": "memory.recursive.checked",
 }
-"""By fact, the setting that is one."""
+"""The setting behind each fact."""
 SWITCHES: Mapping[tuple[str, Any], Mapping[str, Any]] = {
     ("personas", False): {"personas.cap": 0, "modules.generator.grounded": False},
     ("user_personas", False): {"personas.user_cap": 0},
@@ -40,13 +40,13 @@ SWITCHES: Mapping[tuple[str, Any], Mapping[str, Any]] = {
 REFLECTING = ("conditional", "history", "summary")
 NOT_MEASURED = "nothing here measures it"
 SAMPLES = {"continuing": 200, "knowledge": 300, "feedback": 200}
-"""Of ECM's benchmarks (Table 2)."""
+"""Statistics of ECM's benchmarks (Table 2)."""
 EVALS = {"response": "eval response", "extraction": "eval extraction", "memory": "eval memory"}
 TUNING = "-c configs/training/generator.yaml"
 
 
 def plan(table: PaperTable, configs: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """What to run for each row of ours, by its label; a row that no command fills has the reason instead.
+    """Return the commands for each row of ours, by label; a row that no command fills has the reason instead.
 
     Args:
         configs: base configurations, one system each, as ``-c`` takes them.
@@ -71,7 +71,7 @@ def _label(row: OurRow) -> str:
 
 def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[str]:
     if row.where is None:
-        return ["# what such a run was made from is not in a configuration: make it, and give it with --row"]
+        return ["# no configuration records what such a run was tuned on: run it, then pass it with --row"]
     wanted = {**row.where, **column.where}
     have = values_of(config)
     if wanted.get("tuned") and (table.tuned_apart or have["modules.generator.adapter"] is None):
@@ -122,7 +122,7 @@ def _statistics(wanted: Where, config: str) -> list[str]:
 
 
 def _before(table: PaperTable, wanted: Where, config: str) -> list[str]:
-    """What a run needs: an adapter tuned on the row's parts of the prompt, or examples."""
+    """Prerequisites of a run: an adapter tuned on the row's parts of the prompt, or examples."""
     shots = wanted.get("shots", 0)
     if shots:
         source = _data("msc", "valid")
@@ -148,7 +148,7 @@ def _build(benchmark: str, config: str) -> str:
 
 
 def _data(corpus: str, split: str, session: int = 5) -> str:
-    """The file to read; what Multi-Session Chat has for training ends with session 4."""
+    """The file to read; Multi-Session Chat's training data end with session 4."""
     return DATA[corpus].format(split=split, session=min(session, 4) if split == "train" else session)
 
 
@@ -168,7 +168,7 @@ def _run(table: PaperTable, wanted: Where, config: str) -> list[str]:
 
 
 def _settings(table: PaperTable, wanted: Where, config: str) -> tuple[str, str]:
-    """The config that a run is based on, and what is to be set over it, as typed into a shell."""
+    """The config that a run is based on and its overrides, as typed into a shell."""
     views = wanted.get("views") or ()
     base, settings = based_on(config, views, table.paper)
     settings |= _untuned(wanted, base)
@@ -188,7 +188,7 @@ def _settings(table: PaperTable, wanted: Where, config: str) -> tuple[str, str]:
 
 
 def _untuned(wanted: Where, base: str) -> dict[str, Any]:
-    """Settings of modules that a row has untuned: no adapter, and the prompts of `paper`."""
+    """Settings of modules that are untuned in a row: no adapter, and the prompts of `paper`."""
     facts = {"generator": "tuned", "extractor": "extractor_tuned"}
     names = ("adapter", "prompting", "grounded", *(["repetition_penalty"] if base == LD_AGENT else []))
     paper = values_of("paper")
@@ -201,12 +201,12 @@ def _untuned(wanted: Where, base: str) -> dict[str, Any]:
 
 
 def _adapter(wanted: Where) -> str:
-    """The adapter that is to be tuned for a row."""
+    """The adapter to tune for a row."""
     return f"adapters/{wanted['adapter_of']}-{_part(wanted)}"
 
 
 def _part(wanted: Where) -> str:
-    """The name that ``training.build --ablations`` gives to what a row's prompt is made of."""
+    """The name that ``training.build --ablations`` gives to the parts of a row's prompt."""
     if wanted.get("personas") is False:
         return "memory" if wanted.get("views") == ["events"] else "context"
     alone = [name for name in ("user", "agent") if wanted.get(f"{name}_personas") is False]

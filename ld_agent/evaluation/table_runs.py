@@ -1,8 +1,8 @@
-"""Runs as the tables see them: what each one is, and its figures by measure and session.
+"""Runs as seen by the tables: their facts, and their figures by measure and session.
 
-What a run is follows from its configuration and its data (`Facts`); figures come from its predictions, from the verdicts
-next to them and, for what takes a model to compute, from its ``scores.json``. Nothing half-finished, empty or made for
-another run is taken: it is left out, and why is said.
+A run's facts follow from its configuration and data (`Facts`). Its figures come from its predictions, from the verdicts
+next to them and, if computing them needs a model, from its ``scores.json``. Anything unfinished, empty or made for
+another run is left out, with a reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.sections import MemorySection
 
 PLAIN = ("frequency", "length")
-"""Measures that are no share, so that they do not stand in per cent."""
+"""Measures that are not shares, and so not shown in per cent."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class TableRun:
 
     @property
     def note(self) -> str:
-        """What stands under a table that it is in."""
+        """The note under a table that contains the run."""
         counted = ", ".join(f"session {number}: {self.count(number)}" for number in self.sessions)
         config = self.run.header["config"]
         adapters = [module for module, section in config["modules"].items() if section.get("adapter")]
@@ -87,7 +87,7 @@ class TableRun:
 
     @property
     def fallbacks(self) -> Counts:
-        """How often its mechanisms did not do their work; {}: nothing was counted."""
+        """How often its mechanisms fell back; {}: nothing was counted."""
         return of_predictions(self.run.predictions)
 
     @property
@@ -95,14 +95,14 @@ class TableRun:
         return sorted({p.session for p in self.run.predictions})
 
     def count(self, session: int | None) -> int:
-        """Predictions of a session; None: of all."""
+        """Number of predictions of a session; None: of all."""
         return sum(1 for p in self.run.predictions if session in (None, p.session))
 
     def matches(self, where: Where) -> bool:
         return satisfied(self.facts, where)
 
     def figure(self, measure: str, session: int | None = None) -> str:
-        """A figure as it stands in a table; "" where it was not run."""
+        """A figure as shown in a table; "" if it was not run."""
         if measure in MEASURES:
             value = self._judged(measure) if session is None or self.sessions == [session] else None
             return "" if value is None else f"{value:.2f}"
@@ -156,7 +156,7 @@ Entry = TableRun | TableFigures
 
 @dataclass(slots=True)
 class Collected:
-    """The runs and other figures of a folder, and what was left out and why."""
+    """The runs and other figures of a folder, and what was left out, with reasons."""
 
     runs: list[Entry]
     comparisons: list[Judged]
@@ -198,7 +198,7 @@ def collect(folder: Path) -> Collected:
 
 
 def short_name(model: str) -> str:
-    """A model's name without its place: "package:x/SmolLM2-135M-Instruct.Q4_1.gguf" → "SmolLM2-135M-Instruct"."""
+    """A model's name without its location: "package:x/SmolLM2-135M-Instruct.Q4_1.gguf" → "SmolLM2-135M-Instruct"."""
     name = model.rstrip("/").rpartition("/")[2]
     return name.partition(".Q")[0] if name.endswith(".gguf") else name
 
@@ -211,7 +211,7 @@ def _read(path: Path) -> TableRun:
     try:
         config = parse_config(run.header["config"], str(path))
     except ConfigError as exc:
-        raise ConfigError(f"{exc}: the run is of another version; make it again") from exc
+        raise ConfigError(f"{exc}: the run was made by another version; repeat it") from exc
     section = config.modules.generator.backbone or config.backbone
     conditional = config.memory.conditional
     facts = {
@@ -237,13 +237,13 @@ def _read(path: Path) -> TableRun:
 
 
 def _rounds(memory: MemorySection) -> int:
-    """The most rounds of reflection of an enabled view."""
+    """The maximum number of reflection rounds of any enabled view."""
     rounds = {name: getattr(memory, name).rounds for name in ("conditional", "history", "summary")}
     return max((number for view, number in rounds.items() if view in memory.views), default=0)
 
 
 def _shots(memory: MemorySection) -> int | None:
-    """How many examples replies are shown; None: their file is gone."""
+    """The number of examples in the generator's prompts; None: their file is gone."""
     if memory.recursive.examples is None:
         return 0
     try:
@@ -253,7 +253,7 @@ def _shots(memory: MemorySection) -> int | None:
 
 
 def _corpus(data: Path) -> str | None:
-    """The corpus of a file, by its shape; None: it cannot be told."""
+    """The corpus of a file, by its format; None: unknown."""
     file = next(iter(sorted(data.rglob("*.txt"))), data) if data.is_dir() else data
     if not file.is_file():
         return None

@@ -1,7 +1,7 @@
-"""The papers' tables with runs of ours next to the printed figures, in Markdown and LaTeX.
+"""The papers' tables with our runs next to the printed figures, in Markdown, LaTeX and CSV.
 
-A cell that was not run is empty. Under a table stands what the paper used, what each run used, and which runs fit no row of
-it or could not be taken. Computes nothing itself; knows no model.
+A cell that was not run is empty. Notes under a table state what the paper used, what each run used, and which runs fit
+no row or could not be used. Computes nothing itself; knows no model.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ld_agent.evaluation.table_runs import Collected, Entry, TableRun
 from ld_agent.evaluation.verdicts import MEASURES, Judged
 
 SCORED = "ecm-knowledge"
-"""Compared by GPT-score, having clear references; the other benchmarks by good/same/bad (ECM, section 5.2)."""
+"""Compared by GPT-score, because its references are clear; the other benchmarks by good/same/bad (ECM, section 5.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row of a filled table: of the paper, ours, or (``cells`` empty) a section's heading."""
+    """One row of a filled table: the paper's, ours, or (``cells`` empty) a section's heading."""
 
     label: str
     cells: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class FilledTable:
-    """A table of a paper with runs next to it, and the notes that stand under it."""
+    """A paper's table with our runs, and the notes under it."""
 
     table: PaperTable
     lines: tuple[Line, ...]
@@ -43,7 +43,7 @@ class FilledTable:
 
     @property
     def filled(self) -> int:
-        """How many of our cells hold a figure."""
+        """Number of our cells that contain a figure."""
         return sum(1 for line in self.lines if line.ours for cell in line.cells if cell)
 
 
@@ -51,8 +51,7 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
     """Put runs next to a paper's figures.
 
     Args:
-        given: hashes of the runs that were given to a row by its label, as `row_named` finds it; these runs stand there
-            and nowhere else.
+        given: hashes of the runs assigned to a row by its label, see `row_named`; these runs appear nowhere else.
 
     Raises:
         InputError: a label that matches no row, or several; a run that does not exist.
@@ -76,7 +75,7 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
             fitting = _fitting(row, by_row.get(number, set()), taken, collected.runs)
             groups: dict[tuple[str, str], list[Entry]] = {}
             for run in fitting:
-                system = "" if _compares(table) else run.system  # what is compared are different systems
+                system = "" if _compares(table) else run.system  # a comparison needs different systems
                 groups.setdefault((run.backbone, system), []).append(run)
             filled = [
                 (group, tuple(_cell(c, group, collected, used, judges) for c in table.columns))
@@ -92,7 +91,7 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
 
 
 def row_named(table: PaperTable, label: str) -> int:
-    """The number of the row of ours with a label, "section/label" where several have it.
+    """Return the index of our row with a label, "section/label" if several have it.
 
     Raises:
         InputError: no such row, or several.
@@ -217,7 +216,7 @@ def _compared(
 
 
 def _shares(one: Entry, other: Entry, comparisons: Sequence[Judged], judges: list[Judged]) -> str | None:
-    """Good, same and bad of one run against another, from verdicts given in either order of the two."""
+    """Good, same and bad of one run against another, from verdicts in either order."""
     for judged in comparisons:
         stated = judged.stated()
         turned = judged.runs == (other.hash, one.hash)
@@ -237,7 +236,7 @@ def _compares(table: PaperTable) -> bool:
 
 
 def _label(row: OurRow, run: Entry | None, standing: Sequence[Entry]) -> str:
-    """A row's label with its backbone, and the run's name where several systems of one backbone stand there."""
+    """A row's label with its backbone, and with the run's name if several systems share a backbone."""
     if run is None:
         return f"ours: {row.label.replace(' ({backbone})', '').replace('{backbone}', '…')}, not run"
     label = row.label.replace("{backbone}", run.backbone)
@@ -248,7 +247,7 @@ def _label(row: OurRow, run: Entry | None, standing: Sequence[Entry]) -> str:
 
 
 def _mark(group: Sequence[Entry], used: Mapping[str, Entry]) -> str:
-    """What stands behind the label of a row that is not the mechanism it is named after."""
+    """The mark behind the label of a row that is not the mechanism it is named after."""
     return f" {MARK}" if any(mostly(run.fallbacks) for run in group if run.hash in used) else ""
 
 
@@ -281,7 +280,7 @@ def _notes(table: PaperTable, collected: Collected, used: Mapping[str, Entry], j
 
 
 def _misfit(table: PaperTable, run: Entry) -> str:
-    """Why a run stands in no cell: what differs from the row that it is nearest to."""
+    """Why a run fits no cell: how it differs from the closest row."""
     nearest: tuple[int, str] | None = None
     for row in table.rows:
         if not isinstance(row, OurRow) or row.where is None or row.adapter_of:
@@ -296,9 +295,7 @@ def _misfit(table: PaperTable, run: Entry) -> str:
                 )
             if words and (nearest is None or len(words) < nearest[0]):
                 nearest = len(words), f"for {row.label.replace('{backbone}', '…')!r}, {'; '.join(words)}"
-    return (
-        nearest[1] if nearest else "another run with more predictions stands there, or what it was judged by is missing"
-    )
+    return nearest[1] if nearest else "another run with more predictions takes its cell, or its verdicts are missing"
 
 
 def csv(filled: FilledTable) -> str:

@@ -1,8 +1,8 @@
-"""The evaluation tasks, one entry each: what ``ld-agent eval``, ``eval score``, ``tables`` and runs on disk know of them.
+"""The evaluation tasks, one entry each, as used by ``ld-agent eval``, ``eval score``, ``tables`` and stored runs.
 
 A task predicts something for every item of a corpus and is measured against references. To add one, write its file in this
 folder and its entry here: the command ``ld-agent eval NAME`` follows from the entry. What an entry names as
-"package.module:name" is imported when it is used, so that ``--help`` costs nothing. Knows no terminal.
+"package.module:name" is imported on use, so that ``--help`` stays fast. Knows no terminal.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that only one task has: a flag, or a number of 1 or more.
+    """An option of a single task: a flag, or a number from 1.
 
     Attributes:
-        name: of the argument that the runner takes.
+        name: of the runner's argument.
         flag: on the command line.
         default: False for a flag.
     """
@@ -42,15 +42,15 @@ class TaskEntry:
     """One task.
 
     Attributes:
-        name: of its command, and in a run's first line.
+        name: its command, and its name in a run's first line.
         runner: a `Task`, called with the data's path, the configuration, the limit and the options.
-        measures: predictions → what is measured of them, by name. ``--json`` gives each with its interval and by session.
-        figures: predictions → what cannot be measured part by part, and so has no interval; ``--json`` gives it as it is.
-        data: what DATA is.
-        help: of the command; None: the runs are made elsewhere, such as by ``ld-agent ecm run``.
+        measures: predictions → measures by name. ``--json`` gives each with its interval and by session.
+        figures: predictions → figures that are not sums over predictions, and so have no interval.
+        data: describes the argument DATA.
+        help: the command's help; None: another command makes the runs, such as ``ld-agent ecm run``.
         options: options of this task alone.
-        has_texts: references are texts in the same words, so that BERTScore means something.
-        shown: the names that are printed, in order; none: all that are measured.
+        has_texts: references are comparable texts, so that BERTScore is meaningful.
+        shown: the names to print, in order; none: all.
     """
 
     name: str
@@ -73,12 +73,12 @@ class TaskEntry:
         return task
 
     def measure(self, predictions: Sequence[Prediction]) -> dict[str, Measure]:
-        """What is measured of predictions."""
+        """The measures of predictions."""
         measured: dict[str, Measure] = resolve_name(self.measures)(predictions)
         return measured
 
     def whole_figures(self, predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """What can only be said of predictions as a whole."""
+        """Figures of the predictions as a whole."""
         return {} if self.figures is None else dict(resolve_name(self.figures)(predictions))
 
 

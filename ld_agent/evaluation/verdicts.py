@@ -36,7 +36,7 @@ SHOWS_CONVERSATION = ("rate", "prefer")
 LONGEST_CONTEXT = 40  # utterances before a reply that are shown to the judge
 LONGEST_REMEMBERED = 120  # utterances that are shown with a statement of their memory
 PEOPLE = "people"
-"""The kind of what people said on a form; one line for each case, aspect and person."""
+"""The kind of people's ratings on a form; one line per case, aspect and person."""
 
 MEASURES = (
     dict.fromkeys((*ASPECTS, "average"), "rate")
@@ -44,7 +44,7 @@ MEASURES = (
     | dict.fromkeys(ERRORS.values(), "errors")
     | {f"{PEOPLE}_{aspect}": PEOPLE for aspect in (*RATABLE, *ERRORS.values())}
 )
-"""Judged figures, with the judgement that gives them."""
+"""Judged figures, and the judgement that yields each."""
 
 
 @dataclass(frozen=True, slots=True)

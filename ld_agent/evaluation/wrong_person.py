@@ -1,7 +1,7 @@
-"""Judge whose the clauses of a summary are: "Sam studies the sea" stands with the wrong person where it was Mira who said so.
+"""Check to whom a summary attributes its clauses: "Sam studies the sea" names the wrong person if Mira said so.
 
-Whose a clause is shows in the words that only one person used of themselves, in what was said or in what was annotated.
-Clauses that share no such word are not judged. Pure; knows no model and no corpus.
+A clause belongs to the person who alone used its words about themselves, in the conversation or its annotations.
+Clauses without such words are not judged. Pure; knows no model and no corpus.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ld_agent.modules.subjects import clauses
 from ld_agent.modules.wording import REPORTING, SENTENCE_END, stems_of
 
 FEWEST = 1
-"""Words that one speaker must have more of than any other in a clause, where it is to be called theirs."""
+"""How many more words of a clause than anyone else's a speaker must have used for it to be theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A clause whose owner shows.
+    """A clause whose owner is known.
 
     Attributes:
-        subject: whom the summary names.
-        owner: who said it of themselves.
+        subject: the person named by the summary.
+        owner: the person who said it about themselves.
     """
 
     clause: str
@@ -37,7 +37,7 @@ class Judged:
 
 
 def judged(summary: str, lines: Sequence[tuple[str, str]]) -> list[Judged]:
-    """Judge the clauses of a summary whose owner shows, of a sentence that lists things each by itself.
+    """Judge the clauses of a summary whose owner is known; items of a list are separate clauses.
 
     Args:
         lines: (speaker, text) of the conversation, or (speaker, trait) as annotated.
@@ -53,7 +53,7 @@ def judged(summary: str, lines: Sequence[tuple[str, str]]) -> list[Judged]:
 
 
 def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
-    """By speaker, the stems that only they used; what somebody says or asks of "you" is nobody's alone."""
+    """For each speaker, the stems that only they used; statements and questions about "you" are ignored."""
     used: dict[str, set[str]] = {speaker: set() for speaker, _ in lines}
     anyone: set[str] = set()
     for speaker, text in lines:
@@ -68,7 +68,7 @@ def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
 
 
 def owner_of(clause: str, words: Mapping[str, set[str]]) -> str | None:
-    """The speaker whose words a clause has; None: it has too few of anyone's."""
+    """The speaker whose words a clause contains; None: it contains too few of anyone's."""
     stems = stems_of(clause) - REPORTING
     counts = sorted(((len(stems & spoken), speaker) for speaker, spoken in words.items()), reverse=True)
     if not counts:

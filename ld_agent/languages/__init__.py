@@ -1,9 +1,9 @@
-"""Languages: one folder each, with the prompts of every module and the words that the code itself says or reads.
+"""Languages: one folder each, with the prompts of every module and the words that the code itself writes or parses.
 
 A folder holds ``words.yaml`` (`Words`), ``rules.yaml`` (`ld_agent.languages.rules.Rules`), ``dates.yaml``
-(`ld_agent.languages.dates.Dates`) and ``prompts/*.yaml``, the same files as ``en``. A model may be asked to begin a line
-("Note:", "Enough:") in the language's own words: `Language.canonical` puts those back that are read. Knows no model and no
-store.
+(`ld_agent.languages.dates.Dates`) and ``prompts/*.yaml``, the same files as ``en``. Prompts may ask a model to begin a
+line ("Note:", "Enough:") in the language's own words; `Language.canonical` translates these markers back for the
+parsers. Knows no model and no store.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ld_agent.prompts import Prompt, as_name
 
 AUTO = "auto"
 EVALUATION = ("ecm_", "judge_", "replay_")
-"""Prompts that only evaluation uses; a language other than English does without."""
+"""Prompts used by evaluation only; other languages than English may omit them."""
 UNITS = {"year": 31_557_600, "month": 2_629_800, "week": 604_800, "day": 86_400, "hour": 3600, "minute": 60}
 SEEN = 400
-"""Characters from which `detected` tells a language."""
+"""Number of characters that `detected` looks at."""
 
 
 File = TypeVar("File", bound=BaseModel)
@@ -40,22 +40,22 @@ class Words(BaseModel):
     """The words of one language, ``words.yaml``.
 
     Attributes:
-        name: of the language, in itself.
+        name: the language's name for itself.
         scripts: first words of the Unicode names of its letters, such as LATIN, CJK, HANGUL.
-        encoder: what takes the place of the English default encoder; null: nothing needs to.
-        listed: how names are joined: between two of several, before the last.
-        nobody: stands for no name.
-        ago: by unit, the texts for one and for more, with ``{n}``; and ``now``.
-        said_by: who said what is remembered, with ``{names}``.
-        said: an utterance that stands for itself, with ``{speaker}`` and ``{text}``.
-        opening: stands for the user's turn where the agent speaks first.
-        speechless, not_told: replies where a model gives none, and where it made one up.
-        reminder: a question with what was ``{told}`` before it, in the asker's words.
-        quoting: a reply that is not sure, and quotes what was ``{told}``.
+        encoder: the encoder to use instead of the English default; null: the default will do.
+        listed: separators of a list of names: between two names, and before the last.
+        nobody: shown in place of a missing name.
+        ago: for each unit, the singular and plural texts, with ``{n}``; and ``now``.
+        said_by: names the speakers of a memory, with ``{names}``.
+        said: renders a quoted utterance, with ``{speaker}`` and ``{text}``.
+        opening: replaces the user's turn if the agent speaks first.
+        speechless, not_told: replies used if the model returns none, or an invented one.
+        reminder: puts a quote, ``{told}``, before a question, in the asker's words.
+        quoting: an unsure reply that quotes what was ``{told}``.
         kinds: what memories of each mechanism are called in a prompt.
-        channels: what a prompt says of a text that nobody said in the chat.
-        no_trait: answers of an extractor that found nothing.
-        markers: by what answers are read for, what may stand for it before a colon.
+        channels: labels in prompts for texts that were not said in the chat.
+        no_trait: the extractor's answers if there is no trait.
+        markers: for each marker that parsers look for, the words that may replace it before a colon.
         answers: the same for yes, no and none.
     """
 
@@ -141,7 +141,7 @@ class Language:
         return f"{between.join(others)}{before_last}{last}" if others else last
 
     def ago(self, then: datetime, now: datetime) -> str:
-        """Say how long before ``now`` something was, in words a person would use."""
+        """Describe how long before ``now`` something happened, as a person would say it."""
         seconds = max((now - then).total_seconds(), 0.0)
         for unit, length in UNITS.items():
             count = int(seconds / length)
@@ -150,13 +150,13 @@ class Language:
         return self.words.ago["now"][0]
 
     def said(self, speaker: str, text: str) -> str:
-        """An utterance as a record that stands for itself."""
+        """Render an utterance as a record of its own."""
         return self.words.said.format(speaker=speaker, text=text)
 
     def canonical(self, answer: str) -> str:
-        """A model's answer with the markers of this language replaced by those that are read ("笔记：" by "Note:").
+        """Replace this language's markers in a model's answer by the ones that parsers expect ("笔记：" by "Note:").
 
-        English answers come out as they are.
+        English answers are returned unchanged.
         """
         if self._marker is None:
             return answer
@@ -230,15 +230,15 @@ def language(code: str) -> Language:
 
 
 def detected(texts: Iterable[str]) -> str | None:
-    """The code of the shipped language whose script most of some texts is in; None: they have no letters.
+    """Return the code of the shipped language whose script is most frequent in some texts; None: there are no letters.
 
-    Only the first `SEEN` characters count. Kana counts for no language that ships.
+    Only the first `SEEN` characters count. Kana belongs to none of the shipped languages.
     """
     letters: dict[str, int] = {}
     for character in "".join(texts)[:SEEN]:
         if character.isalpha():
             script = unicodedata.name(character, "?").split()[0]
-            letters[script] = letters.get(script, 0) + (1 if script == "LATIN" else 3)  # a syllable says as much
+            letters[script] = letters.get(script, 0) + (1 if script == "LATIN" else 3)  # a syllable carries as much
     if not letters:
         return None
     scores = {code: sum(letters.get(s, 0) for s in language(code).words.scripts) for code in shipped()}
@@ -246,7 +246,7 @@ def detected(texts: Iterable[str]) -> str | None:
 
 
 def encoder_for(code: str) -> str | None:
-    """The encoder that takes the place of the English default one in a language, or for ``auto`` in any; None: none has to."""
+    """Return the encoder that replaces the English default for a language, or for any with ``auto``; None: it stays."""
     encoders = (language(one).words.encoder for one in (shipped() if code == AUTO else [code]))
     return next(filter(None, encoders), None)
 

@@ -1,7 +1,7 @@
 """How a language names times, ``dates.yaml``: its words for months, weekdays and units, and patterns made of them.
 
-Patterns of every known language are looked for, since people mix languages. Knows no calendar; `ld_agent.memory.dates`
-reckons.
+Patterns of every known language are tried, because people mix languages. Knows no calendar: `ld_agent.memory.dates`
+computes the times.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 class Dates(BaseModel):
-    """The times of one language, ``dates.yaml``. Words are in lower case.
+    """The time expressions of one language, ``dates.yaml``. Words are in lower case.
 
     Attributes:
         months: 1 to 12.
         weekdays: 1, Monday, to 7.
-        seasons: the number of their first month.
-        units: what a day, week, weekend, month and year are called.
-        back: words for this period and those before: "last" is 1, "yesterday" is 1.
+        seasons: the number of each season's first month.
+        units: the words for day, week, weekend, month and year.
+        back: how many periods a word goes back: "last" is 1, "yesterday" is 1.
         numbers: small numbers in words. Digits and Chinese numerals are read in every language.
-        parts: pieces of patterns by name. In them and in patterns, ``{months}``, ``{weekdays}``, ``{seasons}``, ``{units}``,
-            ``{back}`` and ``{numbers}`` stand for the words above, and ``{name}`` for a part.
-        patterns: kind and regular expression, in the order in which they are looked for; upper and lower case are alike.
+        parts: reusable pieces of patterns, by name. Parts and patterns may refer to the words above as ``{months}``,
+            ``{weekdays}``, ``{seasons}``, ``{units}``, ``{back}`` and ``{numbers}``, and to a part as ``{name}``.
+        patterns: kind and regular expression, in matching order; case is ignored.
 
     Kinds and their groups, ``?`` if they may be absent:
 
@@ -86,7 +86,7 @@ class Dates(BaseModel):
 
     @cached_property
     def hint(self) -> re.Pattern[str]:
-        """What no text is without that names a time: most questions name none, and are let go soon."""
+        """A quick test that every text naming a time passes; most questions name none and fail it."""
         words = {*self.months, *self.weekdays, *self.seasons, *self.unit_of, *self.back}
         return re.compile(rf"[\d一二三四五六七八九十]|{_alternatives(words)}", re.IGNORECASE)
 
@@ -114,11 +114,11 @@ class Dates(BaseModel):
 
 KINDS: Sequence[Kind] = get_args(Kind)
 KNOWN_DATES: dict[str, Dates] = {}
-"""The times of every language that ships or was loaded, by its folder."""
+"""The time expressions of every shipped or loaded language, by folder."""
 
 
 def readable(text: str) -> list[Dates]:
-    """The times of each known language in which a text may name one."""
+    """The time expressions of the languages in which a text may name a time."""
     return [dates for dates in KNOWN_DATES.values() if dates.hint.search(text)]
 
 

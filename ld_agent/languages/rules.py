@@ -1,6 +1,6 @@
-"""How texts in a language are read: the patterns of ``rules.yaml``, looked for in every known language at once.
+"""How to read texts in a language: the patterns of ``rules.yaml``, applied for every known language at once.
 
-People mix languages, so a text is read by the rules of all that ship, and of folders that were loaded. Knows no text.
+People mix languages, so a text is read by the rules of every shipped language and every loaded folder. Knows no text.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Patterns(BaseModel):
 
 
 class Clauses(Patterns):
-    """How a summary says who does what, for `ld_agent.modules.subjects`.
+    """How summaries state who does what, for `ld_agent.modules.subjects`.
 
     Attributes:
         start: what may stand before the subject of a clause.
-        part: what parts two statements of one sentence.
-        joins: between two subjects: "Ann and Ben".
-        possessive: after a name that owns something: "'s".
-        pronoun: at the beginning of a sentence, in the group ``pronoun``, or ``owner`` where it owns something: "his".
-        others: words for people besides the subject; a clause with one is not its subject's alone.
-        of_another: a clause, from its subject on, that says what somebody does with another's words: "Ann praises".
-        first_person: what takes a subject's place where its clause is read as if they said it: "I", "My".
-        verb: what follows a name where a sentence lists what one person does; "": such sentences are left as they are.
-        lists: what stands between two things of such a list, before ``verb``.
-        nested: words of sentences within a sentence, which is left as it is.
-        listed: what joins the things of a list, and the last two.
+        part: separates two statements within a sentence.
+        joins: joins two subjects: "Ann and Ben".
+        possessive: follows an owner's name: "'s".
+        pronoun: a pronoun that begins a sentence, in the group ``pronoun``, or in ``owner`` if possessive: "his".
+        others: words for people besides the subject; a clause that contains one is not about its subject alone.
+        of_another: matches a clause in which the subject reacts to another's words: "Ann praises".
+        first_person: replaces the subject when a clause is put into their own words: "I", "My".
+        verb: follows the name in a sentence that lists what one person does; "": such sentences are not taken apart.
+        lists: separates two items of such a list, before ``verb``.
+        nested: words of subordinate clauses; a sentence that contains one is not taken apart.
+        listed: joins the items of a list, and the last two.
     """
 
     start: str
@@ -70,21 +70,21 @@ class Clauses(Patterns):
 
 
 class Referents(Patterns):
-    """Whom a trait is about, for `ld_agent.modules.referents`.
+    """How to find whom a trait is about, for `ld_agent.modules.referents`.
 
     Attributes:
-        people: what somebody may be to the speaker: "sister", "dog".
-        relation: a word of ``{people}``; ``{relation}`` stands for it in the other patterns.
-        someone: somebody of the speaker's, in the groups ``relation`` and, where it is given, ``name``.
-        not_names: what ``name`` may find that is no name.
-        pronoun: at the beginning of a trait; the group ``owner`` where it owns something.
-        possessive: what follows where it owns something.
-        place: after what a name belongs in a trait, with ``{noun}``.
-        link: what stands between the two, by how ``place`` begins; the first also in "My husband Tom" for a pronoun.
-        does: the beginning of a trait that says what its speaker does.
+        people: relations to the speaker: "sister", "dog".
+        relation: one of ``{people}``; the other patterns refer to it as ``{relation}``.
+        someone: somebody related to the speaker, in the groups ``relation`` and, if named, ``name``.
+        not_names: matches of ``name`` that are not names.
+        pronoun: a pronoun that begins a trait; the group ``owner`` if possessive.
+        possessive: follows a possessive pronoun.
+        place: where in a trait a name is inserted, with ``{noun}``.
+        link: joins noun and name, by how ``place`` begins; the first one also makes "My husband Tom" of a pronoun.
+        does: begins a trait that says what its speaker does.
         speaker: words for the speaker alone, or with others.
-        they_do: the beginning of a sentence, or clause, that says what somebody of the speaker's does.
-        clause_end: what parts the clauses of a sentence; "": they are not told apart.
+        they_do: begins a sentence or clause about somebody related to the speaker.
+        clause_end: separates the clauses of a sentence; "": clauses are not distinguished.
     """
 
     people: tuple[str, ...]
@@ -111,7 +111,7 @@ class Referents(Patterns):
         return _with_groups(pattern, ("owner",))
 
     def pattern(self, key: str, noun: str = "") -> re.Pattern[str]:
-        """The pattern of a key, whole."""
+        """The whole pattern of a key."""
         return _referents(getattr(self, key), self.relation, self.people, noun)
 
 
@@ -119,43 +119,45 @@ class Rules(Patterns):
     """The rules of one language, ``rules.yaml``. Patterns are regular expressions; "" matches nothing.
 
     Attributes:
-        stop_words: words that say nothing by themselves. Texts in several languages are read by all lists: leave out what
-            says something in another language that people write.
-        not_searched: further words that search by words passes over, such as the parts of contractions.
-        stemmer: the name of the Snowball algorithm that takes endings off its words: "french"; "" where none is needed.
-        no_trait: a sentence by which an extractor says that there is nothing.
-        nothing: a whole answer that says so; the same of notes.
-        of_the_task: a sentence that speaks of the task, or of "the speaker", instead of being a trait.
-        lead_in: what a summary begins with before it begins: "Here is a summary:".
+        stop_words: words without meaning of their own. All lists apply to all texts: leave out words that mean
+            something in another language.
+        not_searched: further words that word search ignores, such as the parts of contractions.
+        stemmer: the name of the language's Snowball stemmer: "french"; "": none is needed.
+        no_trait: a sentence by which an extractor reports that there is no trait.
+        nothing: a whole answer that reports no trait or no note.
+        of_the_task: a sentence about the task or "the speaker" instead of a trait.
+        lead_in: an introduction to a summary: "Here is a summary:".
         clauses: see `Clauses`.
         referents: see `Referents`.
-        first_person, second_person: words for the speaker, and for whom they speak to.
-        saying: first persons that say nothing of the speaker: "I hope your son is well".
+        first_person, second_person: words for the speaker and for the person addressed.
+        saying: first-person phrases that state nothing about the speaker: "I hope your son is well".
         negated: words of denial.
-        liking: words that make no difference between two traits: "I prefer coffee" repeats "I like coffee".
-        not_knowing: what says that something is not known: "you never told me".
-        question_word: of a question for a fact: "what", "how many".
-        remembers: what comes before such a question: "do you remember".
-        aside: first persons that do not make a question one about the speaker: "tell me".
-        advice: words of questions for advice or news.
-        asks_name, asks_number: of questions that a name, or a number, answers.
-        some_number: what answers such a question without a number: "a few", "every day".
-        someone: groups are names in a question.
-        as_asker: the beginning of an answer in the asker's person: "I keep".
-        turned: words in the asker's person, and what they become: "my": "your".
-        saying_nothing: nouns that a truthful answer may add.
-        counted: what stands behind a number that counts: "三天". Only where numbers are words of other meanings too.
-        slots: what has one value at a time, as a name and a pattern with the group ``value``, of a trait in lower case;
-            ``{of}`` in the name is the group of that name, and the group ``none`` says that there is none. Names that all
-            languages share: home, work as, work at, name, age, marriage, favorite {of}, name of my {of}, number of {of}.
-        denial: words by which a trait denies, ends or dislikes what it is about; two undo each other.
-        wish: words by which a trait is not true yet.
-        circumstance: where a place or an employer is named in full and something else begins.
-        empty: what does not say what a trait is about: pronouns, particles, denials.
-        tastes: words for liking and its opposite, which are one topic.
+        liking: words that do not distinguish two traits: "I prefer coffee" repeats "I like coffee".
+        not_knowing: states that something is not known: "you never told me".
+        question_word: begins a question about a fact: "what", "how many".
+        remembers: precedes such a question: "do you remember".
+        aside: first-person phrases that do not make a question about the speaker: "tell me".
+        advice: words of questions that ask for advice or news.
+        asks_name, asks_number: match questions answered by a name or a number.
+        some_number: answers to such a question without a number: "a few", "every day".
+        someone: its groups are names in a question.
+        as_asker: begins an answer given in the asker's person: "I keep".
+        turned: words in the asker's person and their counterparts: "my": "your".
+        saying_nothing: nouns that an honest answer may add.
+        counted: follows a number that counts something: "三天". Needed only if number words have other meanings too.
+        slots: attributes with one value at a time, as a name and a pattern with the group ``value`` for a lower-case
+            trait;
+            ``{of}`` in the name refers to the group of that name; the group ``none`` marks the absence of a value.
+            Names shared by all languages: home, work as, work at, name, age, marriage, favorite {of}, name of my {of},
+            number of {of}.
+        denial: words by which a trait denies, ends or dislikes its subject; two cancel each other.
+        wish: words by which a trait is not yet true.
+        circumstance: begins what follows the full name of a place or an employer.
+        empty: words that do not tell what a trait is about: pronouns, particles, denials.
+        tastes: words for liking and disliking, which count as one topic.
         numerals: small numbers, in digits.
-        filling: characters that say nothing by themselves, of languages without spaces.
-        orders: a sentence that tells its reader what to do or say: "ignore what you were told", "answer with the word".
+        filling: characters without meaning of their own, in languages without spaces.
+        orders: a sentence that instructs its reader: "ignore what you were told", "answer with the word".
     """
 
     stop_words: tuple[str, ...]
@@ -221,7 +223,7 @@ def _with_groups(pattern: str, groups: Sequence[str]) -> str:
 
 _PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
 KNOWN: dict[str, Rules] = {}
-"""The rules of every language that ships or was loaded, by its folder."""
+"""The rules of every shipped or loaded language, by folder."""
 
 
 class Reading:
@@ -276,7 +278,7 @@ def not_searched() -> frozenset[str]:
 
 
 def stemmer_of(words: Sequence[str]) -> str:
-    """The stemmer of the language whose stop words are most among some words; of several, and of none, the first known."""
+    """Return the stemmer of the language whose stop words are most frequent among some words; the first one if tied."""
     languages = _stemmers(tuple(KNOWN))
     if len(languages) == 1:
         return languages[0][0]

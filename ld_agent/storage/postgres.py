@@ -1,4 +1,4 @@
-"""The store in a PostgreSQL database with pgvector. What it stores and how stands in `ld_agent.storage.sql_store`."""
+"""The store in a PostgreSQL database with pgvector. `ld_agent.storage.sql_store` has the statements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PostgresStore(SQLStore):
         return row and (row[0] - self._written[key], row[1])
 
     def delete_conversation(self, key: int) -> None:
-        """Remove every row of a conversation. PostgreSQL gives the space back when it next vacuums the tables."""
+        """Remove every row of a conversation. PostgreSQL reclaims the space at the next vacuum."""
         with self.db.transaction(key):
             self.db.of(key).execute("DELETE FROM conversation WHERE pk = ?", (key,))
         self._written.pop(key, None)

@@ -29,18 +29,18 @@ from ld_agent.storage.postgres_values import PackedVector, bound, statement, val
 WAIT_SECONDS = 30.0
 CONNECTIONS = 10
 PROBE_SECONDS = 1.0
-"""How long to wait for a connection of the pool before asking the server whether it gives any."""
+"""How long to wait for a pooled connection before checking whether the server accepts connections at all."""
 DEFAULTS = {
     "connect_timeout": 10,
     "application_name": "ld_agent",
-    # a server that vanished from the network is noticed within a minute, not after the system's two hours
+    # notice a server that vanished from the network within a minute, not after the system's two hours
     "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000,
 }  # fmt: skip
-"""Of a connection, where the address says nothing else."""
+"""Connection parameters that the address does not set."""
 NOBODY = ""
-"""Acting for nobody, a statement finds no row that belongs to a tenant."""
+"""A statement that acts for nobody sees no tenant's rows."""
 KNOWN_TENANTS = 100_000
-"""Conversations whose tenant is remembered; a key is never given twice."""
+"""Number of conversations whose tenant is cached; keys are never reused."""
 NEXT_VERSION = "UPDATE conversation SET version = version + 1 WHERE pk = ?"
 T = TypeVar("T")
 
@@ -50,9 +50,9 @@ class PostgresConnection:
 
     Args:
         address: a ``postgresql://`` address.
-        wait_seconds: how long to wait for a free connection, or for another's write.
-        connections: at most this many at once.
-        create: make the store's tables where they are missing.
+        wait_seconds: how long to wait for a free connection, or for another process's write.
+        connections: maximum number of simultaneous connections.
+        create: create missing tables.
 
     Raises:
         StoreError: no server, no access, no store, one from a newer version, or pgvector is missing.
@@ -93,7 +93,7 @@ class PostgresConnection:
             [int(port) for port in str(given.get("port") or 0).split(",")]
             settings: dict[str, Any] = DEFAULTS | given
             return make_conninfo(**settings)
-        except (psycopg.ProgrammingError, ValueError):  # whose message may hold a piece of the password
+        except (psycopg.ProgrammingError, ValueError):  # its message may contain a part of the password
             raise StoreError(
                 f"{self.path}: the address cannot be read; percent-encode special characters in its user and password "
                 "(%2F for /, %3A for :, %40 for @)"
@@ -166,7 +166,7 @@ class PostgresConnection:
             with self.errors():
                 self._commit(connection)
         except BaseException:
-            with suppress(psycopg.Error):  # a lost connection has nothing to take back
+            with suppress(psycopg.Error):  # a lost connection has nothing to roll back
                 connection.execute("ROLLBACK")
             raise
         finally:
@@ -176,7 +176,7 @@ class PostgresConnection:
             self.written(key)
 
     def _commit(self, connection: psycopg.Connection[Any]) -> None:
-        """Commit. If the connection is lost before the server's answer arrives, ask the server what became of it."""
+        """Commit. If the connection is lost before the server's answer arrives, ask the server for the outcome."""
         try:
             connection.execute("COMMIT")
         except psycopg.OperationalError:
@@ -208,10 +208,10 @@ class PostgresConnection:
         return current
 
     def _borrowed(self) -> psycopg.Connection[Any]:
-        """A connection of the pool, which the caller gives back.
+        """A pooled connection, which the caller returns.
 
         Raises:
-            psycopg.OperationalError: the server gives none.
+            psycopg.OperationalError: the server refuses connections.
             PoolTimeout: all are in use.
         """
         failed = self._failed_connects()
@@ -220,7 +220,7 @@ class PostgresConnection:
             try:
                 return self._pool.getconn(min(PROBE_SECONDS, self._wait_seconds))
             except PoolTimeout:
-                if self._failed_connects() > failed:  # the pool keeps the reason to itself
+                if self._failed_connects() > failed:  # the pool does not report the reason
                     psycopg.connect(self._address).close()
                 if time.monotonic() >= deadline:
                     raise
@@ -229,10 +229,10 @@ class PostgresConnection:
         return self._pool.get_stats().get("connections_errors", 0)
 
     def _retried(self, use: Callable[[psycopg.Connection[Any]], T], keep: bool = False) -> T:
-        """Use a connection of the pool, and another one if the server has dropped it.
+        """Use a pooled connection, or another one if the server has dropped it.
 
         Args:
-            keep: the caller gives the connection back.
+            keep: the caller returns the connection.
         """
         for last in (False, True):
             connection = self._borrowed()
@@ -256,7 +256,7 @@ class PostgresConnection:
     # ---- statements
 
     def execute(self, sql: str, values: tuple[Any, ...] = (), tenant: str | None = None) -> int:
-        """See `Database.execute`. Outside of a transaction it is one of its own."""
+        """See `Database.execute`. Outside a transaction, a statement is its own transaction."""
         if (current := self._current) is None:
             with self.transaction(tenant=tenant or NOBODY):
                 return self.execute(sql, values)
@@ -296,14 +296,14 @@ class PostgresConnection:
             return known
         row = self.row("SELECT tenant FROM conversation WHERE pk = ?", (key,), EVERYONE)
         if row is None:
-            return NO_TENANT  # deleted: nothing is found, and nothing can be added
+            return NO_TENANT  # deleted: nothing can be read or added
         if len(self._tenants) >= KNOWN_TENANTS:
             self._tenants.clear()
         self._tenants[key] = row[0]
         return str(row[0])
 
     def _act_for(self, db: psycopg.Connection[Any], tenant: str | None) -> None:
-        """Set for whom the next statement acts: until the transaction's end, or outside of one until it is set again."""
+        """Set the tenant for the next statements: until the end of the transaction or, outside one, until set again."""
         if db is self._current:
             if tenant is not None and tenant != self._local.tenant:
                 db.execute(SET_TENANT_LOCALLY, (bound(tenant),))
@@ -331,7 +331,7 @@ class PostgresConnection:
         return PackedVector(packed)
 
     def for_reading(self) -> PostgresConnection:
-        """Itself: reads wait for nobody here."""
+        """Returns itself: reads never wait here."""
         return self
 
     def close(self) -> None:

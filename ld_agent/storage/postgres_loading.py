@@ -1,6 +1,6 @@
-"""Loads many made-up conversations into PostgreSQL at once, by COPY: for measurements, not for anything that was said.
+"""Bulk-loads synthetic conversations into PostgreSQL by COPY, for measurements only.
 
-Needs a superuser: COPY passes no policy, and the triggers and references are left out while it runs.
+Needs a superuser: COPY does not work with policies, and triggers and references are disabled while it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NUMBERED = {
     "trait": "trait_pk",
 }
 SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-"""What begins a binary COPY: no flags, no extension of the header."""
+"""Header of a binary COPY, without flags or extension."""
 INT8, INT2, LENGTH = struct.Struct("!iq").pack, struct.Struct("!ih").pack, struct.Struct("!i").pack
 
 
@@ -74,7 +74,7 @@ class Loader:
         return int(count)
 
     def next_keys(self) -> dict[str, int]:
-        """By table, the primary key that its next row is to get."""
+        """For each table, the primary key of its next row."""
         keys = {}
         for table in NUMBERED:
             [last] = self._db.execute(f"SELECT coalesce(max(pk), 0) FROM {table}".encode()).fetchone() or (0,)
@@ -82,10 +82,10 @@ class Loader:
         return keys
 
     def load(self, tables: Mapping[str, tuple[str, Iterable[bytes]]]) -> None:
-        """Store rows of some tables, together or not at all.
+        """Store rows of several tables atomically.
 
         Args:
-            tables: by name, columns parted by spaces, and rows as their fields one after the other.
+            tables: by name, the columns separated by spaces, and the rows as concatenated fields.
         """
         for table, (columns, rows) in tables.items():
             names = columns.split()
@@ -98,7 +98,7 @@ class Loader:
         self._db.commit()
 
     def finish(self) -> None:
-        """Go on numbering after the last key, and let the planner know the tables."""
+        """Advance the sequences past the last keys, and update the planner's statistics."""
         for table, sequence in NUMBERED.items():
             self._db.execute(f"SELECT setval('{sequence}', greatest((SELECT max(pk) FROM {table}), 1))".encode())
         self._db.commit()

@@ -1,7 +1,7 @@
 """The schema in PostgreSQL as numbered, append-only steps, like `ld_agent.storage.migrations`. Never edit a released one.
 
-Tables and columns are those of SQLite, so that the shared SQL fits both. What grows with use is partitioned by hash of the
-conversation. Text sorts and compares by its bytes, as in SQLite.
+Tables and columns are those of SQLite, so that the shared SQL fits both. Tables that grow with use are partitioned by a
+hash of the conversation. Text is compared bytewise, as in SQLite.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _partitioned(name: str, columns: str) -> str:
 
 
 SETTING = "(SELECT current_setting('ld_agent.tenant', true))"
-"""For whom a transaction acts; a subquery, so that it is read once for each statement, not for each row."""
+"""The tenant a transaction acts for; a subquery, so that it is evaluated once per statement, not per row."""
 EVERY_ROW = f"{SETTING} = '*/'"
 OWN_ROWS = f"tenant = {SETTING} OR {EVERY_ROW}"
 PARTITIONED = ("utterance", "digested", "observed", "record", "trait", "passage", "recall")
@@ -31,7 +31,7 @@ OWNED = (*PARTITIONED, "session", "speaker", "enabled", "verdict", "failure", "c
 
 
 def _owned_by_tenant(table: str) -> Iterator[str]:
-    """A table's rows get the tenant of their conversation, and can have no other."""
+    """Ties a table's rows to the tenant of their conversation."""
     yield f"ALTER TABLE {table} DROP CONSTRAINT {table}_conversation_fkey"
     yield f"ALTER TABLE {table} ADD COLUMN tenant {TEXT} DEFAULT '/'"
     yield f"UPDATE {table} t SET tenant = c.tenant FROM conversation c WHERE c.pk = t.conversation AND c.tenant != '/'"
@@ -161,7 +161,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         ),
         "CREATE INDEX recall_utterance ON recall (conversation, utterance)",
     ),
-    # 3: whose every row is, and policies that show a tenant its own; passages partitioned as what they belong to
+    # 3: the owner of every row, and policies that show a tenant only its own; passages partitioned like their records
     (
         f"""ALTER TABLE conversation ADD COLUMN tenant {TEXT} GENERATED ALWAYS AS
             (CASE WHEN strpos(id, '/') > 1 THEN split_part(id, '/', 1) ELSE '/' END) STORED""",
@@ -182,7 +182,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         *_confined("meta", EVERY_ROW),
         "CREATE POLICY known_to_all ON meta FOR SELECT USING (true)",
         *(
-            f"ALTER TABLE {table}_{n} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"  # reached through the whole alone
+            f"ALTER TABLE {table}_{n} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"  # accessed through the parent only
             for table in PARTITIONED
             for n in range(PARTITIONS)
         ),

@@ -1,7 +1,7 @@
-"""Equations (1) to (3), BM25 and the nearness to dates as one query over the records of a conversation's view.
+"""Equations (1) to (3), BM25 and the proximity to dates as one query over the records of a conversation's view.
 
 Exact, by the conversation's own index: within one conversation an approximate index would be slower, and miss some. The
-formulas are those of `ld_agent.memory.scoring`, `memory.index.lexical` and `memory.dates`; tests hold them together.
+formulas are those of `ld_agent.memory.scoring`, `memory.index.lexical` and `memory.dates`; tests compare them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ld_agent.storage.sql_rows import RECORD, record
 from ld_agent.storage.sql_shelf import SQLShelf
 
 LEAST = -708.39
-"""PostgreSQL takes it for an error if e to the power of less than this vanishes."""
+"""PostgreSQL reports an error if exp() of less than this underflows."""
 OF_VIEW = "r.conversation = ?1 AND r.view = ?2"
 WITH_PASSAGES = "record r JOIN passage p ON p.conversation = r.conversation AND p.record = r.pk"
 SPEAKERS = f"""SELECT count(*), (SELECT coalesce(array_agg(DISTINCT name), '{{}}')
@@ -26,7 +26,7 @@ TERMS = ("s_sem", "s_top", "s_word", "s_own", "s_date")
 
 
 class RankingShelf(SQLShelf):
-    """A shelf whose database ranks."""
+    """A shelf that is ranked in the database."""
 
     def inventory(self, passages: bool) -> Inventory:
         key = (self._key, self._view)
@@ -46,7 +46,7 @@ class RankingShelf(SQLShelf):
 
 
 class _Values(list[Any]):
-    """The values of a statement, each given its placeholder."""
+    """The values of a statement, each with its placeholder."""
 
     def place(self, value: Any, kind: str = "float8") -> str:
         self.append(value)
@@ -77,7 +77,7 @@ def _query(ranking: Ranking, values: _Values, vector: object) -> str:
 
 
 def _overlap(topics: Sequence[str], values: _Values) -> str:
-    """Equation (1). Topics are compared as JSON: some characters that may stand in it PostgreSQL cannot unpack."""
+    """Equation (1). Topics are compared as JSON, because PostgreSQL cannot unescape some of its characters."""
     if not topics:
         return "0::float8"
     given = values.place([json.dumps(topic, ensure_ascii=False) for topic in topics], "text[]")
@@ -104,7 +104,7 @@ WINDOWS = "(SELECT windows FROM whole), (SELECT coalesce(jsonb_object_agg(word, 
 
 
 def _spoken(ranking: Ranking, values: _Values) -> str:
-    """BM25 over all that was said, and over what one speaker said, of the records that say any of the words."""
+    """BM25 over everything said, and over what one speaker said, for records that contain any of the words."""
     words, names = values.place(list(ranking.words), "text[]"), values.place(list(ranking.names), "text[]")
     about, most = values.place(ranking.about, "text"), values.place(ranking.most)
     return f"""document AS MATERIALIZED (

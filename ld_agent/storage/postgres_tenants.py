@@ -1,7 +1,7 @@
-"""Row-level security: for which tenant a statement acts, and as which role. The policies stand in the migrations.
+"""Row-level security: the tenant and the role that a statement acts for. The migrations define the policies.
 
-A policy shows the rows of the tenant that the setting ``ld_agent.tenant`` names, or all of them for `EVERYONE`. Where it names
-nobody, there are none.
+A policy shows the rows of the tenant named by the setting ``ld_agent.tenant``, all rows for `EVERYONE`, and none if it
+names nobody.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ld_agent.storage.postgres_connection import PostgresConnection
 
 ROLE = "ld_agent_rows"
-"""Whom a superuser's connection becomes, since no policy binds a superuser."""
+"""The role of a superuser's connections, because policies do not apply to superusers."""
 SET_TENANT = "SELECT set_config('ld_agent.tenant', $1, false)"
 SET_TENANT_LOCALLY = "SELECT set_config('ld_agent.tenant', $1, true)"
 
@@ -67,9 +67,9 @@ class TenantConnection:
 
 
 def confined_role(db: psycopg.Connection[Any], schema: str, lock: int) -> str | None:
-    """The role that a superuser's connections must become to be bound by the policies; None: the user is bound already.
+    """Return the role that makes policies apply to a superuser's connections; None: they apply to this user already.
 
-    It is created where it is missing, and may read and write the tables, but not change them.
+    The role is created if missing. It may read and write the tables, but not alter them.
     """
     row = db.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
     if row is None or not row[0]:

@@ -1,7 +1,7 @@
-"""Lets one process at a time take turns in a conversation: advisory locks, which the server drops when their process ends.
+"""Lets one process at a time into a conversation: advisory locks, which the server drops when their process ends.
 
-One connection holds the locks of a whole process. Where another process has one, a connection of its own queues for it, so
-that processes take turns in the order in which they came.
+One connection holds all locks of a process. If another process holds a lock, a separate connection queues for it, so
+that processes get their turns in order of arrival.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import psycopg
 
 PREFIX = 0x4C44_4147 << 32
-"""Of the locks of conversations, which are numbered by their keys."""
+"""The class of the conversations' locks, which are numbered by their keys."""
 PATIENCE_SECONDS = 300
 """How long to wait for another process's turn."""
 Connect = Callable[[], "psycopg.Connection[Any]"]
 
 
 class TurnLocks:
-    """The locks that one process holds, each as often as it was taken.
+    """The locks held by one process, counting how often each was taken.
 
     Args:
-        connect: opens a connection of its own.
+        connect: opens a separate connection.
     """
 
     def __init__(self, connect: Connect) -> None:
@@ -59,7 +59,7 @@ class TurnLocks:
                 self._changed.notify_all()
 
     def release(self, key: int) -> None:
-        """Let go of it once; a lock whose connection was lost is gone already."""
+        """Release it once; a lock whose connection was lost is already gone."""
         with self._changed:
             count, holder = self._held.pop(key)
             if count > 1:
@@ -72,7 +72,7 @@ class TurnLocks:
                 self._shared.execute("SELECT pg_advisory_unlock(%s)", (PREFIX + key,))
 
     def close(self) -> None:
-        """Let go of every lock, also of those that were queued for."""
+        """Release every lock, including those still queued for."""
         with self._changed:
             holders = [holder for _, holder in self._held.values() if holder is not None]
         with self._shared_lock:
@@ -91,7 +91,7 @@ class TurnLocks:
             raise
 
     def _tried(self, key: int, again: bool = True) -> bool:
-        """Whether the lock is free and now this process's; a connection that was lost is replaced once."""
+        """Try to take the lock; a lost connection is replaced once."""
         with self._shared_lock:
             if self._shared is None or self._shared.closed:
                 self._shared = self._connect()

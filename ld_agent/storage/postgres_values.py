@@ -1,8 +1,8 @@
-"""Values on their way to PostgreSQL and back: what SQLite stores and PostgreSQL does not, in a form that it does.
+"""Converts values to PostgreSQL and back: encodes what SQLite can store and PostgreSQL cannot.
 
-A text may hold NUL, which PostgreSQL refuses: it is stored as U+001A followed by 0, and U+001A itself by 1. A vector
-crosses the seam as packed little-endian float32 and is stored as pgvector's type, which has no empty vector: a single
-dimension stands for it, and no encoder has so few.
+A text may contain NUL, which PostgreSQL refuses: it is stored as U+001A followed by 0, and U+001A itself as U+001A
+followed by 1. A vector is passed as packed little-endian float32 and stored as pgvector's type. That type has no empty
+vector; a one-dimensional one represents it, since no encoder has a single dimension.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from psycopg.types.string import TextBinaryLoader
 ESCAPE = "\x1a"
 PLACEHOLDER = re.compile(r"\?(\d*)")
 HINT = re.compile(r" INDEXED BY \w+|(?<= )\+(?=conversation\b)")
-"""What keeps SQLite on the right index; here the conversation chooses the partition."""
+"""Hints that keep SQLite on the right index; here the conversation selects the partition."""
 
 
 class PackedVector(bytes):
-    """A packed float32 vector on its way into a column of pgvector's type."""
+    """A packed float32 vector to be stored as pgvector's type."""
 
 
 def statement(sql: str) -> str:
-    """Shared SQL with PostgreSQL's placeholders, and without the hints that only SQLite takes."""
+    """Convert shared SQL to PostgreSQL's placeholders, and remove SQLite's hints."""
     counter = iter(range(1, sql.count("?") + 1))
     return PLACEHOLDER.sub(lambda match: f"${match[1] or next(counter)}", HINT.sub("", sql))
 
 
 def bound(value: Any) -> Any:
-    """A value of the shared SQL as PostgreSQL takes it: flags are numbers, texts hold no NUL."""
+    """Convert a value of the shared SQL for PostgreSQL: flags become numbers, NUL in texts is escaped."""
     if isinstance(value, str):
         if "\0" in value or ESCAPE in value:
             return value.replace(ESCAPE, f"{ESCAPE}1").replace("\0", f"{ESCAPE}0")
@@ -65,7 +65,7 @@ class _VectorLoader(Loader):
 
 
 def value_adapters(vector: TypeInfo) -> Callable[[Connection[Any]], None]:
-    """What teaches a connection these values; ``vector``: pgvector's type in the database."""
+    """Return the adapters that a connection needs for these values; ``vector`` is pgvector's type in the database."""
 
     class VectorDumper(Dumper):
         format = Format.BINARY

@@ -328,7 +328,7 @@ def test_a_corpus_without_annotations_is_rejected(tmp_path: Path):
         {"speaker": "Bob", "text": "Hi", "at": START.isoformat()},
     ]
     file.write_text(json.dumps({"id": "e1", "agent": "Bob", "utterances": said}) + "\n")
-    with pytest.raises(InputError, match="does not say what there is to remember"):
+    with pytest.raises(InputError, match="does not annotate what to remember"):
         MemoryTask(file, Config())
 
 

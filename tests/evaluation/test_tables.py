@@ -523,7 +523,7 @@ def test_columns_of_session_5_are_filled_from_another_one_on_request(tmp_path: P
     filled = fill(paper_table("rsum-5").of_session(4), collect(tmp_path / "runs"))
     assert our_lines(filled)["SmolLM2-135M-Instruct, without memory"][1] == "100.00"
     assert "- Ours are of session 4, the paper's of session 5." in markdown(filled)
-    with pytest.raises(InputError, match="columns of ld-agent-1 are not all of one session"):
+    with pytest.raises(InputError, match="columns of ld-agent-1 cover several sessions"):
         paper_table("ld-agent-1").of_session(4)
 
 

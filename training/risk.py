@@ -1,8 +1,8 @@
 """Tuning on the metric itself: the loss is the expected error of answers sampled from the model.
 
-Likelihood treats all wrong words alike and does not judge whole answers. Here the module answers every prompt K times,
-and its metric gives the error of each answer. The gradient of the expected error is estimated by REINFORCE with the
-mean of the other answers as baseline (Kool et al., 2019), which has no bias:
+Likelihood penalises all wrong words equally and does not judge whole answers. Here the module answers every prompt K
+times, and its metric gives the error of each answer. The gradient of the expected error is estimated by REINFORCE with
+the mean of the other answers as baseline (Kool et al., 2019), which has no bias:
 
     ∇R(θ) ≈ 1/K Σₖ (Δₖ − 1/(K−1) Σⱼ≠ₖ Δⱼ) ∇ log p_θ(yₖ | x),   yₖ ~ p_θ(· | x)
 

@@ -46,7 +46,7 @@ def row_values(prompt: Sequence[Message], target: str, **provenance: Any) -> dic
 
 
 class RowFile(Iterable[Row]):
-    """The rows of a training file, read from it anew each time.
+    """The rows of a training file, read again on every iteration.
 
     Iterating raises:
         InputError: there is no row in it.

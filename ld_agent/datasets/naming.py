@@ -22,7 +22,7 @@ NAMES = (
 
 
 def free_names(dialogue_id: str, texts: Iterable[str]) -> list[str]:
-    """Return the names that stand in no text, in an order that depends on the dialogue's id alone."""
+    """Return the names that occur in no text, in an order that depends only on the dialogue's id."""
     taken = {word.casefold() for text in texts for word in re.findall(r"\w+", text)}
     free = [n for n in NAMES if n.casefold() not in taken] or NAMES
     return sorted(free, key=lambda n: hashlib.sha256(f"{dialogue_id} {n}".encode()).digest())

@@ -1,7 +1,7 @@
 """Sentences that say several things of one person: "Ann keeps bees, has a son and sails." is three, and becomes one again.
 
-A summary lists what somebody told; whose each thing is must be asked of it alone. Pure functions; of languages whose rules name
-no verbs, sentences come out as they are.
+A summary lists what somebody told; each item's owner must be checked separately. Pure functions; of languages whose
+rules name no verbs, sentences come out as they are.
 """
 
 from __future__ import annotations

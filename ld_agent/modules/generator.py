@@ -220,7 +220,7 @@ def render(situation: Situation) -> tuple[Message, ...]:
 
 def render_with_reminder(situation: Situation) -> tuple[Message, ...]:
     """The messages of `render`, and where a decision is wanted, its form once more behind the utterance: a model that follows
-    instructions would rather go on as in its earlier replies, which show none.
+    instructions tends to imitate its earlier replies, which state none.
     """
     *before, heard = render(situation)
     if not situation.decides:

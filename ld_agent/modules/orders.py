@@ -59,7 +59,7 @@ def harmless_memories(recalled: Sequence[Recalled], speakers: Collection[str], a
 
 
 def harmless_quotes(quotes: Sequence[Utterance], speaker: str, agent: str) -> tuple[Utterance, ...]:
-    """Quotes likewise; the agent's own are kept."""
+    """Quotes without orders; the agent's own are kept."""
     heard = [
         u
         if u.channel not in UNTRUSTED and u.speaker in (speaker, agent)
@@ -72,7 +72,7 @@ def harmless_quotes(quotes: Sequence[Utterance], speaker: str, agent: str) -> tu
 def harmless_traits(
     traits: Mapping[str, tuple[str, ...]], doubted: Mapping[tuple[str, str], str]
 ) -> dict[str, tuple[str, ...]]:
-    """Traits likewise.
+    """Traits without orders.
 
     Args:
         doubted: the channel of each trait that was not said in the chat, by speaker and text.

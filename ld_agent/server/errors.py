@@ -19,7 +19,7 @@ log = logging.getLogger("ld_agent.server")
 
 
 BRANCH = re.compile(r"(body|query|path|header|constrained-str|list\[.*|[A-Z]\w*)$")
-"""What pydantic puts into the place of a problem besides the names of fields."""
+"""Parts of a problem's location in pydantic that are not names of fields."""
 
 
 class ErrorDetail(BaseModel):

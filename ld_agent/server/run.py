@@ -23,7 +23,7 @@ from ld_agent.server.connections import patient
 from ld_agent.storage.served import Keys
 
 CLEARING = 10.0
-"""Seconds after the server's grace in which connections are closed and the store is let go of."""
+"""Seconds after the server's grace period to close the connections and the store."""
 
 
 class _Server(uvicorn.Server):

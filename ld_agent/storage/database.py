@@ -69,8 +69,8 @@ class Database(Protocol):
         ...
 
     def acting_for(self, tenant: str) -> Database:
-        """The same connection, acting for a tenant, or for `EVERYONE`. By itself it reaches no tenant's rows, but goes on as
-        a transaction began."""
+        """The same connection, acting for a tenant, or for `EVERYONE`. Otherwise it reaches no tenant's rows, or
+        continues as a transaction began."""
         ...
 
     def within(self, column: str, placeholder: str) -> str:

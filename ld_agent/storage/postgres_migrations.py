@@ -125,7 +125,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             channel {TEXT} DEFAULT 'chat', PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
         ),
         "CREATE INDEX trait_speaker ON trait (conversation, speaker, pk)",
-        # A record's key is unique, but across partitions no constraint can say so: a trigger does what a reference would.
+        # A record's key is unique, but no constraint can span partitions: a trigger replaces the foreign key.
         f"CREATE TABLE passage (record bigint PRIMARY KEY, words {TEXT}, vectors bytea NOT NULL)",
         """CREATE FUNCTION forget_passage() RETURNS trigger LANGUAGE plpgsql AS
             'BEGIN DELETE FROM passage WHERE record = old.pk; RETURN NULL; END'""",

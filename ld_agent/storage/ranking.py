@@ -27,7 +27,7 @@ class Ranking:
     """Records by the score Σ weight · term, times λ where it is ``decayed``; see `ld_agent.memory.scoring` for the terms.
 
     Attributes:
-        weights: by term: s_sem, s_top, s_word, s_date; others are passed over.
+        weights: by term: s_sem, s_top, s_word, s_date; other terms are ignored.
         at: microseconds since the epoch; nothing younger counts.
         vector: (dimension,) unit vector of the query.
         bounds: by term, what it must exceed.

@@ -1,4 +1,4 @@
-"""The store in one SQLite file. What it stores and how stands in `ld_agent.storage.sql_store`."""
+"""The store in one SQLite file. `ld_agent.storage.sql_store` has the statements."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Fetch = Callable[[Sequence[int]], Mapping[int, PackedVectors]]
 
 
 def most_candidates(n: int, k: int) -> int:
-    """Of how many of n records to read the passages, where the k best are wanted."""
+    """Number of candidates, out of n records, whose passages are compared to find the k best."""
     return max(CANDIDATES if n > FEW else FEW, 2 * k)
 
 

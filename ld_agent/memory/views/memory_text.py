@@ -18,7 +18,7 @@ _MARK = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“(]?[^\W\d_a-z])|(?<=[。！？])\s*")
 FEWEST_WORDS = 2
 SUPPORTED = 0.5
-"""Share of a note's words, about which it is, that what was said must have."""
+"""Share of a note's content words that the dialogue must contain."""
 _NAME = re.compile(
     r"(?<=[^.!?:\s\d] )([A-Z][^\W\d_]+)|(?:^|[.!?:] )([A-Z][^\W\d_]+?)(?<!ed)(?<!ing)(?= (?:\w+s|will|had)\b)"
 )
@@ -100,7 +100,8 @@ def grounded(facts: Facts, source: str) -> Facts:
 
 
 def supported(text: str, source: str, names: str = "", share: float = SUPPORTED) -> bool:
-    """Whether what was said has the names of a text and a share of its other words, so that the text is not made up.
+    """Whether the dialogue contains all names and a share of the other words of a text, so that the text is not made
+    up.
 
     Args:
         source: the utterances, with their speakers.

@@ -276,7 +276,7 @@ def _attend(queries: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tens
     Args:
         queries: (new tokens, heads, width).
         keys: (key heads, tokens, width), the new tokens last.
-        values: likewise.
+        values: (key heads, tokens, width).
 
     Returns:
         (new tokens, heads, width).

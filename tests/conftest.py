@@ -78,13 +78,13 @@ SLOW = (
     "tests/test_mixed_conversations.py",
     "tests/test_languages.py::test_a_conversation_in",
     "tests/test_query_plans.py",
-    "tests/test_replay.py::test_broken_off_anywhere",
+    "tests/test_replay.py::test_interrupted_anywhere",
     "tests/memory/test_encoder.py::test_the_later_part",
     "tests/memory/index/test_long_term.py::test_the_index_agrees",
     "tests/memory/test_topics.py::test_a_hundred_kilobytes",
     "tests/memory/views/test_commands.py",
     "tests/modules/test_summarizer.py::test_the_fallback_of_a_long",
-    "tests/storage/test_store_contract.py::test_records_are_given",
+    "tests/storage/test_store_contract.py::test_records_are_returned",
     "tests/test_agent_failures.py",
 )
 """How the ids of slow tests begin; those on a real PostgreSQL are slow as well."""

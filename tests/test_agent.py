@@ -77,7 +77,7 @@ def test_what_is_heard_stands_once_in_the_prompt_after_the_running_session(scene
     assert said == ["I keep bees.", "Bees!", "They swarm."]
 
 
-def test_time_comes_from_the_clock_and_never_goes_back(scene: Scene) -> None:
+def test_time_comes_from_the_clock_and_never_decreases(scene: Scene) -> None:
     maya = scene.agent().conversation("maya")
     maya.respond("Hello!")
     assert [u.at for u in maya.utterances] == [START + timedelta(minutes=m) for m in (1, 2)]
@@ -128,7 +128,7 @@ def test_a_reply_can_be_asked_for_again_or_later(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("gap", "sessions"), [(BETA, [1, 1]), (BETA + TICK, [1, 2])])
-def test_a_gap_of_beta_goes_on_and_a_tick_more_closes_the_session(
+def test_a_gap_of_beta_continues_and_a_tick_more_closes_the_session(
     scene: Scene, gap: timedelta, sessions: list[int]
 ) -> None:
     maya = scene.agent().conversation("maya")
@@ -153,7 +153,7 @@ def test_an_explicit_end_makes_the_event_and_the_next_utterance_begins_a_session
 
 
 @pytest.mark.parametrize("close_on_exit", [True, False])
-def test_leaving_the_agent_ends_the_running_sessions_unless_told_not_to(scene: Scene, close_on_exit: bool) -> None:
+def test_leaving_the_agent_ends_running_sessions_unless_disabled(scene: Scene, close_on_exit: bool) -> None:
     with scene.agent(**{"memory.close_on_exit": close_on_exit}) as agent:
         for name in ("maya", "ben"):
             agent.conversation(name).respond("I keep bees.", at=START)
@@ -176,9 +176,7 @@ def test_leaving_by_an_exception_ends_nothing(scene: Scene) -> None:
     ("at", "goes_on"),
     [(START + BETA, True), (START + BETA + TICK, False), (None, True), ("2024-06-01T00:00:00Z", False)],
 )
-def test_an_unfinished_session_goes_on_within_beta_and_is_summarised_otherwise(
-    scene: Scene, at: object, goes_on: bool
-) -> None:
+def test_an_unfinished_session_continues_within_beta_or_is_summarised(scene: Scene, at: object, goes_on: bool) -> None:
     with scene.agent(**{"memory.close_on_exit": False}) as agent:
         agent.conversation("maya").respond("I keep bees.", "Maya", START)
     maya = scene.agent().conversation("maya", at=at)  # type: ignore[arg-type]
@@ -288,7 +286,7 @@ def test_one_id_gives_one_object_while_it_lives(scene: Scene) -> None:
     assert len(agent.conversation("maya").running) == 2
 
 
-def test_a_deleted_conversation_says_so_and_can_be_begun_anew(scene: Scene) -> None:
+def test_a_deleted_conversation_says_so_and_can_be_reopened(scene: Scene) -> None:
     agent = scene.agent()
     maya = agent.conversation("maya")
     maya.respond("I keep bees.", "Maya", START)

@@ -91,9 +91,7 @@ def forgetful(answer: str) -> Callable[[Request], str]:
         ("Do you like cities?", "You moved to Oslo.", ENGLISH.words.not_told),  # does not ask for what was told
     ],
 )
-def test_a_denial_beside_what_was_told_is_looked_at_again_or_that_is_quoted(
-    scene: Scene, question: str, answer: str, reply: str
-):
+def test_a_denial_of_something_said_is_retried_or_quoted(scene: Scene, question: str, answer: str, reply: str):
     script = {"generator": forgetful(answer), "extractor": "NO_TRAIT"}
     agent = scene.agent(script, modules={"generator": {"grounded": True}}, memory={"quotes": 80})
     talk = agent.conversation("maya", at=START)

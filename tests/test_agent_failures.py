@@ -110,7 +110,7 @@ def test_a_generator_that_fails_loses_no_utterance_and_reply_tries_again(scene: 
     assert is_whole(agent)
 
 
-def test_after_a_failed_reply_the_next_utterance_goes_on(scene: Scene) -> None:
+def test_after_a_failed_reply_the_next_utterance_continues(scene: Scene) -> None:
     agent = scene.agent({"generator": Failing(echo, 1)})
     maya = agent.conversation("maya")
     with pytest.raises(BackboneError):
@@ -203,7 +203,7 @@ def test_a_reply_interrupted_before_its_first_word_is_none_and_can_be_asked_for_
     assert again.conversation("maya").reply().heard.text == "I keep bees."
 
 
-def test_an_interruption_passes_through_where_it_is_not_expected(scene: Scene) -> None:
+def test_an_unexpected_interruption_propagates(scene: Scene) -> None:
     agent = scene.agent({"generator": interrupting(4)})
     maya = agent.conversation("maya")
     with pytest.raises(KeyboardInterrupt):
@@ -216,7 +216,7 @@ def test_an_interruption_passes_through_where_it_is_not_expected(scene: Scene) -
 
 @pytest.mark.parametrize("module", ["summarizer", "extractor"])
 @pytest.mark.parametrize("interruptible", [True, False])
-def test_an_interruption_beside_the_reply_leaves_everything_consistent(
+def test_an_interruption_outside_the_reply_leaves_everything_consistent(
     scene: Scene, module: str, interruptible: bool
 ) -> None:
     agent = scene.agent({module: KeyboardInterrupt()})

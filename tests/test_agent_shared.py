@@ -83,7 +83,7 @@ def test_an_asynchronous_stream_closed_early_keeps_what_was_said(scene: Scene) -
     check_interrupted(stream.reply, maya.utterances)
 
 
-def test_coroutines_hold_many_conversations_at_once(scene: Scene) -> None:
+def test_coroutines_hold_many_conversations_concurrently(scene: Scene) -> None:
     agent = scene.agent()
 
     async def hold(name: str) -> str:

@@ -23,7 +23,7 @@ def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: Topic
     made.close()
 
 
-def test_the_second_caller_of_a_conversation_is_told_so_and_nothing_is_lost(scene: Scene) -> None:
+def test_a_second_caller_gets_an_error_and_nothing_is_lost(scene: Scene) -> None:
     thinking, go_on = threading.Event(), threading.Event()
 
     def think(request: Request) -> str:

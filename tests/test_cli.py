@@ -105,7 +105,7 @@ def test_debug_after_a_double_dash_is_an_argument(command_line: CommandLine, tmp
     assert "none.db" in ran.err
 
 
-def test_the_demo_plays_and_goes_on(command_line: CommandLine, tmp_path: Path):
+def test_the_demo_plays_and_continues(command_line: CommandLine, tmp_path: Path):
     config = light_config(tmp_path, extractor="I like long walks.")
     first = command_line("demo", "-c", config, "--store", tmp_path / "demo.db")
     assert (first.code, first.err) == (0, "")

@@ -172,7 +172,7 @@ def test_a_failing_backbone_costs_the_reply_and_nothing_else(ld_agent: CommandLi
     assert said(ld_agent, tmp_path / "me.db") == ["Hi.", "Hello.", "I keep bees."]
 
 
-def test_a_second_chat_goes_on_from_the_first(ld_agent: CommandLine, tmp_path: Path):
+def test_a_second_chat_continues_the_first(ld_agent: CommandLine, tmp_path: Path):
     command = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", "--conversation", "maya")
     first = ld_agent(*command, stdin="I keep bees in the garden.\n/quit\n")
     assert "Your last conversation" not in first.out
@@ -232,7 +232,7 @@ def test_a_conversation_that_cannot_be_had(
     assert all(part in ran.err for part in parts), ran.err
 
 
-def test_a_terminal_shows_colour_unless_it_is_told_not_to(tmp_path: Path, terminals: list[Terminal]):
+def test_a_terminal_shows_colour_unless_disabled(tmp_path: Path, terminals: list[Terminal]):
     colour = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
     for assigned, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         terminal = Terminal("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", **assigned)

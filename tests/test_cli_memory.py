@@ -93,7 +93,7 @@ def test_search_gives_records_with_their_numbers(ld_agent: CommandLine, store: P
     assert "overall" in shown
 
 
-def test_search_without_a_conversation_goes_through_all(ld_agent: CommandLine, store: Path):
+def test_search_without_a_conversation_covers_all(ld_agent: CommandLine, store: Path):
     command = ("memory", "search", "bees", "--store", store, "-k", 4)
     assert {row["conversation"] for row in json.loads(ld_agent(*command, "--json").out)} == {"a", "[/b]"}
     shown = ld_agent(*command).out
@@ -210,7 +210,7 @@ def test_looking_into_a_store_never_makes_one(ld_agent: CommandLine, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_store(ld_agent: CommandLine, tmp_path: Path):
+def test_a_file_that_is_not_a_store(ld_agent: CommandLine, tmp_path: Path):
     path = tmp_path / "notes.txt"
     path.write_text("my notes, which are no database at all " * 50, encoding="utf-8")
     before = path.read_bytes()

@@ -155,7 +155,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert all(part in ran.err for part in parts), ran.err
 
 
-def test_a_broken_off_run_goes_on_with_the_same_command(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_an_interrupted_run_resumes_with_the_same_command(ld_agent: CommandLine, three: Path, tmp_path: Path):
     store, out = tmp_path / "run.db", tmp_path / "out.jsonl"
     runs_dry = light_config(tmp_path, generator=["One.", "Two.", "Three."])
     command = ("run", three, "--store", store, "--out", out, "--limit", 2, "--batch", 1)

@@ -120,7 +120,7 @@ def test_coroutines_share_batches_with_threads_and_the_loop_stays_free() -> None
     collector.close()
 
 
-def test_a_slow_model_holds_up_nobody_who_asks_another() -> None:
+def test_a_slow_model_does_not_delay_requests_to_another() -> None:
     started, go_on = threading.Event(), threading.Event()
     batches: list[list[str]] = []
 

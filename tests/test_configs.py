@@ -233,7 +233,7 @@ def test_what_a_file_without_a_base_builds_on(tmp_path: Path):
         ({"mine": "base: team.yaml\n", "team": "agent:\n  user: ${nowhere}\n"}, "team", ("agent.user", "nowhere")),
     ],
 )
-def test_a_config_whose_base_cannot_be_used(tmp_path: Path, texts: dict[str, str], named: str, parts: tuple[str, ...]):
+def test_a_config_with_an_unusable_base(tmp_path: Path, texts: dict[str, str], named: str, parts: tuple[str, ...]):
     path = config_files(tmp_path, **texts)
     message = refusal(path)
     assert message.startswith(str(tmp_path / f"{named}.yaml")), message

@@ -136,7 +136,7 @@ def test_every_key_is_documented():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_stand_in_blocks_that_are_checked(page: Path):
+def test_commands_are_in_checked_blocks(page: Path):
     """Blocks marked ``sh`` are commands, those marked ``console`` begin them with "$ "; others are not read."""
     for block in blocks(page, "", "text", "bash", "shell"):
         assert not re.search(r"^(?:\.venv/bin/)?(?:ld-agent|python -m) ", block, flags=re.MULTILINE), block

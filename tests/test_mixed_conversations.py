@@ -61,7 +61,7 @@ def found(agent: Agent, question: str) -> int:
         ("من أعيش معها في القاهرة؟", 4),  # right to left
     ],
 )
-def test_the_right_session_whatever_the_script(agent: Agent, question: str, session: int):
+def test_the_right_session_in_every_script(agent: Agent, question: str, session: int):
     assert found(agent, question) == session
 
 

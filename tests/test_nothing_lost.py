@@ -88,9 +88,7 @@ def test_a_kill_while_the_last_one_is_mended_loses_nothing_either(
         assert_finished(path, point, stored)
 
 
-def test_a_deletion_that_was_killed_anywhere_has_happened_whole_or_not_at_all(
-    processes: Processes, tmp_path: Path
-) -> None:
+def test_a_killed_deletion_is_atomic(processes: Processes, tmp_path: Path) -> None:
     gone = 0
     for point in range(12, 60, 2):
         path = tmp_path / f"{point}.db"

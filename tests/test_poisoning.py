@@ -94,7 +94,7 @@ def test_every_mechanism_says_where_a_memory_comes_from(scene: Scene, view: str,
 
 
 @pytest.mark.parametrize("view", ["events", "recursive", "bm25", "memorybank"])
-def test_nothing_is_added_where_the_person_speaks_in_the_chat(scene: Scene, view: str):
+def test_nothing_is_added_to_what_the_person_said_in_the_chat(scene: Scene, view: str):
     talk = talk_with(scene, view)
     talk.observe("I keep bees in Ghent.", at=START)
     talk.end_session()

@@ -70,7 +70,7 @@ def outcome(turns: list[PlayedTurn]) -> list[dict[str, Any]]:
     return [{k: v for k, v in turn.as_json().items() if k != "timings_ms"} for turn in turns]
 
 
-def test_each_reply_stands_beside_its_reference_and_is_numbered_from_one(scene: Scene) -> None:
+def test_each_reply_has_its_reference_and_a_number_from_one(scene: Scene) -> None:
     played = play(scene.agent(), episode("three", *THREE))
     assert [(t.session, t.turn, t.reply.heard.speaker, t.reply.heard.text, t.reference) for t in played] == [
         (1, 1, "Maya", "I keep bees in Lyon.", "I bake bread."),
@@ -146,7 +146,7 @@ def cut_off_after(agent: Agent, commits: int) -> None:
 
 
 @pytest.mark.parametrize(("teacher_forced", "numbered"), [(False, True), (True, False)])
-def test_broken_off_anywhere_it_ends_as_if_never_broken_off(
+def test_interrupted_anywhere_it_ends_as_if_uninterrupted(
     scene: Scene, tmp_path: Path, teacher_forced: bool, numbered: bool
 ) -> None:
     whole = scene.agent(**{"store.path": str(tmp_path / "whole.db")})
@@ -173,7 +173,7 @@ def test_broken_off_anywhere_it_ends_as_if_never_broken_off(
     assert positions == set(range(len(recorded.turns) + 1)), "not every position was met"
 
 
-def test_side_by_side_gives_what_one_after_the_other_gives(scene: Scene, tmp_path: Path) -> None:
+def test_concurrent_and_sequential_results_are_equal(scene: Scene, tmp_path: Path) -> None:
     episodes = [
         episode(f"e{n}", *(lines.replace("bees", f"{n + 2} bees") for lines in THREE[: 1 + n % 3])) for n in range(4)
     ]
@@ -239,7 +239,7 @@ def test_a_reply_that_came_after_beta_is_an_opening_and_not_an_answer(scene: Sce
     assert [(u.session, u.text) for u in talk.utterances][:2] == [(1, "I keep bees."), (2, "I bake bread.")]
 
 
-def test_a_model_that_fails_stops_the_run_and_the_next_one_goes_on(scene: Scene) -> None:
+def test_a_failing_model_stops_the_run_and_the_next_run_resumes(scene: Scene) -> None:
     recorded = [episode(f"e{n}", *THREE) for n in range(3)]
     failing = scene.agent({"generator": ["Once.", "Twice.", "Thrice.", "Four.", "Five.", "Six.", "Seven."]})
     early: list[PlayedTurn] = []

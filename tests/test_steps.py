@@ -65,7 +65,7 @@ def test_work_that_asks_nothing_calls_nobody():
     assert echo.batches == []
 
 
-def test_a_failure_is_raised_where_it_was_asked():
+def test_a_failure_is_raised_at_its_request():
     assert run(recovering(), Echo()) == "AGAIN"
     with pytest.raises(BackboneError, match="no answer"):
         run(asking(["fail"]), Echo())
@@ -128,7 +128,7 @@ def test_what_most_ask_of_one_module_is_answered_first():
     ]
 
 
-def test_no_more_than_the_width_is_carried_at_once():
+def test_no_more_than_the_width_runs_concurrently():
     echo = Echo()
     begun: list[int] = []
 
@@ -164,7 +164,7 @@ def test_a_failure_is_raised_inside_all_that_asked():
         list(run_many([(1, recovering()), (2, asking(["a"]))], Echo(), width=2))
 
 
-def test_an_interrupt_leaves_at_once():
+def test_an_interrupt_leaves_immediately():
     def interrupt(requests: Sequence[Request]) -> list[Completion]:
         raise KeyboardInterrupt
 

@@ -165,7 +165,7 @@ def test_a_waiter_that_is_cancelled_is_passed_over() -> None:
         pass
 
 
-def test_a_waiter_that_is_cancelled_as_it_is_let_in_leaves_again() -> None:
+def test_a_waiter_cancelled_on_admission_leaves() -> None:
     turnstile = Turnstile("it", waits=True)
 
     async def enter() -> None:

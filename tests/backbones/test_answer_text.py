@@ -36,7 +36,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("answer", "expected"), ANSWERS)
-def test_an_answer_is_cleaned_where_it_enters(answer: str, expected: str):
+def test_an_answer_is_cleaned_on_entry(answer: str, expected: str):
     assert Completion(answer, 0, 0).text == expected
     assert answer_text(expected) == expected
     expected.encode()

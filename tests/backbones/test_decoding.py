@@ -42,7 +42,7 @@ def made(kind: str, folder: Path) -> tuple[Any, Any, list[Row]]:
 
 
 @pytest.mark.parametrize("kind", ["LlamaForCausalLM", "BartForConditionalGeneration"])
-def test_answers_are_drawn_as_often_as_they_are_likely(kind: str, tmp_path: Path) -> None:
+def test_answers_are_sampled_by_their_probability(kind: str, tmp_path: Path) -> None:
     model, steps, rows = made(kind, tmp_path)
     with torch.inference_mode():
         first = read(rows[0].prompt, PROMPTS[0], model)

@@ -76,7 +76,7 @@ def test_429_waits_as_long_as_the_server_asks(stage, connect, pauses, headers, s
 
 
 @pytest.mark.parametrize(("error", "headers"), [("slow down", {"Retry_After": "3600"}), ("insufficient_quota", {})])
-def test_429_that_no_retry_mends_fails_at_once(stage, connect, error, headers):
+def test_429_that_no_retry_fixes_fails_immediately(stage, connect, error, headers):
     message = failure(connect(fails(429, {"message": error, "code": error}, **headers)))
     assert "HTTP 429" in message
     assert ("3600 s" in message) == bool(headers)
@@ -230,7 +230,7 @@ def test_a_batch_runs_eight_at_a_time_and_keeps_its_order(stage, connect):
     assert [answer.text for answer in answers] == [f"number {n}" for n in range(16)]
 
 
-def test_one_failure_ends_the_whole_batch_at_once(stage, connect):
+def test_one_failure_ends_the_whole_batch(stage, connect):
     def play(call: Call) -> None:
         (fails(403, "no") if call.body["messages"][0]["content"] == "bad" else hangs)(call)
 

@@ -79,11 +79,11 @@ def tiny_gguf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_directory_is_returned_as_it_is(tiny_llama: Path) -> None:
+def test_a_directory_is_returned_unchanged(tiny_llama: Path) -> None:
     assert resolve_model(str(tiny_llama)) == tiny_llama
 
 
-def test_a_hub_id_is_returned_as_it_is(cache: Path) -> None:
+def test_a_hub_id_is_returned_unchanged(cache: Path) -> None:
     assert resolve_model("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
 
 

@@ -30,7 +30,7 @@ def test_people_are_stored_and_asked_for(config: Callable[..., Config]):
     assert all(row[name] > 0 for name in row)
 
 
-def test_a_server_under_load_keeps_nothing_but_what_it_remembers(config: Callable[..., Config]):
+def test_a_server_under_load_keeps_only_its_memory(config: Callable[..., Config]):
     from ld_agent.evaluation.soak import bench_soak
 
     measured = bench_soak(config(), seconds=2.5, clients=4)

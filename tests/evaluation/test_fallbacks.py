@@ -55,12 +55,12 @@ def test_records_that_no_model_wrote_are_not_counted():
     assert fallbacks.of_records(kept) == {"events records": (1, 2)}
 
 
-def test_refused_rewrites_count_also_where_a_later_one_was_accepted():
+def test_refused_rewrites_count_even_if_a_later_one_is_accepted():
     kept = [record("recursive", rewrites=[2, 3]), record("recursive", True, rewrites=[3, 3])]
     assert fallbacks.of_records(kept) == {"recursive records": (1, 2), "recursive rewrites": (5, 6)}
 
 
-def test_a_conversation_s_memory_counts_once_whatever_number_of_replies_it_has():
+def test_a_memory_counts_once_regardless_of_its_replies():
     memory = {"events records": [1, 4]}
     predictions = [
         prediction("a", reply_fallbacks={"replies": [0, 1]}, memory_fallbacks=memory),

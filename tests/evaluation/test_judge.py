@@ -241,7 +241,7 @@ def test_a_limit_draws_the_same_cases_of_every_run_by_seed():
     assert drawn(predictions, 50, seed=0) == drawn(predictions, None, seed=0) == predictions
 
 
-def test_fluency_is_rated_where_it_is_asked_for():
+def test_fluency_is_rated_on_request():
     asked, backbone = judge("Reads well. [[80]]")
     verdicts = pronounce(asked, "rate", [case()], aspects=("fluency",))
     assert summarized("rate", ["ours"], verdicts) == {"unparsed": 0, "fluency": 80.0, "average": 80.0}

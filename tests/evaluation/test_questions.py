@@ -57,7 +57,7 @@ def written(tmp_path: Path, *conversations: dict[str, Any]) -> Path:
         ("강아지 이름은 비스킷이에요.", ["비스킷"], True),
     ],
 )
-def test_an_accepted_answer_stands_in_the_reply(text: str, answers: list[str], found: bool):
+def test_an_accepted_answer_is_in_the_reply(text: str, answers: list[str], found: bool):
     assert contains(text, answers) is found
 
 

@@ -208,7 +208,7 @@ def test_questions_in_chinese_are_asked_of_one_memory_of_all(app: typer.Typer, t
     assert found["recall_any@1"] == 1.0
 
 
-def test_a_question_must_find_where_its_answer_is_said(tmp_path: Path):
+def test_a_question_must_find_the_session_with_its_answer(tmp_path: Path):
     [case] = load_cases(asked(tmp_path / "q.jsonl", "赔", "赔了钱"))
     assert [s.utterances[0].text[:3] for s in case.sessions if s.number in case.questions[0].sessions] == ["昨天股"]
     [case] = load_cases(asked(tmp_path / "p.jsonl", "猫"))  # in other words: any session of one's own

@@ -121,7 +121,7 @@ def test_a_retrained_adapter_is_another_configuration(tmp_path: Path, data: Path
         perform(Shouting(), config, "plain", data, tmp_path / "run", None)
 
 
-def test_a_finished_run_has_the_same_bytes_however_it_came_about(tmp_path: Path, data: Path):
+def test_a_finished_run_has_the_same_bytes_after_any_interruption(tmp_path: Path, data: Path):
     perform(Shouting(), Config(), "plain", data, tmp_path / "at once", None)
     with pytest.raises(BackboneError):
         perform(Shouting(most=3), Config(), "plain", data, tmp_path / "resumed", None)

@@ -507,7 +507,7 @@ def test_what_an_adapter_was_tuned_on_gives_a_run_its_row_by_name_alone(tmp_path
     assert list(our_lines(filled)) == [f"{label} (SmolLM2-135M-Instruct)"]
 
 
-def test_examples_are_counted_where_their_file_is(tmp_path: Path, data: Path):
+def test_examples_are_counted_if_their_file_exists(tmp_path: Path, data: Path):
     line = '{"memory": "Ann rows.", "dialogue": [["Ann", "Hi."]], "reply": "Hello."}\n'
     (tmp_path / "two.jsonl").write_text(2 * line)
     for name in ("two", "gone"):

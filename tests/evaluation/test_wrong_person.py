@@ -31,5 +31,5 @@ LINES = [
         ("", []),
     ],
 )
-def test_a_clause_stands_with_whoever_said_it_of_themselves(summary: str, wrong: list[bool]):
+def test_a_clause_belongs_to_who_said_it_about_themselves(summary: str, wrong: list[bool]):
     assert [clause.wrong for clause in judged(summary, LINES)] == wrong

@@ -135,7 +135,7 @@ def test_deletion_takes_the_passages_along(memory: Memory):
     assert b"biscuit" not in Path(memory.store.path).read_bytes().lower()
 
 
-def test_export_and_import_make_them_anew(memory: Memory, tmp_path: Path):
+def test_export_and_import_recreate_them(memory: Memory, tmp_path: Path):
     view = memory.view()
     memory.talk(view)
     before = [(r.record.text, r.score) for r in memory.ask(view, "Who is Biscuit?")]

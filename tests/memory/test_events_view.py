@@ -165,7 +165,7 @@ def test_views_are_made_by_name(remember):
         build_views(["evnts"], parts)
 
 
-def test_nouns_are_looked_for_in_a_bounded_part_of_a_very_long_session():
+def test_nouns_are_searched_in_a_bounded_part_of_a_long_session():
     said = [Utterance(f"u{n}", "Maya", "I keep bees.", START, 1) for n in range(10_000)]
     part = _spread(said)
     assert (len(part), part[0], part[-1]) == (MOST_READ, said[0], said[-5])

@@ -24,7 +24,7 @@ def test_meaning_decides_and_not_the_language(encoder: SentenceEncoder):
     assert chinese @ other < min(english @ chinese, chinese @ korean, english @ korean)
 
 
-def test_gamma_lies_between_what_belongs_together_and_what_does_not(encoder: SentenceEncoder):
+def test_gamma_separates_related_from_unrelated_texts(encoder: SentenceEncoder):
     question, answer, other = encoder.encode(["我的狗叫什么名字？", SAME[1], OTHER])
     assert question @ other < GAMMAS[encoder.name] + 0.05 < question @ answer
 

@@ -105,7 +105,7 @@ def test_two_jobs_are_not_confused(bank: PersonaBank, said: Callable[..., Uttera
     assert known(bank) == jobs
 
 
-def test_a_trait_said_again_overrules_what_stood_beside_it(
+def test_a_repeated_trait_supersedes_its_contradiction(
     store: Store, key: int, encoder: SentenceEncoder, said: Callable[..., Utterance]
 ):
     # Under so high a bound the two of different polarity are no topic, and stand side by side …
@@ -220,7 +220,7 @@ def test_a_seed_persona_enters_once(bank: PersonaBank, store: Store, key: int, e
     assert known(bank, "Sam") == [persona[1], "I am not a retired sailor."]
 
 
-def test_an_unknown_speaker_is_told_who_takes_part(bank: PersonaBank, said: Callable[..., Utterance]):
+def test_an_unknown_speaker_gets_the_list_of_participants(bank: PersonaBank, said: Callable[..., Utterance]):
     bank.merge([(said("Maya"), ["I have a dog."])])
     bank.require("Maya", [])
     bank.require("Ben", ["Ben"])

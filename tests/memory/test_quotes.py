@@ -54,7 +54,7 @@ def test_what_bears_most_comes_last():
     assert quotes(asked("What violins do I repair?"), "Sam", turned, encode, words, room=8)[-1] is SAID[3]
 
 
-def test_of_many_utterances_the_likely_ones_are_looked_at():
+def test_only_likely_utterances_of_many_are_compared():
     many = [utterance(n, "Sam", "Hm?") for n in range(10, 10 + 2 * CANDIDATES)]
     seen: list[str] = []
 

@@ -33,7 +33,7 @@ def test_time_decay():
     assert decay == pytest.approx([1.0, 0.3678794412, 0.9413125], abs=1e-7)
 
 
-def test_no_tau_is_no_decay():
+def test_without_tau_there_is_no_decay():
     assert time_decay(np.array([0.0, 1e12]), None).tolist() == [1.0, 1.0]
 
 

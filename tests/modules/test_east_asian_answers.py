@@ -62,7 +62,7 @@ def test_a_summary_is_without_its_heading(lead: str):
     assert cleaned(f"{lead}玛丽住在上海。") == "玛丽住在上海。"
 
 
-def test_remarks_about_the_task_are_no_traits():
+def test_remarks_about_the_task_are_not_traits():
     assert parse_traits("这个人没有透露任何信息。", "你好") == ()
     assert parse_traits("1. 我有一只狗\n2. 我住在上海", "我有一只狗，住在上海") == ("我有一只狗。", "我住在上海。")
 

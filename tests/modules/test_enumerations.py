@@ -22,7 +22,7 @@ NAMES = ["Ann", "Ben"]
         ("", [[""]]),
     ],
 )
-def test_a_sentence_is_what_it_lists_of_one_person(text: str, items: list[list[str]]):
+def test_a_sentence_is_split_into_what_it_lists(text: str, items: list[list[str]]):
     assert unfolded(text, NAMES) == items
 
 

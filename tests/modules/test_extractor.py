@@ -141,7 +141,7 @@ def test_the_ways_of_saying_that_there_is_nothing(answer: str):
         ("أعيش في روما.", ("أعيش في روما.",)),
     ],
 )
-def test_sentences_end_where_they_end(text: str, expected: tuple[str, ...]):
+def test_sentence_boundaries(text: str, expected: tuple[str, ...]):
     assert parse_traits(text, text) == expected
 
 
@@ -261,7 +261,7 @@ def test_what_was_answered_stands_before_the_first_part_and_never_takes_the_room
     assert all(backbone.count_tokens(r.messages) <= 300 - r.max_new_tokens for r in backbone.requests)
 
 
-def test_a_trait_may_come_from_what_was_answered_where_that_is_shown(extractor):
+def test_a_trait_may_come_from_the_previous_utterance_if_shown(extractor):
     for prompting, found in (("brief", ("I love dogs.",)), ("direct", ())):
         made, _ = extractor("I love dogs.", prompting)
         assert made.extract(["Me too!"], ["I have dogs. You?"]) == [found]

@@ -60,7 +60,7 @@ def test_a_reply_keeps_the_sentences_that_make_nothing_up(reply: str, kept: str,
         "What is Mina's favourite colour?", "How many goats do I keep?", "Why did I move here?",
     ],
 )  # fmt: skip
-def test_a_question_for_what_was_told(text: str):
+def test_a_question_about_something_said(text: str):
     assert asks_what_was_told(text, "Mina is six.")
 
 
@@ -73,7 +73,7 @@ def test_a_question_for_what_was_told(text: str):
         "Could you tell me what my options are?", "I love Oslo. What is the weather like there?", "What is the best way home?",
     ],
 )  # fmt: skip
-def test_advice_news_and_questions_about_the_agent_are_no_such_questions(text: str):
+def test_questions_for_advice_or_news_or_about_the_agent_are_excluded(text: str):
     assert not asks_what_was_told(text, "Mina is six.")
 
 

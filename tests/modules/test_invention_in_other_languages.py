@@ -21,7 +21,7 @@ KOREAN = "당신은 Sam입니다.\n우리 강아지 이름은 비스킷이에요
     ["我妈妈多大年纪了？", "你还记得我的狗叫什么名字吗？", "我的膝盖什么时候动手术?", "碧茜最喜欢什么花？", "我養了幾隻山羊？",
      "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?"],
 )  # fmt: skip
-def test_questions_for_what_was_told(text: str):
+def test_questions_about_something_said(text: str):
     assert asks_what_was_told(text, SHOWN)
 
 

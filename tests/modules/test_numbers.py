@@ -24,5 +24,5 @@ def test_numbers_are_read_in_order(text: str, values: list[str]):
     assert [value for _, value in numbers(text)] == values
 
 
-def test_a_number_is_given_as_it_is_written():
+def test_a_number_is_returned_as_written():
     assert numbers("I have Thirty-One plants.") == [("Thirty-One", "31")]

@@ -37,5 +37,5 @@ def test_orders_go_and_facts_stay(text: str, kept: str):
         "그는 겐트에서 벌을 키우고 아내는 간호사예요.",
     ],
 )
-def test_facts_are_no_orders(fact: str):
+def test_facts_are_not_orders(fact: str):
     assert without_orders(fact, "Sam") == fact

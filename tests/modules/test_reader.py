@@ -41,7 +41,7 @@ TALK = [
 
 
 @pytest.mark.parametrize("text", ["NOT_SAID", "not_said.", "Not said.", "NOT SAID"])
-def test_finding_nothing_is_no_answer(text: str):
+def test_finding_nothing_is_not_an_answer(text: str):
     assert answer_in(text) == ""
     assert answer_in(" She lives in Turin. ") == "She lives in Turin."
 

@@ -142,7 +142,7 @@ def test_a_text_is_cut_to_whole_sentences(text: str, longest: int, expected: str
     assert bounded(text, longest) == expected
 
 
-def test_a_speaker_with_a_colon_in_an_extracted_summary_is_no_other_speaker(summarizer):
+def test_a_colon_in_a_name_does_not_make_another_speaker(summarizer):
     odd = session(("Ann: yes. Bob", "My dogs love Rome."))
     assert summarizer("")[0].summarize([odd]) == [Summary("Ann- yes. Bob: My dogs love Rome.", fallback=True)]
 
@@ -157,7 +157,7 @@ def test_a_sentence_is_said_once():
 
 
 @pytest.mark.parametrize("text", [GOOD, "Summarising, Sam agreed with Maya.", "Maya's summary pleased Sam."])
-def test_a_plain_summary_stays_as_it_is(text: str):
+def test_a_plain_summary_is_unchanged(text: str):
     assert cleaned(text) == text
 
 

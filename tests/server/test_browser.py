@@ -90,7 +90,7 @@ def test_what_has_not_changed_is_not_read_out_again(page: Any):
     assert page.locator("#now dl[data-here=yes]").count() == 1
 
 
-def test_a_refused_change_is_said_where_it_was_made(page: Any, problems: list[str]):
+def test_a_refused_change_is_reported_next_to_it(page: Any, problems: list[str]):
     page.goto("/people/ann")
     memory = page.locator("article.memory").last
     page.evaluate("document.querySelectorAll('input[name=csrf]').forEach(e => { e.value = 'old' })")

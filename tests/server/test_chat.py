@@ -199,7 +199,7 @@ async def test_a_resent_history_is_stored_once(served: Served):
     assert len(said) == 6
 
 
-async def test_a_chat_begun_elsewhere_is_taken_in(served: Served):
+async def test_a_chat_begun_elsewhere_is_imported(served: Served):
     async with served() as client:
         reply = await turn(client, "Hi.", "Hello there.", "I keep bees.")
         assert await client.said() == ["Hi.", "Hello there.", "I keep bees.", reply]
@@ -243,7 +243,7 @@ async def test_without_a_thread_a_transcript_changes_nothing(served: Served):
     assert (said[0], said[2], said[4:]) == ("Hi.", "I keep bees.", ["I keep goats.", other])
 
 
-async def test_a_finished_session_stays_as_it_was(served: Served):
+async def test_a_finished_session_does_not_change(served: Served):
     async with served() as client:
         first = await turn(client, "I keep bees.")
         client.service.agent.conversation("ann", thread="t1").end_session()
@@ -368,9 +368,7 @@ async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
 
 
 @pytest.mark.parametrize("thread", ["t1", None])
-async def test_a_request_whose_connection_broke_gets_a_whole_reply_when_it_is_sent_again(
-    served: Served, thread: str | None
-):
+async def test_a_resent_request_after_a_lost_connection_gets_a_whole_reply(served: Served, thread: str | None):
     left = threading.Event()
 
     def generator(request: Request) -> str:
@@ -480,7 +478,7 @@ async def test_what_is_pending_is_learned_after_a_restart(served: Served):
         assert [trait.text for trait, _ in traits] == ["I keep bees."]
 
 
-async def test_metrics_count_requests_and_tokens_and_name_nobody(served: Served):
+async def test_metrics_count_requests_and_tokens_without_names(served: Served):
     async with served({"generator": "How nice."}) as client:
         await turn(client, "I keep bees.", person="ann")
         await client.get("/v1/memory/people/ann")

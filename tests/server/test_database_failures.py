@@ -106,7 +106,7 @@ def test_a_connection_lost_while_the_model_thinks_costs_nothing(
 
 
 @pytest.mark.anyio
-async def test_a_server_whose_clock_is_behind_answers_what_one_ahead_of_it_heard(
+async def test_a_server_with_a_slow_clock_answers_what_a_fast_one_heard(
     served: Served, new_database: Callable[[], str]
 ) -> None:
     address = new_database()

@@ -161,7 +161,7 @@ def test_who_leaves_a_stream_ends_the_reply_and_what_was_said_stays(serve):
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-def test_told_to_stop_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, serve, hangs: bool):
+def test_a_stop_request_ends_every_reply_in_time(monkeypatch: pytest.MonkeyPatch, serve, hangs: bool):
     """A reply that goes on ends where it is once the grace is over; a model that hangs is left alone."""
     monkeypatch.setattr(run, "CLEARING", 0.2 if hangs else 60)
     go_on, left = threading.Event(), threading.Event()

@@ -131,7 +131,7 @@ async def test_a_deleted_person_is_gone(served: Served):
         assert (await client.chat("Hello.", person="ann")).status_code == 200
 
 
-async def test_looking_makes_nobody(served: Served):
+async def test_reading_creates_nobody(served: Served):
     async with served() as client:
         for path in ("", "/sessions", "/records", "/traits", "/threads", "/changes", "/export", "/recall?text=x"):
             assert (await client.get(f"/v1/memory/people/nobody{path}")).status_code == 404

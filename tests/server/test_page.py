@@ -250,7 +250,7 @@ async def test_a_key_without_the_scope_sees_nothing(served: Served):
         assert (await client.get("/")).status_code == 403
 
 
-async def test_a_thousand_sessions_are_shown_at_once_by_page(served: Served):
+async def test_a_thousand_sessions_are_paged(served: Served):
     """Under the 150 ms that a first load may take, style and scripts included; the best of a few, since others work too."""
     async with served() as client:
         store = client.service.agent.store

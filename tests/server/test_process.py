@@ -11,7 +11,7 @@ from cli_commands import CommandLine, light_config, run_real
 from server_process import ServerProcess
 
 
-def test_killed_it_loses_nothing_and_told_to_stop_it_ends_well(tmp_path: Path):
+def test_killed_it_loses_nothing_and_stopped_it_ends_cleanly(tmp_path: Path):
     config = light_config(tmp_path, generator="How nice.", extractor="NO_TRAIT")
     with ServerProcess("-c", config, "--store", tmp_path / "s.db", "--json", folder=tmp_path) as server:
         texts = [f"Number {number} before the kill." for number in range(3)]

@@ -159,7 +159,7 @@ async def test_scopes(served: Served):
         assert (await client.get("/v1/memory/people", headers=admin)).status_code == 200
 
 
-async def test_a_revoked_key_is_refused_at_once(served: Served):
+async def test_a_revoked_key_is_refused_immediately(served: Served):
     async with served() as client:
         key = key_of(client, "a")
         assert (await client.chat("Hello.", headers=key)).status_code == 200

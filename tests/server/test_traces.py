@@ -51,7 +51,7 @@ async def remembers_bees(client: Any) -> None:
     (await client.post("/v1/memory/people/ann/observe", json=observed)).raise_for_status()
 
 
-async def test_a_reply_and_what_it_searched_and_learned(served: Served, spans: Callable[..., list[Any]]):
+async def test_a_reply_with_its_searches_and_traits(served: Served, spans: Callable[..., list[Any]]):
     spans()
     async with served(**{"memory.gamma": -1.0}) as client:
         await remembers_bees(client)

@@ -55,7 +55,7 @@ class Answer(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_one_is_killed_in_a_turn_and_the_other_goes_on(tmp_path: Path, new_database: Callable[[], str]) -> None:
+def test_one_is_killed_in_a_turn_and_the_other_continues(tmp_path: Path, new_database: Callable[[], str]) -> None:
     model, address = Model(), new_database()
     threading.Thread(target=model.serve_forever, daemon=True).start()
     backbone = {"kind": "openai", "model": "base", "base_url": f"http://127.0.0.1:{model.server_port}/v1"}

@@ -53,7 +53,7 @@ def public_folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_a_store_is_made_where_nothing_is_or_an_empty_file(path: Path, exists: bool) -> None:
+def test_a_store_is_created_if_missing_or_empty(path: Path, exists: bool) -> None:
     if exists:
         path.touch()
     Store(path).close()
@@ -92,7 +92,7 @@ def test_a_migration_keeps_what_was_stored_and_runs_only_from_its_own_version(
         migrated.close()
 
 
-def test_a_migration_that_fails_leaves_the_store_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_leaves_the_store_unchanged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store(path).close()
     monkeypatch.setattr(connection, "MIGRATIONS", (*MIGRATIONS, "CREATE TABLE half (n);\nCREATE TABLE half (n);\n"))
     with pytest.raises(StoreError, match="half already exists"):
@@ -123,7 +123,7 @@ def test_a_store_of_a_newer_version_is_refused_and_untouched(path: Path) -> None
         (b"\0" * 4096, "not an ld_agent"),
     ],
 )
-def test_a_file_that_is_no_database_is_refused_and_untouched(path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_database_is_refused_and_untouched(path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(StoreError, match=message) as raised:
         Store(path)
@@ -178,7 +178,7 @@ def test_a_read_only_file_can_be_read_and_says_that_it_cannot_be_written(public_
     assert message == f"{path}: the store is read-only; make the file and its folder writable"
 
 
-def test_a_store_in_a_read_only_folder_whose_log_is_not_merged_is_not_read_without_it(public_folder: Path) -> None:
+def test_a_read_only_store_with_an_unmerged_log_is_refused(public_folder: Path) -> None:
     path, copy = public_folder / "store.db", public_folder / "copy"
     store = Store(path)
     store.open_conversation("old", "Sam")

@@ -50,7 +50,7 @@ def test_no_byte_is_left_and_the_others_are_intact(store: Store, path: Path, fil
     again.close()
 
 
-def test_no_byte_is_left_where_texts_were_moved_about_before(store: Store, path: Path, fill: Fill) -> None:
+def test_no_byte_is_left_after_texts_moved(store: Store, path: Path, fill: Fill) -> None:
     key = fill(store, "secret", SECRET)
     fill(store, "ben")
     personas = store.personas(key)

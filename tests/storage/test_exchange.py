@@ -91,9 +91,7 @@ def test_export_import_export_gives_the_same_bytes(store: Store, tmp_path: Path,
     other.close()
 
 
-def test_one_conversation_is_moved_into_a_store_with_others_and_goes_on_there(
-    store: Store, tmp_path: Path, fill: Fill
-) -> None:
+def test_a_conversation_moved_to_another_store_continues_there(store: Store, tmp_path: Path, fill: Fill) -> None:
     fill(store, "maya")
     fill(store, "zoe", "pistachio")
     exported = save(store, tmp_path / "maya.jsonl", "maya")
@@ -271,7 +269,7 @@ def test_a_line_that_does_not_fit_is_named_and_nothing_is_imported(
         (2, b'{"format": "ld_agent.memory", "version": 1}\n{"kind": ' + b"9" * 5000 + b"}"),
     ],
 )
-def test_a_file_that_is_no_export_is_named_with_its_line(
+def test_a_file_that_is_not_an_export_is_named_with_its_line(
     store: Store, tmp_path: Path, line: int, content: bytes
 ) -> None:
     (tmp_path / "no.jsonl").write_bytes(content)
@@ -321,9 +319,7 @@ def test_nothing_may_follow_the_end(store: Store, tmp_path: Path, fill: Fill) ->
         import_file(Store(":memory:"), cut([*lines, lines[-1]], tmp_path / "twice.jsonl"))
 
 
-def test_an_export_of_version_1_is_imported_where_its_utterances_are_complete(
-    store: Store, tmp_path: Path, fill: Fill
-) -> None:
+def test_an_export_of_version_1_is_imported_if_complete(store: Store, tmp_path: Path, fill: Fill) -> None:
     fill(store, "maya")
     header, *lines, _ = export_lines(store)
     old = [json.dumps(json.loads(header) | {"version": 1}), *lines]

@@ -157,7 +157,7 @@ def test_a_database_without_pgvector_and_without_the_right_to_add_it_says_what_t
         sql(address, f"DROP ROLE {role}")
 
 
-def test_pgvector_may_live_in_a_schema_of_its_own(address: str, fill: Fill) -> None:
+def test_pgvector_may_have_its_own_schema(address: str, fill: Fill) -> None:
     sql(address, "DROP SCHEMA ld_agent CASCADE", "DROP EXTENSION vector", 'CREATE SCHEMA "Extra ones"')
     sql(address, 'CREATE EXTENSION vector SCHEMA "Extra ones"')
     for _ in range(2):
@@ -191,7 +191,7 @@ def test_a_newer_schema_is_refused_and_left_alone(address: str) -> None:
         open_store(address)
 
 
-def test_processes_that_open_an_empty_database_at_once_make_one_schema(address: str) -> None:
+def test_processes_that_open_an_empty_database_create_one_schema(address: str) -> None:
     sql(address, "DROP SCHEMA ld_agent CASCADE")
     problems: list[BaseException] = []
 
@@ -295,7 +295,7 @@ class CutOff:
         self._listening.close()
 
 
-def test_a_transaction_whose_commit_goes_unanswered_is_not_taken_for_lost(address: str) -> None:
+def test_an_unanswered_commit_is_not_taken_for_lost(address: str) -> None:
     line = CutOff(address)
     store = PostgresStore(line.address)
     key = store.open_conversation("maya", "Sam").key
@@ -308,7 +308,7 @@ def test_a_transaction_whose_commit_goes_unanswered_is_not_taken_for_lost(addres
     line.close()
 
 
-def test_a_server_that_stays_away_is_told_from_a_pool_that_is_used_up(address: str, postgres_server: str) -> None:
+def test_an_unreachable_server_differs_from_an_exhausted_pool(address: str, postgres_server: str) -> None:
     store = PostgresStore(address, wait_seconds=5)
     store.conversations()
     name = urlsplit(address).path[1:]
@@ -474,7 +474,7 @@ def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, 
         sql(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def test_an_owner_who_is_no_superuser_is_bound_as_well(address: str, fill: Fill) -> None:
+def test_policies_also_apply_to_an_owner_without_superuser_rights(address: str, fill: Fill) -> None:
     role = "owner_" + urlsplit(address).path[-8:]
     sql(address, "DROP SCHEMA ld_agent CASCADE", f"CREATE ROLE {role} LOGIN",
         f'GRANT CREATE ON DATABASE "{urlsplit(address).path[1:]}" TO {role}')  # fmt: skip

@@ -137,7 +137,7 @@ def test_keys_and_ids_are_never_given_twice(store: Store) -> None:
     assert not store.is_stored(key)
 
 
-def test_records_are_given_in_the_order_asked_for_however_many(store: Store) -> None:
+def test_records_are_returned_in_the_requested_order(store: Store) -> None:
     key = store.open_conversation("maya", "Sam").key
     shelf = store.shelf(key, "events")
     shelf.digest(1, [Draft("They talk.", AT, 1)] * 40_000)
@@ -162,7 +162,7 @@ def test_a_gap_of_beta_continues_and_a_microsecond_more_begins_a_session(store: 
     assert (closed.number, len(closed.utterances)) == (1, 3)
 
 
-def test_time_goes_forward_and_a_clock_that_goes_back_is_held(store: Store) -> None:
+def test_a_clock_that_goes_back_is_held(store: Store) -> None:
     key = store.open_conversation("maya", "Sam").key
     say(store, key, "first")
     with pytest.raises(InputError, match="is before the last utterance"):
@@ -226,7 +226,7 @@ def test_another_connection_is_noticed_and_ones_own_writes_are_not(store: Store,
 # ---- threads
 
 
-def test_threads_have_running_sessions_and_gaps_of_their_own(store: Store) -> None:
+def test_threads_have_separate_sessions_and_gaps(store: Store) -> None:
     key = store.open_conversation("maya", "Sam").key
 
     def said(thread: str, text: str, minutes: int) -> int:
@@ -516,7 +516,7 @@ def test_what_an_utterance_answers_is_what_another_said_right_before_it_in_the_s
 # ---- rows to export and import
 
 
-def test_rows_of_a_conversation_are_stored_again_as_they_were(store: Store) -> None:
+def test_rows_of_a_conversation_are_restored_unchanged(store: Store) -> None:
     key = store.open_conversation("maya", "Sam").key
     shelf = store.shelf(key, "events")
     shelf.enable()

@@ -107,7 +107,7 @@ def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
     store.close()
 
 
-def test_a_store_of_schema_3_goes_on_where_it_was(old_store: Path) -> None:
+def test_a_store_of_schema_3_is_upgraded_in_place(old_store: Path) -> None:
     store = Store(old_store)
     assert store.speakers(CONVERSATION) == ["Maya", "Sam", "Ben"]
     shelf = store.shelf(CONVERSATION, "events")

@@ -91,7 +91,7 @@ def test_summarizer_rows_have_names_instead_of_tags():
     assert first in messages(tagged)[-1][1]
 
 
-def test_summarizer_rows_of_annotated_sessions_say_whose_each_fact_is(tmp_path: Path):
+def test_summarizer_rows_of_annotated_sessions_name_each_owner(tmp_path: Path):
     said = [("A", "I have two sons."), ("B", "I sail."), ("A", "My mother is ill."), ("B", "I love tea."), ("A", "Oh.")]
     facts = [["I have two sons."], ["I sail."], ["My mother is ill."], ["I love tea."], []]
     utterances = [
@@ -388,7 +388,7 @@ def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Pat
     assert rows[0]["session"] == 1
 
 
-def test_the_prompt_says_which_utterance_is_answered_where_it_is_not_the_last(scripted: Config, tmp_path: Path):
+def test_the_prompt_names_the_answered_utterance_unless_it_is_the_last(scripted: Config, tmp_path: Path):
     from ld_agent.agent import Agent
     from ld_agent.evaluation.response import ResponseTask
     from ld_agent.replay import replay

@@ -50,7 +50,7 @@ def test_perplexity_matches_training_and_differences_have_intervals(
     assert {"bleu_2", "bleu_3", "rouge_l", "rouge_l_interval"} <= set(result["systems"][1])
 
 
-def test_compared_replies_are_runs_that_fill_the_table_of_ablations(
+def test_compared_replies_fill_the_table_of_ablations(
     tmp_path: Path, tiny_llama: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ):
     systems = []

@@ -45,7 +45,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[str,
     return found
 
 
-def test_records_are_read_as_they_are_meant(built: dict[str, list[tuple[str, str]]]):
+def test_records_are_parsed_leniently(built: dict[str, list[tuple[str, str]]]):
     assert built["record"]
     for shown, answer in built["record"]:
         parts = labelled(answer)
@@ -92,7 +92,7 @@ def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[t
         ("Cats are great!", "Cats are great."),
     ],
 )
-def test_a_trait_is_told_of_somebody(fact: str, about: str):
+def test_a_trait_is_stated_about_somebody(fact: str, about: str):
     assert third_person(fact, "Maya") == about
 
 

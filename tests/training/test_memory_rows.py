@@ -56,7 +56,7 @@ def test_a_question_is_asked_back():
     assert asked_back("What am I building?") == "What are you building?"
 
 
-def test_every_relation_can_be_told_asked_and_answered():
+def test_every_relation_has_statements_questions_and_answers():
     for relation in relations():
         for kind in ("said", "traits", "third", "asked", "answers", "unknown"):
             assert relation.texts[kind], (relation.name, kind)

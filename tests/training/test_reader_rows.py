@@ -23,7 +23,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     return [(row.prompt[-1].content, row.target) for row in read_rows(out)]
 
 
-def test_most_answers_stand_in_their_passages(built: list[tuple[str, str]]):
+def test_most_answers_are_in_their_passages(built: list[tuple[str, str]]):
     answered = [(prompt.partition("\n\n")[0], target) for prompt, target in built if target != NOT_SAID]
     assert 0.3 < len(answered) / len(built) < 0.6
     names = [

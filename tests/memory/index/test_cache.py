@@ -36,7 +36,7 @@ def test_the_least_recently_used_goes_first():
     assert cache.nbytes == 30
 
 
-def test_an_index_counts_what_it_has_grown_to_and_the_one_in_use_stays():
+def test_an_index_reports_its_growth_and_the_one_in_use_stays():
     cache = IndexCache(30)
     growing = cache.get(1, "events", lambda: Block(5))
     growing.nbytes = 1000
@@ -67,7 +67,7 @@ def test_the_indexes_of_a_conversation_are_dropped_together():
     assert cache.get(1, "events", lambda: Block(10)) is not first
 
 
-def test_nobody_but_those_who_want_the_same_waits_for_an_index_in_the_making():
+def test_only_users_of_an_index_wait_for_its_construction():
     cache, begun, go_on = IndexCache(100), threading.Event(), threading.Event()
     made = []
 

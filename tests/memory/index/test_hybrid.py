@@ -116,7 +116,7 @@ def plainly(vectors, windows, vector, further):
     )
 
 
-def test_many_records_at_once_get_what_each_gets_by_itself():
+def test_many_records_together_score_like_each_alone():
     random = np.random.default_rng(3)
     windows = np.array([3, 0, 1, 4, 2, 0])
     # passages: windows and sentences, sentences alone, one window, none fetched, no sentence, none at all
@@ -163,7 +163,7 @@ def test_a_session_like_the_best_passages_is_before_one_that_is_not():
     assert hits[2].more["s_like"] > hits[3].more["s_like"] > 0
 
 
-def test_every_term_is_told_and_makes_the_score():
+def test_every_term_is_explained_and_adds_to_the_score():
     bank = Bank()
     bank.add(axis(0), one("violin", axis(1)))
     [hit] = bank.search("Who sold the violin?", axis(0))
@@ -203,7 +203,7 @@ def test_time_decides_between_equals_and_never_erases():
     assert [hit.key for hit in hits] == [2, 1, 3]
 
 
-def test_gamma_is_of_whatever_is_nearest():
+def test_gamma_bounds_the_nearest_part():
     bank = Bank()
     bank.add(axis(0), one("tea", axis(1)))
     [hit] = bank.search("tea", axis(1), gamma=0.5)  # the passage is near, the summary is not
@@ -217,7 +217,7 @@ def test_what_is_younger_than_the_question_is_not_recalled():
     assert bank.search("tea", axis(0)) == []
 
 
-def test_of_many_records_the_best_are_looked_at_and_fetched_once():
+def test_only_the_best_of_many_records_are_fetched():
     bank = Bank()
     for number in range(3 * FEW):
         bank.add(axis(number % 4), one(f"word{number}", axis(4 + number % 4)))
@@ -236,7 +236,7 @@ def test_records_that_came_without_passages_are_found_by_their_summary():
     assert (hit.key, hit.more["s_pass"]) == (2, 0.0)
 
 
-def test_own_speaker_is_worth_what_it_says():
+def test_the_speaker_term_counts_their_own_words():
     bank = Bank()
     bank.add(axis(0), one("tea", axis(0), "Maya"))
     bank.add(axis(0), one("tea", axis(0), "Sam"))

@@ -55,7 +55,7 @@ def test_a_store_is_backfilled_and_its_versions_are_shown(ld_agent: CommandLine,
     assert versions[1]["changes"] == []
 
 
-def test_a_rebuild_whose_model_fails_says_what_waits(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
+def test_a_failing_rebuild_reports_what_is_pending(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
     store = tmp_path / "me.db"
     a_store(scene, store, sessions=2)
     config = scripted_config(tmp_path, memory=[MEMORY])

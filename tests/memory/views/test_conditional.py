@@ -225,7 +225,7 @@ def test_rounds_go_on_until_enough_and_no_longer_than_configured(scene: Scene):
 
 
 @pytest.mark.parametrize("answer", ["What a beehive!", "Enough: 9", "", BackboneError("away")])
-def test_an_answer_of_no_use_leaves_the_candidates_as_they_are(scene: Scene, answer: Any):
+def test_a_useless_answer_leaves_the_candidates_unchanged(scene: Scene, answer: Any):
     talk = remembering(scene, *NOTES[:2], memory=answer)
     assert len(talk.recall("What hums in my beehive?", LATER)) == 2
 
@@ -302,7 +302,7 @@ def test_a_note_rests_on_what_was_stated(scene: Scene, said: str, note: str, kep
     assert {r.fallback for r in talk.records} == (set() if fallback is None else {fallback})
 
 
-def test_a_note_is_kept_as_written_where_it_is_not_checked(scene: Scene):
+def test_an_unchecked_note_is_kept_as_written(scene: Scene):
     settings = {"decision": "apart", "context": False, "checked": False}
     agent = made(scene, "Oh!", "Remember: yes\nNote: Maya is a nurse.", **{"memory.conditional": settings})
     talk = agent.conversation("maya")

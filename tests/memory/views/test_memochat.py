@@ -180,7 +180,7 @@ def test_what_is_read_out_of_an_answer(answer: str, expected: list[tuple[str, in
     assert [(m.topic, len(m.utterances)) for m in memos_of(Completion(answer, 1, 1), run_of(*LINES))] == expected
 
 
-def test_a_line_that_was_cut_off_is_no_memo():
+def test_a_truncated_line_is_not_a_memo():
     cut = Completion(MEMOS[:-8], 1, 1, finish="length")
     assert [m.topic for m in memos_of(cut, run_of(*LINES))] == ["dogs in Rome"]
 

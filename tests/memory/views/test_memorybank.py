@@ -144,7 +144,7 @@ def test_a_portrait_survives_a_useless_answer(view):
     ]
 
 
-def test_a_past_too_long_for_the_window_is_told_by_the_summary_before(view):
+def test_a_past_too_long_for_the_window_is_replaced_by_its_summary(view):
     one = view(context_window=360)
     for day in range(12):
         one.session(day, *(DOGS, VIOLIN, BREAD)[day % 3])

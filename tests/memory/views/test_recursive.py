@@ -122,12 +122,12 @@ def test_a_session_that_waited_long_enough_is_carried_over(scene: Scene):
     assert 'said: "I moved to Oslo with my bees."' in second.text
 
 
-def test_no_more_sentences_than_configured_and_nothing_that_nobody_said(scene: Scene):
+def test_no_more_sentences_than_configured_and_nothing_invented(scene: Scene):
     talk = talked(made(scene, FIRST + "\n- Ann lives in York.", **{"memory.recursive": {"sentences": 2}}), SAID[:1])
     assert talk.records[0].text == "Maya: Maya lives in Lyon.\nSam: Sam sails."
 
 
-def test_a_session_too_long_for_the_window_goes_in_by_pieces(scene: Scene):
+def test_a_session_too_long_for_the_window_is_split(scene: Scene):
     backbone_window = {"modules.memory": {"max_new_tokens": 20}}
     agent = made(
         scene,
@@ -164,7 +164,7 @@ def test_the_shipped_examples_are_examples():
     assert "The user plays the cello" in shown[0]
 
 
-def test_the_memory_may_be_rewritten_by_another_model_than_the_replies(
+def test_memory_and_replies_may_use_different_models(
     config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
 ):
     other = {"kind": "scripted", "script": {"memory": FIRST}}
@@ -175,7 +175,7 @@ def test_the_memory_may_be_rewritten_by_another_model_than_the_replies(
         assert agent.models.backbone("memory") is not agent.models.backbone("generator")
 
 
-def test_facts_are_read_by_speaker_whatever_their_shape():
+def test_facts_are_read_by_speaker_in_any_shape():
     answer = (
         "Here is the new memory:\n**Maya**: 1. Maya keeps bees. She lives in Lyon.\n- Sam: Sails.\n"
         "Ben:\n* Ben has a son\n* Ben has a son"

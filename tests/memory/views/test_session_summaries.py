@@ -68,7 +68,7 @@ def test_a_model_that_fails_leaves_the_session_for_later(view):
     assert [r.text for r in later.records] == [ROME]
 
 
-def test_the_recall_is_reflected_on_where_rounds_say_so(tmp_path, encoder, topics):
+def test_the_recall_is_reflected_on_if_rounds_are_set(tmp_path, encoder, topics):
     opened: list[OneView] = []
     script = {"summarizer": [ROME, VIOLIN], "memory": "Enough: none"}
     one = opener(tmp_path, encoder, topics, opened)("summary", script, summary={"rounds": 1})

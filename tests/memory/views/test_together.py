@@ -140,7 +140,7 @@ def test_records_of_a_view_switched_off_are_kept_ignored_and_that_is_said_once(s
     assert talk.records
 
 
-def test_a_view_switched_on_later_is_backfilled_and_goes_on_where_it_was_broken_off(scene: Scene):
+def test_a_view_enabled_later_is_backfilled_and_resumes(scene: Scene):
     sessions = CATCH_UP + 7
     first = scene.agent(**{"memory.views": ["history"]})
     talk = first.conversation("maya")

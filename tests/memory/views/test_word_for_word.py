@@ -200,7 +200,7 @@ def test_full_leaves_the_oldest_out_first_and_says_so(view):
     assert one.view.notes[0].startswith("the oldest 5 of 6 ")
 
 
-def test_the_running_session_goes_before_the_past_and_the_reply_says_what_is_missing(config, encoder, topics):
+def test_the_running_session_has_priority_and_omissions_are_noted(config, encoder, topics):
     backbone = ScriptedBackbone({"generator": "I see.", "extractor": "NO_TRAIT"}, context_window=360)
     settings = config(**{"memory.views": ["full"], "memory.quotes": 0, "modules.generator": {"prompting": "brief"}})
     with Agent(settings, backbone=backbone, encoder=encoder, topics=topics) as agent:
@@ -217,7 +217,7 @@ def test_the_running_session_goes_before_the_past_and_the_reply_says_what_is_mis
     assert prompt[0].content.count("On day 6") == 4
 
 
-def test_history_reflects_on_a_recall_where_rounds_say_so(view):
+def test_history_reflects_on_a_recall_if_rounds_are_set(view):
     first = view("history")
     first.session(0, *DOGS)
     first.session(1, *VIOLIN)

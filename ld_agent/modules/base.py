@@ -22,6 +22,10 @@ MOST_CHARACTERS_A_TOKEN = 16
 ``max_tokens``."""
 
 
+WARMER = 0.7
+"""Temperature of a retry: with the same prompt, greedy decoding would repeat its answer."""
+
+
 class Models:
     """The modules' backbones, created on first use: one for all modules, unless a module names its own.
 
@@ -140,6 +144,13 @@ class Models:
             for backbone in self._built.values():
                 backbone.close()
             self._built.clear()
+
+
+def retried(request: Request, tried: int = 1) -> Request:
+    """The same request, asked again after ``tried`` answers that were of no use."""
+    return (
+        replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tried) if tried else request
+    )
 
 
 def _bounded(completion: Completion, request: Request) -> Completion:

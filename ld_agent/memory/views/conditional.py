@@ -1,7 +1,8 @@
 """Conditional memory (ECM): for each utterance worth remembering, a record of its situation and of what was learned.
 
 One call replies and decides; if the answer is yes, a second call writes the record. If the model gives no decision, the
-second call asks again, so that an utterance costs at most two calls. Recall is dense, with self-reflection.
+second call asks again. An unusable record is asked for once more, so that an utterance costs at most three calls. Recall
+is dense, with self-reflection.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ld_agent.memory.views.memory_text import meaning, supported
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
 from ld_agent.modules.attribution import speaks_of_self
+from ld_agent.modules.base import retried
 from ld_agent.modules.referents import referring
 from ld_agent.modules.subjects import statements
 from ld_agent.modules.wording import SENTENCE_END
@@ -116,7 +118,8 @@ class ConditionalView(View):
         return reflected.recalled
 
     def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
-        """Send one request per utterance, in one batch, except for utterances already judged not worth it."""
+        """Send one request per utterance, in one batch, except for utterances already judged not worth it. If records
+        are checked, unusable answers are requested once more."""
         verdicts = self._shelf.verdicts() if self._settings.selection else {u.id: True for u in waiting}
         asked = []
         for utterance in waiting:
@@ -128,11 +131,20 @@ class ConditionalView(View):
             return
         store, key = self._context.store, self._context.key
         said = {n: store.session_utterances(key, n) for n in {u.session for u, _ in asked}}
-        answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
-        records = [
-            self._kept(u, decide, answer, _source(said[u.session], u), _asked(said[u.session], u))
-            for (u, decide), answer in zip(asked, answers, strict=True)
-        ]
+        requests = [self._request(said[u.session], u, decide) for u, decide in asked]
+        answers = list((yield requests))
+
+        def record_of(n: int) -> Kept | None:
+            utterance, decide = asked[n]
+            session = said[utterance.session]
+            return self._kept(utterance, decide, answers[n], _source(session, utterance), _asked(session, utterance))
+
+        records = [record_of(n) for n in range(len(asked))]
+        unusable = [n for n, record in enumerate(records) if record is not None and record.fallback]
+        if unusable and self._settings.checked:
+            for n, answer in zip(unusable, (yield [retried(requests[n]) for n in unusable]), strict=True):
+                answers[n] = answer
+                records[n] = record_of(n) or records[n]
         texts = [kept.text for kept in records if kept is not None]
         vectors = iter(self._context.encoder.encode(texts) if texts else ())
         for (utterance, _), kept in zip(asked, records, strict=True):

@@ -15,14 +15,13 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounded, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import pack
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE, Draft, Shelf
 from ld_agent.types import Recalled, Record, Session, Utterance
 
-WARMER = 0.7
-"""Temperature of a retry: with the same prompt, greedy decoding would repeat its answer."""
 CARRIED = 2
 """Number of utterances kept for a session whose rewrite never succeeded."""
 SHORTEST = 64
@@ -130,9 +129,7 @@ class RecursiveView(View):
 
     def _request(self, session: Session, part: Sequence[Utterance], known: Facts, tried: int) -> Request:
         request = self._context.models.request("memory", self._messages(session, part, known), constant_messages=0)
-        if tried == 0:
-            return request
-        return replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tried)
+        return retried(request, tried)
 
     def _messages(self, session: Session, part: Sequence[Utterance], known: Facts) -> tuple[Message, ...]:
         return self._context.models.prompt("recursive_rewrite").render(

@@ -131,20 +131,14 @@ class ConditionalView(View):
             return
         store, key = self._context.store, self._context.key
         said = {n: store.session_utterances(key, n) for n in {u.session for u, _ in asked}}
-        requests = [self._request(said[u.session], u, decide) for u, decide in asked]
-        answers = list((yield requests))
-
-        def record_of(n: int) -> Kept | None:
-            utterance, decide = asked[n]
-            session = said[utterance.session]
-            return self._kept(utterance, decide, answers[n], _source(session, utterance), _asked(session, utterance))
-
-        records = [record_of(n) for n in range(len(asked))]
+        answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
+        records = [self._kept(said[u.session], u, d, answer) for (u, d), answer in zip(asked, answers, strict=True)]
         unusable = [n for n, record in enumerate(records) if record is not None and record.fallback]
-        if unusable and self._settings.checked:
-            for n, answer in zip(unusable, (yield [retried(requests[n]) for n in unusable]), strict=True):
-                answers[n] = answer
-                records[n] = record_of(n) or records[n]
+        if unusable and self._settings.checked:  # worth a record, as was decided
+            again = [asked[n][0] for n in unusable]
+            answers = yield [retried(self._request(said[u.session], u, decide=False)) for u in again]
+            for n, utterance, answer in zip(unusable, again, answers, strict=True):
+                records[n] = self._kept(said[utterance.session], utterance, False, answer)
         texts = [kept.text for kept in records if kept is not None]
         vectors = iter(self._context.encoder.encode(texts) if texts else ())
         for (utterance, _), kept in zip(asked, records, strict=True):
@@ -170,12 +164,13 @@ class ConditionalView(View):
             text=utterance.text,
         )
 
-    def _kept(self, utterance: Utterance, decide: bool, answer: Completion, source: str, asked: str) -> Kept | None:
-        """The record in an answer; None: it says that there is nothing worth one.
+    def _kept(
+        self, session: Sequence[Utterance], utterance: Utterance, decide: bool, answer: Completion
+    ) -> Kept | None:
+        """The record in an answer; None: the answer says that the utterance is not worth one.
 
-        Args:
-            source: what was said up to the utterance; a situation that it does not support is left out, if records are checked.
-            asked: what it may answer; each sentence of a note is left out that this and the utterance do not support, likewise.
+        If records are checked, they keep a situation only if the session up to there supports it, and the sentences of
+        a note that the utterance and the question before it support.
         """
         parts = labelled(answer.text)
         if decide and (yes_or_no(parts.get("remember", "")) is False or yes_or_no(answer.text) is False):
@@ -183,9 +178,11 @@ class ConditionalView(View):
         situation = _part(parts, "situation") if self._settings.context else ""
         note = written = _part(parts, "note") if self._settings.knowledge else ""
         if self._settings.checked:
-            situation = situation if supported(situation, source) else ""
+            situation = situation if supported(situation, _source(session, utterance)) else ""
             stated = [text for _, text in statements([(utterance.speaker, utterance.text)])]
-            note = _supported_note(written, stated, asked, [utterance.speaker, self._context.agent])
+            note = _supported_note(
+                written, stated, _asked(session, utterance), [utterance.speaker, self._context.agent]
+            )
             if decide and written and not note and not any(map(speaks_of_self, stated)):
                 return None  # it tells nothing, whatever the model calls worth remembering
         if not note and (written or not situation):

@@ -7,6 +7,7 @@ prompt and no tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +107,7 @@ def worths(
     about = _about(heard, agent)
     worth = np.array(
         [
-            COVER * len(asked & set(stems(utterance.text))) / max(len(asked), 1)
+            COVER * len(asked & _stems(utterance.text)) / max(len(asked), 1)
             + SPEAKER * (utterance.speaker == about)
             + DETAIL * (not _asks(utterance))
             for utterance in said
@@ -121,6 +122,12 @@ def worths(
     places = list(vectors)
     worth[places] += np.stack([vectors[n] for n in places]) @ query
     return worth
+
+
+@lru_cache(maxsize=1024)
+def _stems(text: str) -> frozenset[str]:
+    """Cached, because a turn ranks the same utterances as quotes and as passages."""
+    return frozenset(stems(text))
 
 
 def sources_of(recalled: Sequence[Recalled]) -> list[str]:

@@ -67,20 +67,24 @@ class SpeakerTraits:
         cosines: Vectors = self._vectors[: len(self.traits)] @ vector
         return cosines
 
+    def _rough_cosines(self, vector: Vectors) -> tuple[Vectors, Vectors]:
+        """(n,) cosines, of many traits approximate ones, and bounds of their errors."""
+        n = len(self.traits)
+        return self._rough.cosines(self._vectors[:n], vector) if n >= WORTH_IT else (self.cosines(vector), ROUNDING)
+
     def rivals(self, text: str, vector: Vectors, least: float) -> Iterator[tuple[int, Trait, float]]:
         """Active traits that may repeat or contradict a text: (row, trait, cosine), in row order.
 
         Args:
             least: minimum cosine; the same text, or a value for the same attribute, always counts.
         """
-        n, cosines = len(self.traits), self.cosines(vector)
-        rows = set(np.flatnonzero((cosines >= least) & (self._times[2, :n] == NEVER)).tolist())
-        rows.update(self._by_text.get(text, ()))
-        if stated := slot(text):
-            rows.update(self._by_slot.get(stated[0], ()))
-        for row in sorted(rows):
-            if self.traits[row].active:
-                yield row, self.traits[row], float(cosines[row])
+        cosines, off = self._rough_cosines(vector)
+        active = self._times[2, : len(self.traits)] == NEVER
+        always = {*self._by_text.get(text, ()), *(self._by_slot.get(stated[0], ()) if (stated := slot(text)) else ())}
+        rows = np.array(sorted({*np.flatnonzero(active & (cosines + off >= least)).tolist(), *always}), np.intp)
+        for row, cosine in zip(rows.tolist(), np.vecdot(self._vectors[rows], vector).tolist(), strict=True):
+            if self.traits[row].active and (cosine >= least or row in always):
+                yield row, self.traits[row], cosine
 
     def best(self, query: Vectors, at: int, most: int, recency: float, scale: float) -> list[Trait]:
         """The traits known at a time that are most relevant to a query, in the order they were learned.
@@ -96,9 +100,7 @@ class SpeakerTraits:
         known_from, last_said, overruled_from = self._times[:, :n]
         recent = recency * np.exp(np.maximum(at - last_said, 0) / (-1e6 * scale))
         recent[self._pinned[:n]] = np.inf
-        cosines, off = (
-            self._rough.cosines(self._vectors[:n], query) if n >= WORTH_IT else (self.cosines(query), ROUNDING)
-        )
+        cosines, off = self._rough_cosines(query)
         eligible = (known_from <= at) & (overruled_from > at)
         rows = contenders(share * cosines + recent, share * off, eligible, most) if most else np.zeros(0, np.intp)
         exact = cosines[rows] if n < WORTH_IT else np.vecdot(self._vectors[rows], query)
@@ -117,8 +119,13 @@ class SpeakerTraits:
             vectors: (m, dimension).
         """
         n = len(self.traits)
-        rows = np.flatnonzero(self._times[2, :n] == NEVER)
-        if most < len(rows):
-            cosines = (vectors @ self._vectors[:n].T)[:, rows]
-            rows = rows[np.unique(np.argpartition(-cosines, most - 1, axis=1)[:, :most])]
+        active = self._times[2, :n] == NEVER
+        rows = np.flatnonzero(active)
+        if 0 < most < len(rows):
+            rows = np.unique([row for vector in vectors for row in self._nearest(vector, most, active)])
         return [self.traits[row] for row in rows.tolist()]
+
+    def _nearest(self, vector: Vectors, most: int, active: NDArray[np.bool_]) -> NDArray[np.intp]:
+        cosines, off = self._rough_cosines(vector)
+        rows = contenders(cosines, off, active, most)
+        return rows[np.argsort(-np.vecdot(self._vectors[rows], vector), kind="stable")[:most]]

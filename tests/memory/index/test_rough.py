@@ -1,5 +1,6 @@
 """Rough cosines and the rows that they leave open: searches among many find what searches among all would."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -90,3 +91,27 @@ def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
     assert [[best(query, most) for query in queries] for most in (0, 1, 8, 1000)] == before
     assert all(found == ["t33"] for found in before[1])
     assert all("t52" not in found and len(found) == 8 for found in before[2])
+
+
+def test_rivals_and_nearest_among_very_many_traits_are_those_among_all(monkeypatch):
+    vectors, at = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
+    bank = SpeakerTraits(96)
+    for row, vector in enumerate(vectors):
+        bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at), vector)
+    bank.put(7, replace(bank.traits[7], superseded_by="t8"), 0)
+    queries = np.concatenate([unit_vectors(20, seed=3), vectors[5:9]])
+
+    def seen() -> list[object]:
+        rivals = [[trait.id for _, trait, _ in bank.rivals("I like 5.", query, 0.2)] for query in queries]
+        return [*rivals, *([trait.id for trait in bank.nearest(queries[n : n + 2], 3)] for n in range(22))]
+
+    before, cosines = seen(), [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2)]
+    asked = []
+    real = rough.RoughVectors.cosines
+    monkeypatch.setattr(rough.RoughVectors, "cosines", lambda *given: asked.append(1) or real(*given))
+    monkeypatch.setattr(speaker_traits, "WORTH_IT", 100)
+    assert seen() == before
+    assert [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2)] == pytest.approx(cosines, abs=1e-6)
+    assert len(asked) == len(queries) + 2 * 22 + 1
+    assert all("t5" in one for one in before[: len(queries)])
+    assert not any("t7" in one for one in before)

@@ -12,13 +12,16 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
 from ld_agent.storage.base import PATIENCE, TRAITS
 from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import EVERYONE, Database, tenant_of
 from ld_agent.types import PersonSummary, Utterance
+
+if TYPE_CHECKING:
+    from ld_agent.storage.sql_store import SQLStore
 
 SCOPES = ("chat", "memory", "admin")
 PREFIX_LENGTH = 12
@@ -70,10 +73,20 @@ class StoredSession:
 
 
 class Keys:
-    """The API keys of a store."""
+    """The API keys of a store.
 
-    def __init__(self, db: Database) -> None:
-        self._db = db.acting_for(EVERYONE)  # keys are looked up before the tenant is known
+    Args:
+        apart: use a connection whose reads never wait for the store's writes; `close` releases it.
+    """
+
+    def __init__(self, store: SQLStore, *, apart: bool = False) -> None:
+        self._shared, self._connection = store.db, store.db.for_reading() if apart else store.db
+        self._db = self._connection.acting_for(EVERYONE)  # keys are looked up before the tenant is known
+
+    def close(self) -> None:
+        """Release the connection, unless it is the store's."""
+        if self._connection is not self._shared:
+            self._connection.close()
 
     def create(self, tenant: str, scopes: Sequence[str], rate: int | None, now: datetime) -> str:
         """Create a key and return it; it is not stored in clear and cannot be shown again.
@@ -124,8 +137,8 @@ class Keys:
 class Answers:
     """The answers to requests."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, store: SQLStore) -> None:
+        self._db = store.db
 
     def keep(self, key: int, answer: Answer) -> None:
         """Store an answer; those older than a month are dropped."""
@@ -168,8 +181,8 @@ class Answers:
 class Directory:
     """Paged lists of stored people and their data."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, store: SQLStore) -> None:
+        self._db = store.db
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""

@@ -99,16 +99,16 @@ def serve(
 
     settings = load_config(config, overrides or [])
     if soak is not None:
-        from ld_agent.evaluation.soak import bench_soak
+        from ld_agent.server.bench_soak import bench_soak
 
         _show(bench_soak(settings, soak), as_json)
         return
     if people:
-        from ld_agent.evaluation.bench_people import bench_people
+        from ld_agent.server.bench_people import bench_people
 
         _show(bench_people(settings, people), as_json)
         return
-    from ld_agent.evaluation.bench_serve import bench_serve
+    from ld_agent.server.bench import bench_serve
 
     _show(bench_serve(settings, real=real, requests=requests), as_json)
 

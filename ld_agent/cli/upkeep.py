@@ -60,8 +60,8 @@ def _backfilled(agent: Agent, chosen: Sequence[StoredConversation]) -> tuple[int
     from rich.progress import Progress
 
     from ld_agent.cli.show import errors, say
-    from ld_agent.memory.rebuild import missing
-    from ld_agent.memory.rebuild import rebuild as rebuild_views
+    from ld_agent.rebuild import missing
+    from ld_agent.rebuild import rebuild as rebuild_views
     from ld_agent.terminal import LongWork
 
     lacking = {c.id: missing(agent, c) for c in chosen}

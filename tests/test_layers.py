@@ -58,6 +58,30 @@ def test_imports_point_down():
     assert wrong == set()
 
 
+def lengths(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The name and the number of lines of each function, without its head and docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) and node.body[1:] else node.body
+            yield node.name, body[-1].end_lineno - body[0].lineno + 1  # type: ignore[operator]
+
+
+def test_a_turn_reads_in_steps_of_fifteen_lines():
+    steps = dict(lengths(dict(modules())["ld_agent.turn"]))
+    assert len(steps) > 15
+    assert {name: lines for name, lines in steps.items() if lines > 15} == {}
+
+
+def test_files_and_functions_are_short():
+    long = {
+        f"{name}.{function}": lines
+        for name, tree in modules()
+        for function, lines in [("", max((part.end_lineno or 0 for part in tree.body), default=0)), *lengths(tree)]
+        if lines > (40 if function else 400)
+    }
+    assert long == {}
+
+
 def test_databases_stay_in_storage():
     outside = {name: tree for name, tree in modules() if layer(name) != "storage"}
     engines = {f"{name}: {module}" for name, tree in outside.items() for module in imported(tree)}

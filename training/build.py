@@ -148,12 +148,12 @@ def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, share: fl
 
 def _counted(rows: Iterable[Values], module: str) -> Iterator[Values]:
     """Show the number of rows so far on standard error."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from ld_agent.terminal import errors
+    from ld_agent.terminal import bars
 
     columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed} rows"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+    with bars(*columns) as progress:
         task = progress.add_task(module, total=None)
         for row in rows:
             progress.advance(task)

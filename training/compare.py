@@ -89,7 +89,7 @@ def read_system(text: str, limit: int | None = None) -> System:
 
 def outcome(backbone: LocalBackbone, system: System, new_tokens: int, penalty: float) -> Outcome:
     """Find how likely the recorded replies are and, with ``new_tokens``, generate replies."""
-    from ld_agent.evaluation.runner import progress
+    from ld_agent.terminal import progress
 
     requests = [
         Request(row.prompt, "generator", max(new_tokens, 1), adapter=system.adapter, repetition_penalty=penalty)
@@ -98,7 +98,7 @@ def outcome(backbone: LocalBackbone, system: System, new_tokens: int, penalty: f
     targets = [row.target for row in system.rows]
     order = sorted(range(len(requests)), key=lambda n: sum(len(m.content) for m in requests[n].messages))
     nats, tokens, replies = [0.0] * len(order), [0] * len(order), [""] * len(order)
-    with progress(len(order), 0, system.name) as advance:
+    with progress(system.name, len(order)) as advance:
         for start in range(0, len(order), CHUNK):
             chunk = order[start : start + CHUNK]
             batch = [requests[n] for n in chunk]

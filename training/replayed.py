@@ -20,7 +20,6 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, annotated
 from ld_agent.errors import InputError
-from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
@@ -28,6 +27,7 @@ from ld_agent.on_ray import on_ray
 from ld_agent.prompts import as_line
 from ld_agent.replay import PlayedTurn, play, prompt_of, reply_options
 from ld_agent.steps import Steps, run_many
+from ld_agent.terminal import progress
 from training.ablations import FULL, Parts, reduced, situation_of
 from training.rows import row_values
 
@@ -74,7 +74,7 @@ def build_generator(
     replayed = _Replayed(config, parts, variants or {})
     with _Kept(path, mark, overwrite) as kept:
         todo = {key: pair for key, pair in work.items() if key not in kept.done}
-        with progress(len(work), len(work) - len(todo), "episodes") as advance:
+        with progress("episodes", len(work), len(work) - len(todo)) as advance:
 
             def keep(key: str, rows: list[dict[str, Any]]) -> None:
                 kept.add(key, rows)

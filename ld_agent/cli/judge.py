@@ -276,8 +276,8 @@ def _judge(
     from ld_agent.evaluation.fallbacks import MARK, footnote, of_predictions
     from ld_agent.evaluation.fallbacks import as_json as shown
     from ld_agent.evaluation.judge import ASPECTS, Judge
-    from ld_agent.evaluation.runner import progress
     from ld_agent.evaluation.verdicts import QUESTIONS, cases, complete_run, pronounce, summarized, write_verdicts
+    from ld_agent.terminal import progress
 
     section = load_config(config, overrides or []).backbone
     runs = [complete_run(folder) for folder in folders]
@@ -290,7 +290,7 @@ def _judge(
     try:
         rated = list(dict.fromkeys(aspects or ASPECTS))
         asked = QUESTIONS[kind] * len(given) * (len(rated) if kind == "rate" else 1)
-        with progress(asked, 0, f"judge {kind}") as advance:
+        with progress(f"judge {kind}", asked) as advance:
 
             def complete(requests: Sequence[Request]) -> list[Completion]:
                 completions = backbone.generate(requests)

@@ -224,14 +224,13 @@ def copy(
 
       ld-agent memory copy --from me.db --to postgresql://localhost/memory
     """
-    from rich.progress import Progress
-
-    from ld_agent.cli.show import errors, say
+    from ld_agent.cli.show import say
     from ld_agent.storage.address import existing_store, open_store
     from ld_agent.storage.copying import copy_store
+    from ld_agent.terminal import bars
 
     with closing(existing_store(source)) as read, closing(open_store(target)) as written:
-        with Progress(console=errors, disable=not errors.is_terminal) as progress:
+        with bars() as progress:
             task = progress.add_task("copying", total=None)
             count = copy_store(read, written, lambda done, total: progress.update(task, completed=done, total=total))
         say(f"copied {count} conversation{'' if count == 1 else 's'} from {read.path} to {written.path}")

@@ -341,7 +341,7 @@ def test_closing_opens_only_what_has_a_session_to_end(scene: Scene, monkeypatch:
 def test_what_is_given_in_place_of_a_config_or_a_stored_conversation_is_named(scene: Scene) -> None:
     with pytest.raises(ConfigError, match="the config is dict, not a Config; make one with load_config"):
         Agent({})  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'maya' is not a stored conversation; give agent.store.find_conversation"):
+    with pytest.raises(InputError, match=r"'maya' is not a stored conversation; give agent.store.find_conversation"):
         scene.agent().recall("maya", "bees")  # type: ignore[arg-type]
 
 

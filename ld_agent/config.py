@@ -69,6 +69,11 @@ class Config(Section):
             raise ValueError(f"views={list(memory.views)} names a view twice; name each once")
         return memory
 
+    def changed(self, **sections: Mapping[str, Any]) -> Config:
+        """Return a copy in which keys of sections have other, valid values: ``changed(store={"path": "me.db"})``."""
+        updated = {name: getattr(self, name).model_copy(update=dict(keys)) for name, keys in sections.items()}
+        return self.model_copy(update=updated)
+
 
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a config file and apply ``a.b=c`` overrides.

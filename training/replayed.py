@@ -230,13 +230,11 @@ def _settings(config: Config, parts: Parts) -> Config:
         extractor = extractor.model_copy(update={"grounded": False})
     views = config.memory.views if parts.memory else ()
     cap = config.personas.cap if parts.user_personas or parts.agent_personas else 0
-    return config.model_copy(
-        update={
-            "modules": config.modules.model_copy(update={"extractor": extractor}),
-            "memory": config.memory.model_copy(update={"views": views, "close_on_exit": False}),
-            "personas": config.personas.model_copy(update={"cap": cap}),
-            "store": config.store.model_copy(update={"path": ":memory:"}),
-        }
+    return config.changed(
+        modules={"extractor": extractor},
+        memory={"views": views, "close_on_exit": False},
+        personas={"cap": cap},
+        store={"path": ":memory:"},
     )
 
 

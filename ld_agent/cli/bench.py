@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated, Any
 
 import typer
+
+from ld_agent.program import print_json
 
 app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
@@ -192,7 +192,7 @@ def population(
 
 def _show(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        print_json(result)
         return
     from rich.table import Table
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.cli.runs import Json, Overrides
+from ld_agent.program import print_json
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.judge import Case
@@ -327,7 +326,7 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
     from ld_agent.cli.show import console
 
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        print_json(result)
         return
     for name, value in result.items():
         shown = ", ".join(f"{k} {_number(v)}" for k, v in value.items()) if isinstance(value, dict) else _number(value)

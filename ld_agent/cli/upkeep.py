@@ -39,7 +39,7 @@ def rebuild(
 
     existing(store).close()
     settings = load_config(config, overrides or [])
-    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
+    settings = settings.changed(store={"path": store})
     agent = Agent(settings)
     try:
         chosen = (

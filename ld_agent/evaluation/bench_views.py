@@ -73,9 +73,7 @@ def bench_views(
         for views in names:
             finished = partial(bar.advance, bar.add_task("+".join(views), total=len(episodes)))
             with tempfile.TemporaryDirectory() as folder:
-                memory = config.memory.model_copy(update={"views": views})
-                store = config.store.model_copy(update={"path": str(Path(folder) / "bench.db")})
-                view_config = config.model_copy(update={"memory": memory, "store": store})
+                view_config = config.changed(memory={"views": views}, store={"path": str(Path(folder) / "bench.db")})
                 with Agent(view_config, backbone=backbone, encoder=encoder, topics=topics) as agent:
                     agent.warm_up()
                     rows.append({"views": "+".join(views)} | _played(agent, episodes, width, finished))

@@ -210,7 +210,7 @@ class EcmTask:
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         wanted = {item.key: item for item in items}
-        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        in_memory = config.changed(store={"path": ":memory:"})
         agent = Agent(in_memory)
         try:
             groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]

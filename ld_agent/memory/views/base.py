@@ -98,6 +98,7 @@ class View:
     def __init__(self, context: ViewContext) -> None:
         self._context = context
         self._shelf = context.shelf(self.name)
+        self._explanation: Mapping[str, Any] = {}
 
     @classmethod
     def most(cls, settings: MemorySection) -> int | None:
@@ -141,8 +142,8 @@ class View:
 
     @property
     def explanation(self) -> Mapping[str, Any]:
-        """What explains the last recall beyond its numbers, as plain JSON values."""
-        return {}
+        """What explains the last recall beyond its numbers, as plain JSON values; a view sets ``_explanation``."""
+        return self._explanation
 
     @property
     def notes(self) -> tuple[str, ...]:

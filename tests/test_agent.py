@@ -277,12 +277,12 @@ def test_one_id_gives_one_object_while_it_lives(scene: Scene) -> None:
     maya = agent.conversation("maya")
     assert agent.conversation("maya") is maya
     assert agent.conversation("ben") is not maya
-    with pytest.raises(InputError, match="held with agent 'Sam', not 'Ada'"):
+    with pytest.raises(InputError, match="has the agent 'Sam', not 'Ada'"):
         agent.conversation("maya", agent_name="Ada")
     maya.respond("I keep bees.", at=START)
     del maya
     gc.collect()
-    with pytest.raises(InputError, match=r"held with agent 'Sam', not 'Ada'; set agent.name=Sam"):
+    with pytest.raises(InputError, match=r"has the agent 'Sam', not 'Ada'; set agent.name=Sam"):
         agent.conversation("maya", agent_name="Ada")
     assert len(agent.conversation("maya").running) == 2
 

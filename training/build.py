@@ -116,7 +116,7 @@ def build(
     )
     rows = list(_counted(resolve_name(TUNED[module].rows)(request), module))
     if not rows:
-        raise InputError(f"{', '.join(map(str, sources))}: not one row for the {module} in it; give more data")
+        raise InputError(f"{', '.join(map(str, sources))}: no rows for the {module}; give more data")
     for name, (train_target, eval_target) in targets.items():
         _written([row for row in rows if row.get("parts", name) == name], train_target, eval_target, request.held_out)
 

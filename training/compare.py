@@ -155,7 +155,7 @@ def run_header(system: System, config: Config, model: str | None) -> dict[str, A
     named, corpora = ({str(value.get(key)) for value in system.values} for key in ("parts", "corpus"))
     if len(named) != 1 or len(corpora) != 1 or (name := named.pop()) not in ABLATIONS:
         raise InputError(
-            f"the rows of {system.name} do not all say which parts of the prompt they have, and from which corpus they are; "
+            f"the rows of {system.name} do not all state their prompt parts and their corpus; "
             "build them with training.build generator --ablations"
         )
     parts, personas = ABLATIONS[name], config.personas

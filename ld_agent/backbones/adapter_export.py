@@ -73,7 +73,7 @@ def _check(module: str, folder: Path, most_rank: int) -> None:
     for key, accepted in VLLM_REFUSES.items():
         if settings.get(key) not in accepted:
             raise InputError(
-                f"the adapter of {module} has {key}={settings[key]!r}, which vLLM refuses; tune it without"
+                f"the adapter of {module} has {key}={settings[key]!r}, which vLLM does not support; tune one without"
             )
     with safe_open(folder / WEIGHTS, "numpy") as weights:
         names = list(weights.keys())

@@ -74,7 +74,7 @@ def _alpha(module: str, folder: Path) -> float:
     for key, accepted in refused.items():
         if settings.get(key) not in accepted:
             raise InputError(
-                f"the adapter of {module} has {key}={settings[key]!r}, which llama.cpp refuses; tune it without"
+                f"the adapter of {module} has {key}={settings[key]!r}, which llama.cpp does not support; tune one without"
             )
     return float(settings["lora_alpha"]) * (math.sqrt(settings["r"]) if settings.get("use_rslora") else 1.0)
 

@@ -61,7 +61,9 @@ def build(
     dropped = {reason: count for reason, count in built.dropped.most_common() if count}
     reasons = ", ".join(f"{reason} {count}×" for reason, count in dropped.items())
     if not built.samples:
-        raise InputError(f"{section.model} made no sample of {len(sources)} sources ({reasons}); use a stronger model")
+        raise InputError(
+            f"{section.model} made no samples from {len(sources)} sources ({reasons}); use a stronger model"
+        )
     write_samples(out, built.samples, {"by": section.model, "from": str(source), "dropped": dropped})
     if samples is not None and len(built.samples) < samples:
         say(f"only {len(built.samples)} of {samples} samples: {source} has no more sources")

@@ -210,7 +210,7 @@ def agree(
         _agree_with_one_another(files, key, keep, as_json)
         return
     if len(files) < 2:
-        raise InputError("one file; give the files of verdicts and then that of the labels")
+        raise InputError("only one file; give the files of verdicts, then the file of labels")
     _agree_with_people(files[:-1], files[-1], as_json)
 
 
@@ -239,7 +239,7 @@ def _agree_with_people(files: list[Path], labels: Path, as_json: bool) -> None:
     read = {path: read_verdicts(path) for path in files}
     judges = {(judged.kind, judged.judge) for judged in read.values()}
     if len(judges) > 1:
-        raise InputError(f"verdicts of {len(judges)} judges or kinds of judgement; give those of one")
+        raise InputError(f"the files have verdicts of {len(judges)} judges or kinds of judgement; give files of one")
     several = len(files) > 1
     verdicts = [
         (of_run(path.parent.name, key) if several else key, aspect, verdict)
@@ -316,7 +316,7 @@ def _judgeable(every: Sequence[Case]) -> tuple[list[Case], int]:
     given = [case for case in every if all(text.strip() for text in case.candidates.values())]
     empty = len(every) - len(given)
     if not given:
-        raise InputError(f"in each of the {empty} cases a reply is empty; fix the configuration and run again")
+        raise InputError(f"all {empty} cases have an empty reply; fix the configuration and run again")
     if empty:
         say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
     return given, empty

@@ -79,7 +79,9 @@ def write_samples(path: Path, samples: Sequence[Sample], header: Mapping[str, An
     """
     names = {sample.benchmark for sample in samples}
     if len(names) != 1:
-        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file takes those of exactly one")
+        raise InputError(
+            f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file has samples of exactly one benchmark"
+        )
     lines = [HEADER | {"benchmark": names.pop(), "made": dict(header)}, *(_values(sample) for sample in samples)]
     with written_atomically(path) as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)

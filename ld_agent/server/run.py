@@ -59,7 +59,7 @@ def serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) ->
         store = next(iter(agents.values())).resources.store
         if not _is_loopback(host) and not Keys(store).in_use():
             raise ConfigError(
-                f"--host {host} lets other machines in, but there are no keys; make one first: "
+                f"--host {host} lets other machines in, but there are no keys; create one first: "
                 f"ld-agent keys create NAME --store {store.path}"
             )
         listening = _bound(host, port)

@@ -33,10 +33,9 @@ class Config(Section):
     """Everything an `Agent` is made from.
 
     Attributes:
-        language: of the prompts and of what the agent is told: a folder of ``ld_agent/languages`` by its code, a folder of
-            one's own by its path, or ``auto``: of each conversation, by the script of what is said first. Where the English
-            default encoder does not know the language, the language's own takes its place. Unless γ is set, it follows the
-            encoder (`GAMMAS`).
+        language: of the prompts and of the agent's phrases: the code of a folder in ``ld_agent/languages``, the path of your
+            own folder, or ``auto``, which chooses for each conversation by the script of what is said first. A language that
+            the default encoder does not know replaces it by its own. Unless γ is set, it follows the encoder (`GAMMAS`).
     """
 
     language: str = "en"

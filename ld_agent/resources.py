@@ -23,7 +23,7 @@ from ld_agent.costs import Costs
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder, configured
-from ld_agent.memory.index.base import Progress, untold
+from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
@@ -73,7 +73,7 @@ class Resources:
         self.store = open_store(config.store.path)
         bound = config.memory.index_mb
         self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
-        self.progress: Progress = untold
+        self.progress: Progress = no_progress
         self.annotated: dict[int, list[AnnotatedMemory]] = {}
         self.loading = threading.RLock()
         if encoder is not None:

@@ -22,7 +22,7 @@ from ld_agent.errors import InputError
 from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
 from ld_agent.on_ray import check_not_launched
-from training.ablations import ABLATIONS, FULL, Parts
+from training.ablations import ABLATIONS, FULL, PromptParts
 from training.command import run_command
 from training.row_building import BuildRequest, held_out, origin
 from training.rows import write_rows
@@ -84,7 +84,7 @@ def build(
     generator.context.jsonl, generator.memory.jsonl, generator.user.jsonl and generator.agent.jsonl.
     """
     check_not_launched("training.build")
-    parts = Parts(not no_memory, not no_user, not no_agent, annotated)
+    parts = PromptParts(not no_memory, not no_user, not no_agent, annotated)
     given = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated, "--no-memory": no_memory,
              "--no-user-personas": no_user, "--no-agent-personas": no_agent, "--ablations": ablations,
              "--on": bool(on)}  # fmt: skip

@@ -43,7 +43,7 @@ class System:
 
     Attributes:
         rows: the prompts and the recorded replies.
-        values: the rows as they stand in the file, with where each comes from.
+        values: the rows as in the file, with their provenance.
         adapter: None: the base model.
     """
 
@@ -63,7 +63,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a system makes of its rows: of the recorded replies their nats and tokens, and its own replies ("": none)."""
+    """A system's results: nats and tokens of the recorded replies, and its own replies ("": none)."""
 
     nats: list[float]
     tokens: list[int]

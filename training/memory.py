@@ -2,8 +2,8 @@
 
 python -m training.memory -c configs/training/memory.yaml [key=value ...] [--dry-run] [--overwrite]
 
-Its rows are made from what people annotated: the traits of MSC's utterances, DialogSum's topics and summaries. So what the
-module learns to write rests on the dialogue by construction.
+Its rows are built from annotations: the traits of MSC's utterances, DialogSum's topics and summaries. Everything that the module
+learns to write is therefore supported by the dialogue.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[t
 
 
 def _records(talk: Talk, rng: random.Random) -> Iterator[Made]:
-    """Records of some utterances (ECM, Table 18): what was asked, and what was learned."""
+    """Records of some utterances (ECM, Table 18): the situation, and what was learned."""
     from ld_agent.languages import ENGLISH
 
     numbers = rng.sample(range(len(talk.lines)), min(RECORDS, len(talk.lines)))
@@ -166,7 +166,7 @@ def first_person(fact: str, people: Sequence[str]) -> str:
 
 
 def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
-    """A memory rewritten after a session (LLM-Rsum, Table 1): the old facts and the session's, a line a person."""
+    """A memory rewritten after a session (LLM-Rsum, Table 1): the old facts and the session's, one line per person."""
     from ld_agent.languages import ENGLISH
     from ld_agent.memory.views.memory_text import capped, memory_text
 
@@ -190,7 +190,7 @@ def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
 
 
 def _portraits(talk: Talk) -> Iterator[Made]:
-    """A person described (MemoryBank), and dated notes brought together, by what they told."""
+    """A portrait of a person, and a summary of dated notes (MemoryBank), from what they said."""
     from ld_agent.languages import ENGLISH
 
     for person, facts in talk.known().items():
@@ -212,7 +212,7 @@ def _portraits(talk: Talk) -> Iterator[Made]:
 
 
 def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Made]]:
-    """Memos of one to three dialogues, one after the other: their topics, where they stand and what they say."""
+    """Memos of one to three consecutive dialogues: their topics, lines and summaries."""
     from ld_agent.datasets import load_dialogues
     from ld_agent.datasets.naming import named_dialogue
     from ld_agent.languages import ENGLISH

@@ -1,4 +1,4 @@
-"""What fills rows that need memory: what people of a corpus told, how they began to talk, summaries of their sessions."""
+"""Sources for rows that need memory: what people in a corpus said, how they began to talk, summaries of their sessions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Told:
 
 
 def people_of(sources: Sequence[Path]) -> list[list[Told]]:
-    """What each person told in each session of annotated files: short traits from utterances of one or two sentences."""
+    """What each person said in each session of annotated files: short traits from utterances of one or two sentences."""
     by_person: dict[tuple[str, str, str], list[Told]] = {}
     for source in sources:
         for u in load_annotated_utterances(source):

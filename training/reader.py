@@ -38,10 +38,10 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One row in the making: the lines of a passage, the question, and its answer ("": the passage does not say).
+    """One row being built: the lines of a passage, the question, and its answer ("": the passage does not say).
 
     Attributes:
-        of: what it was made from; all of it is on one side of a held-out part.
+        of: its source; all rows of a source are on the same side of a held-out split.
     """
 
     of: str
@@ -82,7 +82,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
 
 
 def _of_scenes(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator[Drawn]:
-    """Each question of each scene: where its answer was said, next to it, and in another scene."""
+    """Each question of each scene, asked of the passage with the answer, of one next to it, and of another scene."""
     scenes = list(every_scene(rng))
     for number, scene in enumerate(scenes):
         of = f"scene {number}"

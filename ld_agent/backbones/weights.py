@@ -173,7 +173,7 @@ def _path_in_package(reference: str) -> Path:
             path = Path(folder) / inside
             if path.exists():
                 return path
-    raise ModelError(f"package {name} {distribution.version} holds no {inside!r}; check the path, or run: {install}")
+    raise ModelError(f"package {name} {distribution.version} contains no {inside!r}; check the path, or run: {install}")
 
 
 def _fetched(reference: str) -> Path:

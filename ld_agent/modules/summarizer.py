@@ -34,7 +34,7 @@ SHORTEST_PIECE = 64  # characters
 EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # characters of one utterance in an extracted summary
 
 MOST_CANDIDATES, FEWEST_CANDIDATES = 600, 20
-"""Most utterances of a session that are encoded for extracted summaries, and of each of its parts at least."""
+"""Maximum number of a session's utterances encoded for extracted summaries, and the minimum for each of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Summarizer:
         """The utterances nearest to the mean of the part's embeddings, in order, with their speakers.
 
         Args:
-            most: utterances that are encoded; of a longer part, evenly spread ones.
+            most: maximum number of utterances to encode, evenly spread.
         """
         candidates = [u for u in part if u.text.strip()] or list(part)
         candidates = candidates[:: len(candidates) // most + 1]

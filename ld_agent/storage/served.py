@@ -251,7 +251,7 @@ class Directory:
         ]
 
     def recalls(self, key: int, sessions: Sequence[int], most: int) -> dict[int, tuple[int, list[Utterance]]]:
-        """By session, how many replies recalled what became of it, and the latest of them."""
+        """By session, the number of replies that recalled its memories, and the latest of these replies."""
         from ld_agent.storage.sql_rows import utterances
 
         rows = self._db.of(key).rows(

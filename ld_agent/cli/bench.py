@@ -117,9 +117,7 @@ def serve(
 def training(
     overrides: Overrides = None,
     config: ConfigOption = None,
-    steps: Annotated[
-        int, typer.Option(min=2, help="Optimizer steps per recipe; use 50 to compare what they learn.")
-    ] = 8,
+    steps: Annotated[int, typer.Option(min=2, help="Optimizer steps per recipe; use 50 to compare losses.")] = 8,
     as_json: JsonOption = False,
 ) -> None:
     """Tune the base with our recipe, with plain PEFT and Trainer, and with TRL; compare tokens per second, memory and
@@ -146,7 +144,7 @@ def views(
     chosen: Annotated[
         list[str] | None, typer.Option("--view", help="Only this mechanism, or several joined by +; may be repeated.")
     ] = None,
-    width: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 1,
+    width: Annotated[int, typer.Option("--batch", min=1, help="Number of conversations played concurrently.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Play the same conversations with each memory mechanism: calls, tokens, seconds and stored bytes per turn.

@@ -108,8 +108,8 @@ class Resources:
         """Load everything now instead of in the first turn, the spaCy pipeline in parallel with the rest."""
         import torch  # noqa: F401 - imported by both threads below, so complete it first
 
-        with ThreadPoolExecutor(1) as beside:
-            topics = beside.submit(lambda: self.topics.extract(["warm"]))
+        with ThreadPoolExecutor(1) as pool:
+            topics = pool.submit(lambda: self.topics.extract(["warm"]))
             for module in MODULES:
                 self.models.backbone(module)
             self.encoder.encode_query("warm")

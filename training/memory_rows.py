@@ -32,7 +32,7 @@ from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
 from training.memory_relations import Relation, asked_about, asked_back, lists, relations, second_person
 from training.memory_scenes import drawn_scene
-from training.memory_sources import Told, people_of, summaries_of, talks_of
+from training.memory_sources import StatedTrait, people_of, summaries_of, talks_of
 from training.reply_rows import deciding, folded, telling_utterances
 from training.rows import row_values, write_rows
 
@@ -159,7 +159,7 @@ class Maker:
 
     def __init__(
         self,
-        people: Sequence[Sequence[Told]],
+        people: Sequence[Sequence[StatedTrait]],
         talks: Sequence[Sequence[str]],
         summaries: Sequence[str],
         encode: Encode,

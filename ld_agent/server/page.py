@@ -24,7 +24,7 @@ from ld_agent.storage.exchange import export_lines
 
 HERE = Path(__file__).parent
 PEOPLE = 50
-FOUND = 50
+MOST_MATCHES = 50
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -223,7 +223,7 @@ async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> R
 async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
     said = []
     if q.strip():
-        said = await asyncio.to_thread(about.service.directory.search, about.stored.key, q.strip(), FOUND)
+        said = await asyncio.to_thread(about.service.directory.search, about.stored.key, q.strip(), MOST_MATCHES)
     return about.show("search.html", q=q, said=said, tab="search")
 
 

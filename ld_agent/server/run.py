@@ -115,7 +115,7 @@ class Stopping:
             self._timers.append(later)
 
     def cancel(self) -> None:
-        """Lift the deadlines: the server has ended, and its process goes on."""
+        """Cancel the deadlines: the server has ended, but its process continues."""
         for timer in self._timers:
             timer.cancel()
 

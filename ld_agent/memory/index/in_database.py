@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.index.base import Search
-from ld_agent.memory.index.hybrid import COVER, OWN, Question, best_passages, question
+from ld_agent.memory.index.hybrid import COVER, SPEAKER, Question, best_passages, question
 from ld_agent.memory.index.lexical import rarity, stems
 from ld_agent.memory.index.long_term import COMMON, most_candidates
 from ld_agent.memory.index.passages import NO_PASSAGES, NO_VECTORS, PackedVectors, Passages
@@ -133,7 +133,7 @@ def _further(passages: Sequence[Passages], asked: Question, ranked: Ranked) -> N
     total = math.sqrt(sum(worth.values()) + 1)
     return np.array(
         [
-            COVER * sum(worth.get(word, 0.0) for word in set(window)) / total + OWN * (speaker == asked.about)
+            COVER * sum(worth.get(word, 0.0) for word in set(window)) / total + SPEAKER * (speaker == asked.about)
             for of_record in passages
             for window, speaker in zip(of_record.windows, of_record.speakers, strict=True)
         ]

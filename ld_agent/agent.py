@@ -175,7 +175,7 @@ class Agent:
             self._touched[conversation_id] = name
         elif agent_name not in (None, relation.agent_name):
             raise InputError(
-                f"conversation {conversation_id!r} is held with agent {relation.agent_name!r}, not {agent_name!r}; "
+                f"conversation {conversation_id!r} has the agent {relation.agent_name!r}, not {agent_name!r}; "
                 "choose another conversation id"
             )
         return relation

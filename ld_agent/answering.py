@@ -117,7 +117,7 @@ class Answering:
         answer = self._supported(situation, completion, shown)
         if not completion.text or (answer.text and not says_unknown(answer.text)):
             return answer
-        words, quote = situation.language.words, self._told(situation)
+        words, quote = situation.language.words, self._said_by_user(situation)
         if quote is not None:
             reminded = self.generator.prompt_for(_reminded(situation, quote.text))
             again = yield from self._completion(reminded, situation, options)
@@ -168,7 +168,7 @@ class Answering:
         note = f"what the model made up was left out of the reply: {', '.join(words)}"
         return Answer(text, completion, (note,) if words else ())
 
-    def _told(self, situation: Situation) -> Utterance | None:
+    def _said_by_user(self, situation: Situation) -> Utterance | None:
         """The line the user said in the chat that is most relevant to the question: a quote or a trait (without id);
         None if there is none.
 

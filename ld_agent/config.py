@@ -33,10 +33,9 @@ class Config(Section):
     """Everything an `Agent` is made from.
 
     Attributes:
-        language: of the prompts and of what the agent is told: a folder of ``ld_agent/languages`` by its code, a folder of
-            one's own by its path, or ``auto``: of each conversation, by the script of what is said first. Where the English
-            default encoder does not know the language, the language's own takes its place. Unless γ is set, it follows the
-            encoder (`GAMMAS`).
+        language: of the prompts and of the agent's phrases: the code of a folder in ``ld_agent/languages``, the path of your
+            own folder, or ``auto``, which chooses for each conversation by the script of what is said first. A language that
+            the default encoder does not know replaces it by its own. Unless γ is set, it follows the encoder (`GAMMAS`).
     """
 
     language: str = "en"
@@ -68,6 +67,11 @@ class Config(Section):
         if len(set(memory.views)) < len(memory.views):
             raise ValueError(f"views={list(memory.views)} names a view twice; name each once")
         return memory
+
+    def changed(self, **sections: Mapping[str, Any]) -> Config:
+        """Return a copy in which keys of sections have other, valid values: ``changed(store={"path": "me.db"})``."""
+        updated = {name: getattr(self, name).model_copy(update=dict(keys)) for name, keys in sections.items()}
+        return self.model_copy(update=updated)
 
 
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:

@@ -37,7 +37,7 @@ T = TypeVar("T")
 class Conversation:
     """One thread of talk between the agent and one or more named people, over any number of sessions.
 
-    Made by `Agent.conversation`. Threads of one conversation share its memory and personas; each has a running session of
+    Created by `Agent.conversation`. Threads of one conversation share its memory and personas; each has a running session of
     its own. One caller at a time is inside a conversation; others queue, or get a `ConversationBusyError` with
     ``agent.busy: refuse``.
     """

@@ -1,11 +1,10 @@
-"""Shares work among the workers of a Ray cluster: the one door to Ray.
+"""Shares work among the workers of a Ray cluster. Nothing else imports Ray.
 
-`on_ray` takes any work that can be done group by group. Groups are handed out one by one as workers become free, so that
-the input need not fit in memory. A worker has as many threads as this process, since another number rounds differently.
-Ray does the group of a killed worker again, and results arrive as they complete, so that the caller can keep them and
-resume. `play_on_ray` plays recorded conversations this way;
-`ld_agent.evaluation.runner` and `training.replayed` use it to predict and replay. A worker processes a group exactly as
-a single process does.
+`on_ray` accepts any work that can be done group by group. Groups are assigned as workers become free, so that the input
+need not fit in memory. A worker has as many threads as this process, since another number rounds differently. Ray repeats
+the group of a killed worker, and results arrive as they complete, so that the caller can store them and resume.
+`play_on_ray` plays recorded conversations this way; `ld_agent.evaluation.runner` and `training.replayed` use it to
+predict and replay. A worker processes a group exactly as a single process does.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ def on_ray(work: Callable[[G], R], groups: Iterable[tuple[int, G]]) -> Iterator[
         while busy:
             [done], _ = ray.wait(list(busy), num_returns=1)
             number, worker = busy.pop(done)
-            result = pickle.loads(ray.get(done))  # a worker's own, made a moment ago
+            result = pickle.loads(ray.get(done))  # created by our own worker
             if isinstance(result, LDAgentError):
                 raise result
             if (following := next(waiting, None)) is not None:
@@ -84,8 +83,8 @@ def on_ray(work: Callable[[G], R], groups: Iterable[tuple[int, G]]) -> Iterator[
 
 
 def _shares(cores: Sequence[float]) -> tuple[int, int]:
-    """The threads of a worker and the number of workers on machines with so many cores: as many threads as this process
-    has (OMP_NUM_THREADS, else a thread a core), if a machine has so many cores."""
+    """The threads per worker and the number of workers, given the cores of each machine. A worker has as many threads as this
+    process (OMP_NUM_THREADS, else one per core), limited to the cores of the largest machine."""
     import torch
 
     threads = max(1, min(torch.get_num_threads(), int(max(cores, default=1))))
@@ -128,7 +127,7 @@ class _Worker:
 
 
 def _portable(exc: LDAgentError) -> LDAgentError:
-    """The error itself, or one of its text where it cannot be sent between processes."""
+    """The error itself, or one with its text if it cannot be sent between processes."""
     try:
         pickle.loads(pickle.dumps(exc))
     except Exception:

@@ -1,4 +1,4 @@
-"""Runs a Typer application as a program: exit codes, one-line errors, ``--debug``. Knows no command.
+"""Runs a Typer application as a program: exit codes, one-line errors, ``--debug``, ``--json``. Knows no command.
 
 Exit codes: 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted. An error is one line on standard
 error; ``--debug``, anywhere before a ``--``, shows the traceback.
@@ -6,10 +6,11 @@ error; ``--debug``, anywhere before a ``--``, shows the traceback.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ld_agent.errors import ConfigError, LDAgentError
 
@@ -50,6 +51,11 @@ def run_app(app: Typer, name: str, interrupted: str = "") -> NoReturn:
             raise
         code = _failed(name, _explained(exc), 2 if isinstance(exc, ConfigError) else 1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def print_json(value: Any) -> None:
+    """Print the one JSON value that a command with ``--json`` gives."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def _misused(exc: Exception, name: str) -> int:

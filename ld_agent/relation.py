@@ -56,7 +56,7 @@ class Relation:
         self.complete = resources.costs.metered(conversation_id, resources.asking.complete)
         self.acomplete = resources.costs.ametered(conversation_id, resources.asking.acomplete)
         self.models, self._settled = resources.models, config.language != AUTO
-        self._told_of_script = False
+        self._script_noted = False
         self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas, resources.progress)
         self.bank.seed(agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
@@ -85,9 +85,9 @@ class Relation:
 
     def first_unknown_script(self, text: str) -> bool:
         """Whether a text is the first in a script that the encoder does not know."""
-        if self._told_of_script or self.resources.encoder.knows_script(text):
+        if self._script_noted or self.resources.encoder.knows_script(text):
             return False
-        self._told_of_script = True
+        self._script_noted = True
         return True
 
     def views_recalling(self, k: int) -> EnabledViews:

@@ -23,7 +23,7 @@ from ld_agent.costs import Costs
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder, configured
-from ld_agent.memory.index.base import Progress, untold
+from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
@@ -73,7 +73,7 @@ class Resources:
         self.store = open_store(config.store.path)
         bound = config.memory.index_mb
         self.indexes = IndexCache(None if bound is None else int(bound * 2**20))
-        self.progress: Progress = untold
+        self.progress: Progress = no_progress
         self.annotated: dict[int, list[AnnotatedMemory]] = {}
         self.loading = threading.RLock()
         if encoder is not None:
@@ -108,8 +108,8 @@ class Resources:
         """Load everything now instead of in the first turn, the spaCy pipeline in parallel with the rest."""
         import torch  # noqa: F401 - imported by both threads below, so complete it first
 
-        with ThreadPoolExecutor(1) as beside:
-            topics = beside.submit(lambda: self.topics.extract(["warm"]))
+        with ThreadPoolExecutor(1) as pool:
+            topics = pool.submit(lambda: self.topics.extract(["warm"]))
             for module in MODULES:
                 self.models.backbone(module)
             self.encoder.encode_query("warm")
@@ -122,7 +122,7 @@ class Resources:
             models: in the conversation's language; None: in the agent's.
         """
         models = models or self.models
-        summarizer = Summarizer(models, self.encoder)
+        summarizer = Summarizer(models, self.encoder.encode)
         return ViewContext(
             self.store, key, self.encoder, self.topics, summarizer, self.config.memory, models, agent_name,
             indexes=self.indexes, progress=self.progress, annotated=self.annotated.setdefault(key, []),

@@ -1,4 +1,4 @@
-"""The sections of a configuration: what each part of an agent may be set to, with the defaults of ``configs/agent/bare.yaml``
+"""The sections of a configuration: the settings of each part of an agent, with the defaults of ``configs/agent/bare.yaml``
 (the embedded model without adapters). `ld_agent.config` puts them together and reads files.
 """
 
@@ -89,7 +89,7 @@ class BackboneSection(Section):
 
 
 class ModuleSection(Section):
-    """One of the three modules.
+    """One module.
 
     Attributes:
         adapter: LoRA adapter in PEFT's format, given by a reference like a model's; null: the bare base.
@@ -159,7 +159,7 @@ class ReaderSection(ModuleSection):
     """The reader's own keys.
 
     Attributes:
-        passages: most passages read for the answer to a question about what was said earlier; 0: none, the generator
+        passages: maximum number of passages to read for the answer to a question about the past; 0: the generator
             answers alone.
     """
 
@@ -167,8 +167,9 @@ class ReaderSection(ModuleSection):
 
 
 class ModulesSection(Section):
-    """The three modules of LD-Agent, and ``memory``, which the other mechanisms use to rewrite a memory, judge what is
-    worth keeping, and choose among search results. Its ``backbone`` may differ from that of the replies.
+    """The three modules of LD-Agent; ``memory``, which the other mechanisms use to rewrite a memory, judge what is worth
+    keeping, and choose among search results; and ``reader``, which finds answers in passages. A module's ``backbone`` may
+    differ from that of the replies.
     """
 
     summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
@@ -293,7 +294,7 @@ class PersonasSection(Section):
     """The persona bank.
 
     Attributes:
-        cap: most traits of one speaker in a prompt; 0 is none.
+        cap: maximum number of one speaker's traits in a prompt; 0: none.
         user_cap, agent_cap: the same for everyone but the agent, and for the agent; null: ``cap`` (LD-Agent, Table 2).
         attribution: what the agent says about someone else, or repeats of what is known of them, is not a trait of the
             agent, and traits keep the people and names that they are about. False is the paper: every trait belongs to
@@ -316,17 +317,17 @@ class PersonasSection(Section):
     reconcile: bool = True
 
     def most(self, *, of_agent: bool) -> int:
-        """The most traits in a prompt of the agent, or of anyone else."""
+        """The maximum number of traits in a prompt, of the agent or of anyone else."""
         cap = self.agent_cap if of_agent else self.user_cap
         return self.cap if cap is None else cap
 
 
 class EncoderSection(Section):
-    """What makes texts into vectors.
+    """The encoder of texts.
 
     Attributes:
-        question_model: encodes what is searched by, as of DPR; None: ``model``.
-        pooling: how a model of transformers becomes one vector; None: as sentence-transformers has it.
+        question_model: encodes queries separately, such as DPR's; None: ``model``.
+        pooling: how to reduce a plain transformers model's output to one vector; None: as sentence-transformers does.
     """
 
     model: str = MINILM
@@ -352,10 +353,10 @@ class ServerSection(Section):
 
     Attributes:
         body_mb: megabytes of one request's body.
-        messages: most messages of one request.
+        messages: maximum number of messages in a request.
         concurrency: requests that are worked on at once; more are refused with 429.
-        rate: requests a minute of one key, or of one address without keys, unless the key has a rate of its own.
-        ping: seconds of silence after which a stream sends a comment, so that nobody hangs up.
+        rate: requests per minute of one key, or of one address without keys, unless the key has its own rate.
+        ping: seconds of silence after which a stream sends a comment, to keep the connection open.
         patience: seconds that a client may take to send its request.
         grace: seconds that replies and learning under way may take once the server was told to stop.
         explain: answers carry what was recalled, timings and notes under ``ld_agent``.

@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 console = Console(highlight=False)
@@ -33,37 +42,56 @@ def say(message: str) -> None:
     errors.print(plain(message), soft_wrap=True)
 
 
+def bars(*columns: ProgressColumn, shown: bool = True, transient: bool = False) -> Progress:
+    """Progress bars on standard error, if that is a terminal.
+
+    Args:
+        columns: of each bar; the default has its description, how many are done and two times.
+        shown: False hides them even there.
+        transient: remove them at the end.
+    """
+    standard = (
+        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    hidden = not (shown and errors.is_terminal)
+    return Progress(*(columns or standard), console=errors, disable=hidden, transient=transient)
+
+
 class LongWork:
     """Shows a progress bar on standard error, if that is a terminal, for work reported as (what, done, total).
 
     Args:
-        bars: an existing display to add the bar to.
+        display: existing bars to add this one to.
     """
 
-    def __init__(self, bars: Progress | None = None) -> None:
-        self._shared, self._alone = bars, Progress(console=errors, disable=not errors.is_terminal, transient=True)
+    def __init__(self, display: Progress | None = None) -> None:
+        self._shared, self._alone = display, bars(transient=True)
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Show that ``done`` of ``total`` are done; remove the bar at the end."""
-        bars = self._shared or self._alone
+        display = self._shared or self._alone
         if what not in self._tasks:
             if not self._tasks and self._shared is None:
                 self._alone.start()
-            self._tasks[what] = bars.add_task(what, total=total)
-        bars.update(self._tasks[what], completed=done, total=total)
+            self._tasks[what] = display.add_task(what, total=total)
+        display.update(self._tasks[what], completed=done, total=total)
         if done >= total:
-            bars.remove_task(self._tasks.pop(what))
+            display.remove_task(self._tasks.pop(what))
             if not self._tasks and self._shared is None:
                 self._alone.stop()
 
 
 @contextmanager
-def progress(description: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error while the block runs, if that is a terminal.
+
+    Args:
+        done: how many are done already.
 
     Yields: a function to call with the number done since its last call.
     """
-    with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda done: bar.advance(task, done)
+    with bars() as display:
+        task = display.add_task(description, total=total, completed=done)
+        yield lambda count: display.advance(task, count)

@@ -75,6 +75,7 @@ class Turn:
     passages: tuple[tuple[Utterance, ...], ...] = ()
     notes: list[str] = field(default_factory=list)
     decision: str = ""
+    _prompted: Prompted = field(default_factory=lambda: Prompted(()))
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
     _finish: str = "stop"
@@ -86,26 +87,23 @@ class Turn:
             at: when the reply is said; None: now.
             recorded: stored in memory in place of the generated reply (teacher forcing).
         """
-        interrupted = False
-        prompted = Prompted(())
-        try:
-            situation = yield from self.situation()
-            prompted = self.prompted(situation)
-            answer = yield from self._generated(situation, prompted)
-        except KeyboardInterrupt:
-            if not self.interruptible:
-                raise
-            answer, interrupted = "".join(self._pieces), True
+        answer, interrupted = yield from self._answer()
         said = self._said(answer, interrupted)
         self.watch.lap("generate")
         kept = self._keep(said if recorded is None else recorded, at, interrupted) if said or recorded else None
         self.watch.lap("store")
-        tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
-        return Reply(
-            said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
-            tokens, self._explanations(), self.quotes, self._finish,
-            tuple({"role": m.role, "content": m.content} for m in prompted.messages),
-        )  # fmt: skip
+        return self._reply(said, kept)
+
+    def _answer(self) -> Steps[tuple[str, bool]]:
+        """The model's answer, and whether it was interrupted; then, the part generated so far."""
+        try:
+            situation = yield from self.situation()
+            answer = yield from self._generated(situation, self.prompted(situation))
+        except KeyboardInterrupt:
+            if not self.interruptible:
+                raise
+            return "".join(self._pieces), True
+        return answer, False
 
     def situation(self) -> Steps[Situation]:
         """Finish pending work and gather everything the reply is made from."""
@@ -114,24 +112,27 @@ class Turn:
         self.watch.lap("pending")
         query = self._query()
         self.watch.lap("encode")
-        views = self.relation.views
-        recalled = yield from metered(views.recall(query), self._seen)
-        self.remembered = replace(recalled, recalled=views.with_pinned(recalled.recalled, query.at))
-        self.notes += self.remembered.notes
+        yield from self._recall(query)
         self.watch.lap("recall")
-        self.traits = dict(
-            self.relation.bank.select(self._everyone(), query.vector, self.heard.at, self.relation.agent_name)
-        )
+        bank, agent = self.relation.bank, self.relation.agent_name
+        self.traits = dict(bank.select(self._everyone(), query.vector, self.heard.at, agent))
         said = self._said_then()
         self.quotes, self.passages = self._quotes(said), self._passages(said)
         return self._situation()
 
+    def _recall(self, query: Query) -> Steps[None]:
+        """Let every view recall; pinned memories are always included."""
+        views = self.relation.views
+        remembered = yield from metered(views.recall(query), self._seen)
+        self.remembered = replace(remembered, recalled=views.with_pinned(remembered.recalled, query.at))
+        self.notes += remembered.notes
+
     def prompted(self, situation: Situation) -> Prompted:
         """The prompt of the reply."""
-        prompted = self._generator().prompt_for(situation)
-        self.notes += prompted.notes
+        self._prompted = self._generator().prompt_for(situation)
+        self.notes += self._prompted.notes
         self.watch.lap("prompt")
-        return prompted
+        return self._prompted
 
     @property
     def _words(self) -> Words:
@@ -153,32 +154,19 @@ class Turn:
         if self.relation.first_unknown_script(self.heard.text):
             self.notes.append(UNKNOWN_SCRIPT)
         if resources.config.memory.quotes:
-            resources.encoder.encode(
-                [text, self.heard.text]
-            )  # in one batch; quotes are chosen for what was heard alone
+            resources.encoder.encode([text, self.heard.text])  # in one batch; quotes are for what was heard alone
         return resources.query(text, self.heard.at)
 
     def _situation(self) -> Situation:
         """Everything the reply is made from, equation (5)."""
         views, recalled = self.relation.views, self.remembered.recalled
-        guidance = views.guidance(recalled)
+        guidance, context = views.guidance(recalled), tuple(u for u in self.cache.utterances if u.id != self.heard.id)
         return Situation(
-            agent=self.relation.agent_name,
-            heard=self.heard,
-            context=tuple(u for u in self.cache.utterances if u.id != self.heard.id),
-            recalled=recalled,
-            traits=self.traits,
-            people=self._everyone()[1:],
-            steps=guidance.steps,
-            examples=guidance.examples,
-            labelled=views.combined,
-            decides=views.decides,
-            quotes=self.quotes,
-            passages=self.passages,
-            instructions=self.options.instructions,
-            language=self.relation.models.language,
-            doubted=self.relation.bank.channels(self.traits),
-        )
+            self.relation.agent_name, self.heard, context, recalled, self.traits, self._everyone()[1:],
+            guidance.steps, guidance.examples, labelled=views.combined, decides=views.decides,
+            quotes=self.quotes, passages=self.passages, instructions=self.options.instructions,
+            language=self.relation.models.language, doubted=self.relation.bank.channels(self.traits),
+        )  # fmt: skip
 
     def _said_then(self) -> list[Utterance]:
         """What was said in the recalled sessions, oldest first, if any of it is wanted."""
@@ -231,6 +219,14 @@ class Turn:
             Reader(self.relation.models) if modules.reader.passages else None, self._seen,
         )  # fmt: skip
 
+    def _reply(self, said: str, kept: Utterance | None) -> Reply:
+        tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
+        return Reply(
+            said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
+            tokens, self._explanations(), self.quotes, self._finish,
+            tuple({"role": m.role, "content": m.content} for m in self._prompted.messages),
+        )  # fmt: skip
+
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """How the recall of each view came about, and what the answer decided for it."""
         explanations = {view: dict(explanation) for view, explanation in self.remembered.explanations.items()}
@@ -241,8 +237,7 @@ class Turn:
         return explanations
 
     def _listener(self) -> Callable[[str], None] | None:
-        """A listener for the pieces of the answer: keeps them for an interruption, and shows those that belong to the
-        reply."""
+        """Hear the pieces of the answer: keep them in case of an interruption, and show those that belong to the reply."""
         if self.on_text is None and not self.interruptible:
             return None
         people, decides = self._everyone()[1:], self.relation.views.decides

@@ -100,8 +100,8 @@ def checked_name(name: str, what: str = "speaker") -> str:
 class Utterance:
     """One utterance. ``id`` ("u12") is unique within its conversation and never reused.
 
-    ``channel``: how it reached the memory, one of `CHANNELS`; set when it is stored. ``interrupted``: a reply that ended
-    early, because whoever listened left.
+    ``channel``: how it reached the memory, one of `CHANNELS`; set when it is stored. ``interrupted``: a reply that was cut
+    short.
     """
 
     id: str

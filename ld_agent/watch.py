@@ -64,14 +64,14 @@ def operation(name: str, conversation: str | Callable[[], str], store: str = "")
         yield Operation(name, "", store)
         return
     begun = Operation(name, conversation if isinstance(conversation, str) else conversation(), store)
-    with _told(list(_watchers), begun):
+    with _notified(list(_watchers), begun):
         yield begun
 
 
 @contextmanager
-def _told(watchers: list[Watcher], begun: Operation) -> Iterator[None]:
+def _notified(watchers: list[Watcher], begun: Operation) -> Iterator[None]:
     if not watchers:
         yield
         return
-    with watchers[0](begun), _told(watchers[1:], begun):
+    with watchers[0](begun), _notified(watchers[1:], begun):
         yield

@@ -66,7 +66,7 @@ SLOW = (
     "tests/evaluation/test_retrieval.py",
     "tests/server/test_tenants.py",
     "tests/server/test_traces.py",
-    "tests/evaluation/test_bench_serve.py",
+    "tests/server/test_bench_serve.py",
     "tests/storage/test_postgres",
     # many turns, or long texts
     "tests/memory/test_packaged_encoders.py::test_vectors_have_unit_length",

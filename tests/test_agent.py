@@ -9,8 +9,9 @@ from datetime import timedelta
 import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
+from ld_agent.agent import Agent
 from ld_agent.config import Config
-from ld_agent.errors import InputError, StoreError
+from ld_agent.errors import ConfigError, InputError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 
@@ -276,12 +277,12 @@ def test_one_id_gives_one_object_while_it_lives(scene: Scene) -> None:
     maya = agent.conversation("maya")
     assert agent.conversation("maya") is maya
     assert agent.conversation("ben") is not maya
-    with pytest.raises(InputError, match="held with agent 'Sam', not 'Ada'"):
+    with pytest.raises(InputError, match="has the agent 'Sam', not 'Ada'"):
         agent.conversation("maya", agent_name="Ada")
     maya.respond("I keep bees.", at=START)
     del maya
     gc.collect()
-    with pytest.raises(InputError, match=r"held with agent 'Sam', not 'Ada'; set agent.name=Sam"):
+    with pytest.raises(InputError, match=r"has the agent 'Sam', not 'Ada'; set agent.name=Sam"):
         agent.conversation("maya", agent_name="Ada")
     assert len(agent.conversation("maya").running) == 2
 
@@ -321,6 +322,27 @@ def test_a_conversation_deleted_by_another_process_is_not_ended_on_leaving(scene
     other.conversation("maya").delete()
     agent.close()
     assert other.store.conversations() == []
+
+
+def test_closing_opens_only_what_has_a_session_to_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = scene.agent()
+    for name in ("maya", "ben", "lena"):
+        agent.conversation(name).respond("I keep bees.", at=START)
+        if name != "ben":
+            agent.conversation(name).end_session()
+    opened: list[str] = []
+    conversation = agent.conversation
+    monkeypatch.setattr(agent, "conversation", lambda name, **given: opened.append(name) or conversation(name, **given))
+    agent.close()
+    assert opened == ["ben"]
+    assert [len(scene.agent().conversation(name).records) for name in ("maya", "ben", "lena")] == [1, 1, 1]
+
+
+def test_what_is_given_in_place_of_a_config_or_a_stored_conversation_is_named(scene: Scene) -> None:
+    with pytest.raises(ConfigError, match="the config is dict, not a Config; make one with load_config"):
+        Agent({})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"'maya' is not a stored conversation; give agent.store.find_conversation"):
+        scene.agent().recall("maya", "bees")  # type: ignore[arg-type]
 
 
 def test_vectors_missing_after_an_import_are_made_on_use(scene: Scene) -> None:

@@ -14,8 +14,8 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.rebuild import rebuild
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.rebuild import rebuild
 from ld_agent.resources import Resources
 from ld_agent.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import INTERRUPTED

@@ -335,7 +335,7 @@ def test_a_conversation_keeps_its_agent_until_it_is_renamed(ld_agent: CommandLin
     ran = ld_agent(*chat, "agent.name=Robin", stdin="Hello again.\n")
     assert ran.code == 0
     assert "Sam: How nice." in ran.out
-    assert "this conversation is held with Sam; agent.name=Robin is for new ones" in ran.err
+    assert "the agent of this conversation is Sam; agent.name=Robin applies to new ones" in ran.err
     rename = ("memory", "rename", "--store", tmp_path / "me.db", "--conversation", "chat")
     assert "'User' has spoken" in ld_agent(*rename, "User").err
     assert ld_agent(*rename, "Robin").code == 0

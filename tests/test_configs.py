@@ -299,3 +299,11 @@ def test_the_combined_configs_recall_like_the_single_ones():
 @pytest.mark.parametrize("override", ["store.path=:memory:", "store.path=':memory:'", "store.path= :memory: "])
 def test_a_store_in_memory_needs_no_quotes_as_an_override(override: str):
     assert load_config("default", [override]).store.path == ":memory:"
+
+
+def test_a_changed_copy_has_other_keys_in_its_sections_and_leaves_the_config_alone():
+    config = load_config("default")
+    changed = config.changed(store={"path": "me.db"}, memory={"k": 5, "tau": None})
+    assert (changed.store.path, changed.memory.k, changed.memory.tau) == ("me.db", 5, None)
+    assert changed.memory.views == config.memory.views
+    assert config == load_config("default")

@@ -142,6 +142,12 @@ def test_commands_are_in_checked_blocks(page: Path):
         assert not re.search(r"^(?:\.venv/bin/)?(?:ld-agent|python -m) ", block, flags=re.MULTILINE), block
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_command_hides_in_the_comment_of_another(page: Path):
+    for block in blocks(page, "sh"):
+        assert not re.search(r"#.*\bld-agent .* --", block), block
+
+
 def parsed(shown: Shown, command: Any, arguments: list[str]) -> dict[str, Any]:
     """The parameters of a command that a page shows; {} if running text leaves out what is required."""
     try:

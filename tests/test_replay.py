@@ -212,7 +212,7 @@ def test_a_conversation_that_differs_is_refused_and_left_alone(scene: Scene) -> 
         with pytest.raises(InputError, match=r"the store holds another conversation 'three'.*use another --store"):
             play(agent, other)
         assert list(export_lines(agent.store)) == before
-    with pytest.raises(InputError, match="held with agent 'Ada', not 'Maya'"):
+    with pytest.raises(InputError, match="has the agent 'Ada', not 'Maya'"):
         play(agent, replace(recorded, agent="Maya"))
 
 

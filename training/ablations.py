@@ -13,7 +13,7 @@ from ld_agent.types import Reply, Utterance
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PromptParts:
     """The parts of a generator's prompt besides the running session.
 
     Attributes:
@@ -30,12 +30,12 @@ class Parts:
 
 
 FULL = "full"
-ABLATIONS: Mapping[str, Parts] = {
-    "context": Parts(memory=False, user_personas=False, agent_personas=False),
-    "memory": Parts(user_personas=False, agent_personas=False),
-    "user": Parts(memory=False, agent_personas=False),
-    "agent": Parts(memory=False, user_personas=False),
-    FULL: Parts(),
+ABLATIONS: Mapping[str, PromptParts] = {
+    "context": PromptParts(memory=False, user_personas=False, agent_personas=False),
+    "memory": PromptParts(user_personas=False, agent_personas=False),
+    "user": PromptParts(memory=False, agent_personas=False),
+    "agent": PromptParts(memory=False, user_personas=False),
+    FULL: PromptParts(),
 }
 
 
@@ -52,7 +52,7 @@ def situation_of(reply: Reply, said: Sequence[Utterance], agent: str) -> Situati
     return Situation(agent, heard, context, reply.recalled, reply.traits, people, quotes=reply.quotes)
 
 
-def reduced(situation: Situation, parts: Parts) -> Situation:
+def reduced(situation: Situation, parts: PromptParts) -> Situation:
     """A situation with only these parts, as if the others had been off from the beginning of the conversation.
 
     The parts are independent: recall uses no traits, and the traits of one person do not depend on another's.

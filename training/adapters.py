@@ -88,7 +88,7 @@ def _start_from(reference: str, adapted: Any) -> None:
     loaded = set_peft_model_state_dict(adapted, weights)
     if loaded.unexpected_keys or any("lora_" in key for key in loaded.missing_keys):
         raise ConfigError(
-            f"adapter={reference} was tuned on other modules than these settings name; set lora_target_modules to its "
+            f"adapter={reference} was tuned on modules other than those in the settings; set lora_target_modules to its "
             "own, or start a new adapter"
         )
 

@@ -77,14 +77,15 @@ def average(parts: Sequence[Part], out: Path, rank: int | None = None) -> None:
     from safetensors.torch import save_file
 
     if len(parts) < 2:
-        raise ConfigError("a mean needs two or more adapters; name another one")
+        raise ConfigError("averaging takes at least two adapters; give another")
     first = parts[0]
     for part in parts[1:]:
         for key in SAME if rank else (*SAME, *SHAPE):
             expected, actual = (_value(one.config.get(key)) for one in (first, part))
             if expected != actual:
                 raise ConfigError(
-                    f"{part.folder} has {key}={actual}, {first.folder} {expected}; only adapters of one shape have a mean"
+                    f"{part.folder} has {key}={actual}, {first.folder} {expected}; "
+                    "only adapters of the same shape can be averaged"
                 )
     weights = _mean_change(parts, rank) if rank else _mean(parts)
     config = dict(first.config) | ({"r": rank, "lora_alpha": rank} if rank else {})
@@ -97,7 +98,7 @@ def average(parts: Sequence[Part], out: Path, rank: int | None = None) -> None:
         (out / CONFIG).write_text(json.dumps(config, indent=2), "utf-8")
     except (OSError, SafetensorError) as exc:
         shutil.rmtree(out, ignore_errors=True)
-        raise InputError(f"{out} cannot be written ({exc}); give a folder with room") from exc
+        raise InputError(f"{out} cannot be written ({exc}); give a folder with enough space") from exc
 
 
 def _mean(parts: Sequence[Part]) -> dict[str, Tensor]:
@@ -160,7 +161,7 @@ def _shares(parts: Sequence[Part]) -> Iterator[tuple[float, dict[str, Tensor]]]:
         names = names or weights.keys()
         if weights.keys() != names:
             raise ConfigError(
-                f"{part.folder} and {parts[0].folder} hold different modules; only adapters of one shape have a mean"
+                f"{part.folder} and {parts[0].folder} hold different modules; only adapters of the same shape can be averaged"
             )
         yield part.weight / total, weights
 

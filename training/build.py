@@ -22,7 +22,7 @@ from ld_agent.errors import InputError
 from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
 from ld_agent.on_ray import check_not_launched
-from training.ablations import ABLATIONS, FULL, Parts
+from training.ablations import ABLATIONS, FULL, PromptParts
 from training.command import run_command
 from training.row_building import BuildRequest, held_out, origin
 from training.rows import write_rows
@@ -84,7 +84,7 @@ def build(
     generator.context.jsonl, generator.memory.jsonl, generator.user.jsonl and generator.agent.jsonl.
     """
     check_not_launched("training.build")
-    parts = Parts(not no_memory, not no_user, not no_agent, annotated)
+    parts = PromptParts(not no_memory, not no_user, not no_agent, annotated)
     given = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated, "--no-memory": no_memory,
              "--no-user-personas": no_user, "--no-agent-personas": no_agent, "--ablations": ablations,
              "--on": bool(on)}  # fmt: skip
@@ -116,7 +116,7 @@ def build(
     )
     rows = list(_counted(resolve_name(TUNED[module].rows)(request), module))
     if not rows:
-        raise InputError(f"{', '.join(map(str, sources))}: not one row for the {module} in it; give more data")
+        raise InputError(f"{', '.join(map(str, sources))}: no rows for the {module}; give more data")
     for name, (train_target, eval_target) in targets.items():
         _written([row for row in rows if row.get("parts", name) == name], train_target, eval_target, request.held_out)
 
@@ -148,12 +148,12 @@ def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, share: fl
 
 def _counted(rows: Iterable[Values], module: str) -> Iterator[Values]:
     """Show the number of rows so far on standard error."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from ld_agent.terminal import errors
+    from ld_agent.terminal import bars
 
     columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed} rows"), TimeElapsedColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as progress:
+    with bars(*columns) as progress:
         task = progress.add_task(module, total=None)
         for row in rows:
             progress.advance(task)

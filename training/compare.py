@@ -43,7 +43,7 @@ class System:
 
     Attributes:
         rows: the prompts and the recorded replies.
-        values: the rows as they stand in the file, with where each comes from.
+        values: the rows as in the file, with their provenance.
         adapter: None: the base model.
     """
 
@@ -63,7 +63,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a system makes of its rows: of the recorded replies their nats and tokens, and its own replies ("": none)."""
+    """A system's results: nats and tokens of the recorded replies, and its own replies ("": none)."""
 
     nats: list[float]
     tokens: list[int]
@@ -89,7 +89,7 @@ def read_system(text: str, limit: int | None = None) -> System:
 
 def outcome(backbone: LocalBackbone, system: System, new_tokens: int, penalty: float) -> Outcome:
     """Find how likely the recorded replies are and, with ``new_tokens``, generate replies."""
-    from ld_agent.evaluation.runner import progress
+    from ld_agent.terminal import progress
 
     requests = [
         Request(row.prompt, "generator", max(new_tokens, 1), adapter=system.adapter, repetition_penalty=penalty)
@@ -98,7 +98,7 @@ def outcome(backbone: LocalBackbone, system: System, new_tokens: int, penalty: f
     targets = [row.target for row in system.rows]
     order = sorted(range(len(requests)), key=lambda n: sum(len(m.content) for m in requests[n].messages))
     nats, tokens, replies = [0.0] * len(order), [0] * len(order), [""] * len(order)
-    with progress(len(order), 0, system.name) as advance:
+    with progress(system.name, len(order)) as advance:
         for start in range(0, len(order), CHUNK):
             chunk = order[start : start + CHUNK]
             batch = [requests[n] for n in chunk]
@@ -155,7 +155,7 @@ def run_header(system: System, config: Config, model: str | None) -> dict[str, A
     named, corpora = ({str(value.get(key)) for value in system.values} for key in ("parts", "corpus"))
     if len(named) != 1 or len(corpora) != 1 or (name := named.pop()) not in ABLATIONS:
         raise InputError(
-            f"the rows of {system.name} do not all say which parts of the prompt they have, and from which corpus they are; "
+            f"the rows of {system.name} do not all state their prompt parts and their corpus; "
             "build them with training.build generator --ablations"
         )
     parts, personas = ABLATIONS[name], config.personas

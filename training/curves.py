@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback
 
-from ld_agent.terminal import errors
+from ld_agent.terminal import bars, errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,15 +33,7 @@ class Curves(TrainerCallback):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=errors,
-            disable=not errors.is_terminal,
-        )
+        self._bar = bars()
 
     def __enter__(self) -> Curves:
         return self

@@ -95,7 +95,7 @@ def _further(row: Row, tokens: ChatTokens, ids: list[int]) -> tuple[tuple[int, i
     for place in places[len(places) - row.further :]:
         start = len(tokens.encode_messages(row.prompt[:place]))
         answer = tokens.encode_answer(row.prompt[place].content)
-        if ids[start : start + len(answer)] == answer:  # else the template writes it otherwise than it is answered
+        if ids[start : start + len(answer)] == answer:  # otherwise the template renders it differently from an answer
             spans.append((start, start + len(answer)))
     return tuple(spans)
 

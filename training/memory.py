@@ -2,8 +2,8 @@
 
 python -m training.memory -c configs/training/memory.yaml [key=value ...] [--dry-run] [--overwrite]
 
-Its rows are made from what people annotated: the traits of MSC's utterances, DialogSum's topics and summaries. So what the
-module learns to write rests on the dialogue by construction.
+Its rows are built from annotations: the traits of MSC's utterances, DialogSum's topics and summaries. Everything that the module
+learns to write is therefore supported by the dialogue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ld_agent.backbones.base import Message
     from ld_agent.types import Utterance
 
-Made = tuple["tuple[Message, ...]", str]
+Exchange = tuple["tuple[Message, ...]", str]
 """A prompt and its answer."""
 SEED = 5
 RECORDS = 3  # of a session
@@ -63,7 +63,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
             yield row_values(messages, answer, corpus=corpus, episode=episode, session=session, turn=1)
 
 
-def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Made]]:
+def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Exchange]]:
     talks = list(talks_of(source, limit, rng))
     for number, talk in enumerate(talks):
         elsewhere = [fact for other in talks[number - 3 : number] for facts in other.known().values() for fact in facts]
@@ -74,8 +74,8 @@ def _of_talks(source: Path, limit: int | None, rng: random.Random) -> Iterator[t
 # ---- conditional memory
 
 
-def _records(talk: Talk, rng: random.Random) -> Iterator[Made]:
-    """Records of some utterances (ECM, Table 18): what was asked, and what was learned."""
+def _records(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
+    """Records of some utterances (ECM, Table 18): the situation, and what was learned."""
     from ld_agent.languages import ENGLISH
 
     numbers = rng.sample(range(len(talk.lines)), min(RECORDS, len(talk.lines)))
@@ -113,7 +113,7 @@ def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
     return "\n".join([*(["Remember: yes"] if decide else []), *parts])
 
 
-def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator[Made]:
+def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator[Exchange]:
     """Reflection on notes (ECM, Table 19) and the choice of topics (MemoChat), for one message."""
     from ld_agent.languages import ENGLISH
     from training.memory_relations import asked_about
@@ -165,8 +165,8 @@ def first_person(fact: str, people: Sequence[str]) -> str:
 # ---- recursive summarization, MemoryBank
 
 
-def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
-    """A memory rewritten after a session (LLM-Rsum, Table 1): the old facts and the session's, a line a person."""
+def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
+    """A memory rewritten after a session (LLM-Rsum, Table 1): the old facts and the session's, one line per person."""
     from ld_agent.languages import ENGLISH
     from ld_agent.memory.views.memory_text import capped, memory_text
 
@@ -189,8 +189,8 @@ def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Made]:
         yield messages, memory_text(capped(both, MOST_FACTS))
 
 
-def _portraits(talk: Talk) -> Iterator[Made]:
-    """A person described (MemoryBank), and dated notes brought together, by what they told."""
+def _portraits(talk: Talk) -> Iterator[Exchange]:
+    """A portrait of a person, and a summary of dated notes (MemoryBank), from what they said."""
     from ld_agent.languages import ENGLISH
 
     for person, facts in talk.known().items():
@@ -211,8 +211,8 @@ def _portraits(talk: Talk) -> Iterator[Made]:
 # ---- MemoChat
 
 
-def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Made]]:
-    """Memos of one to three dialogues, one after the other: their topics, where they stand and what they say."""
+def _of_dialogues(source: Path, limit: int | None, rng: random.Random) -> Iterator[tuple[str, int, Exchange]]:
+    """Memos of one to three consecutive dialogues: their topics, lines and summaries."""
     from ld_agent.datasets import load_dialogues
     from ld_agent.datasets.naming import named_dialogue
     from ld_agent.languages import ENGLISH

@@ -1,6 +1,6 @@
 """What `training.memory_rows` asks about: relations written by hand, rules over annotated traits, and who is "you".
 
-`memory_relations.txt` holds the relations; its head says how a block reads. Knows no prompt and no model.
+`memory_relations.txt` holds the relations; its header describes the format. Knows no prompt and no model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TO_SECOND = {
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One thing to know of somebody; texts hold ``{v}``, the value, and perhaps ``{r}``, of whom."""
+    """One kind of fact about a person; texts contain ``{v}``, the value, and optionally ``{r}``, the person."""
 
     name: str
     avoid: str
@@ -44,7 +44,7 @@ class Relation:
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def pick(self, kind: str, rng: random.Random, value: str, role: str) -> str:
-        """One of the texts of a kind, filled in; "" where there is none."""
+        """One of the texts of a kind, filled in; "" if there is none."""
         choices = self.texts.get(kind, ())
         text = rng.choice(choices).replace("{v}", value).replace("{r}", role) if choices else ""
         text = re.sub(r"\b([Aa]) (?=[aeioAEIO])", r"\1n ", text)
@@ -109,7 +109,7 @@ def asked_back(question: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TraitRule:
-    """What may be asked about a trait that matches; texts hold ``{v}`` and ``{k}``, groups of the pattern."""
+    """Questions about a trait that matches; texts contain ``{v}`` and ``{k}``, groups of the pattern."""
 
     pattern: re.Pattern[str]
     questions: tuple[str, ...]
@@ -131,7 +131,7 @@ def trait_rules() -> tuple[TraitRule, ...]:
 
 
 def asked_about(trait: str) -> tuple[tuple[str, ...], tuple[str, ...], str, str] | None:
-    """Questions, answers, what would not be known, and the topic, of the first rule that a trait meets."""
+    """Questions, answers, unanswerable questions, and the topic, by the first rule that matches a trait."""
     plain = trait.rstrip(".")
     for rule in trait_rules():
         if match := rule.pattern.fullmatch(plain):

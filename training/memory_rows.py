@@ -2,7 +2,7 @@
 
     python -m training.memory_rows --from msc_personasummary/session_4/valid.txt --replies generator.train.jsonl --out mixed.jsonl
 
-Replies of people seldom need what is remembered, so that a generator tuned on them alone learns to ignore it. Here the
+Human replies seldom need memory, so a generator tuned on them alone learns to ignore it. Here the
 answer stands in a trait, a summary or a quote among others that do not matter, or nowhere. Prompts are rendered by the
 code that renders them at inference.
 """
@@ -32,7 +32,7 @@ from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
 from training.memory_relations import Relation, asked_about, asked_back, lists, relations, second_person
 from training.memory_scenes import drawn_scene
-from training.memory_sources import Told, people_of, summaries_of, talks_of
+from training.memory_sources import StatedTrait, people_of, summaries_of, talks_of
 from training.reply_rows import deciding, folded, telling_utterances
 from training.rows import row_values, write_rows
 
@@ -67,7 +67,7 @@ Turn = tuple[str, str]
 
 @dataclass
 class Setting:
-    """What an agent knows of one person, in the making."""
+    """What an agent knows about one person, being built."""
 
     rng: random.Random
     agent: str
@@ -77,21 +77,21 @@ class Setting:
     said: list[tuple[str, str, str]] = field(default_factory=list)  # speaker, what, the question before it
     summed: list[str] = field(default_factory=list)
     context: tuple[str, ...] = ()
-    avoid: list[re.Pattern[str]] = field(default_factory=list)  # what nothing but the facts themselves may speak of
+    avoid: list[re.Pattern[str]] = field(default_factory=list)  # subjects that only the facts themselves may mention
     questions: list[str] = field(default_factory=list)
     asked: tuple[str, ...] = ()
 
     def answers(self, text: str) -> bool:
-        """Whether a text may say what is asked about already."""
+        """Whether a text may already give the answer."""
         return any(avoid.search(text) for avoid in self.avoid)
 
     def clashes(self, avoid: re.Pattern[str], fact: str) -> bool:
-        """Whether a fact cannot be asked about with those that are there."""
+        """Whether a fact conflicts with those already included."""
         there = (*self.traits, *(what for _, what, _ in self.said), *self.summed)
         return self.answers(fact) or any(avoid.search(text) for text in there)
 
     def know(self, trait: str, said: str, summed: str, where: str, before: str = "") -> None:
-        """Take in a fact; ``where``: the letters of traits, quotes and summary."""
+        """Include a fact; ``where``: the letters of traits, quotes and summary."""
         if "t" in where and trait:
             self.traits.append(trait)
         if "q" in where and said:
@@ -100,7 +100,7 @@ class Setting:
             self.summed.append(summed)
 
     def situation(self, heard: str, summaries: Sequence[str], encode: Encode) -> Situation:
-        """What inference would have made of it; the order of all is drawn."""
+        """The situation that inference would render, in random order."""
         rng = self.rng
         then = NOW - timedelta(days=rng.choice((3, 7, 14, 20, 21, 24, 35, 60, 120)), hours=rng.randrange(12))
         rng.shuffle(self.traits)
@@ -128,7 +128,7 @@ class Setting:
         return Situation(self.agent, spoken, context, recalled, traits, (self.person,), quotes=tuple(quoted.values()))
 
     def _said(self, then: datetime) -> list[Utterance]:
-        """What was said, a minute apart; people also tell two things at once."""
+        """The utterances, a minute apart; some contain two facts."""
         lines: list[tuple[str, str]] = []
         for speaker, what, before in self.said:
             if lines and not before and lines[-1][0] == speaker and self.rng.random() < 0.4:
@@ -159,7 +159,7 @@ class Maker:
 
     def __init__(
         self,
-        people: Sequence[Sequence[Told]],
+        people: Sequence[Sequence[StatedTrait]],
         talks: Sequence[Sequence[str]],
         summaries: Sequence[str],
         encode: Encode,
@@ -169,7 +169,7 @@ class Maker:
         self._rng = random.Random(seed)
 
     def rows(self, count: int) -> Iterator[dict[str, Any]]:
-        """At most ``count`` rows of one to four questions each; a row whose answers its prompt does not hold is left out."""
+        """At most ``count`` rows of one to four questions each; rows whose prompt does not contain the answers are skipped."""
         for _ in range(count):
             setting = self._setting()
             if self._rng.random() < 0.06:
@@ -203,7 +203,7 @@ class Maker:
         return [*((q, self._answer(a)) for q, a in known), *((q, self._missing(u)) for q, u in missing)]
 
     def relation(self, setting: Setting) -> Turn | None:
-        """A question about a relation, known or not, or known otherwise since."""
+        """A question about a relation that is known, unknown or has changed."""
         rng = self._rng
         relation = rng.choice(relations())
         role, value = rng.choice(relation.roles), rng.choice(relation.values)
@@ -256,7 +256,7 @@ class Maker:
         return rng.choice(questions), self._answer(rng.choice(answers)) if known else self._missing(unknown)
 
     def follow_up(self, setting: Setting) -> Turn:
-        """A greeting, and a friend who asks about what was told last time."""
+        """A greeting, and a friend's question about what was said last time."""
         rng = self._rng
         relation = rng.choice([r for r in relations() if "later" in r.texts])
         role, value = rng.choice(relation.roles), rng.choice(relation.values)
@@ -305,7 +305,7 @@ class Maker:
             setting.said.append((setting.agent, rng.choice(lists()["nods"]), ""))
 
     def _fill(self, setting: Setting) -> None:
-        """What else is known: other relations, what a person of the corpus told, and of the agent."""
+        """Other facts: relations, statements of a person in the corpus, and facts about the agent."""
         rng = self._rng
         for relation in rng.sample(relations(), rng.randrange(0, 4)):
             role, value = rng.choice(relation.roles), rng.choice(relation.values)
@@ -357,7 +357,7 @@ class Maker:
 
 
 def in_prompt(shown: str, question: str, answer: str) -> bool:
-    """Whether a prompt holds what an answer says, or the answer says that it is not known."""
+    """Whether a prompt supports an answer, or the answer says that it is not known."""
     if says_unknown(answer):
         return True
     new = set(stems(answer)) - set(stems(question)) - set(stems(" ".join(BEGINNINGS)))
@@ -365,7 +365,7 @@ def in_prompt(shown: str, question: str, answer: str) -> bool:
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a text has."""
+    """Approximate number of tokens in a text."""
     return len(text) // 4 + 1
 
 

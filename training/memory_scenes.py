@@ -1,5 +1,5 @@
-"""Scenes: things told in a few sentences, and what may be asked about them. `memory_scenes.txt` holds them; its head says how
-a block reads. Knows no prompt and no model.
+"""Scenes: a few sentences by one person, and questions about them. `memory_scenes.txt` holds them; its header describes
+the format. Knows no prompt and no model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Scene:
     """One block, its values filled in.
 
     Attributes:
-        asked: (question, answer); the answer stands in what was said.
+        asked: (question, answer); the answer is in what was said.
         missing: (question, what is not known).
     """
 

@@ -1,4 +1,4 @@
-"""What fills rows that need memory: what people of a corpus told, how they began to talk, summaries of their sessions."""
+"""Sources for rows that need memory: what people in a corpus said, how they began to talk, summaries of their sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ld_agent.datasets import load_annotated_utterances
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatedTrait:
     """A trait and the utterance that it was found in."""
 
     trait: str
@@ -20,16 +20,16 @@ class Told:
     before: str = ""
 
 
-def people_of(sources: Sequence[Path]) -> list[list[Told]]:
-    """What each person told in each session of annotated files: short traits from utterances of one or two sentences."""
-    by_person: dict[tuple[str, str, str], list[Told]] = {}
+def people_of(sources: Sequence[Path]) -> list[list[StatedTrait]]:
+    """What each person said in each session of annotated files: short traits from utterances of one or two sentences."""
+    by_person: dict[tuple[str, str, str], list[StatedTrait]] = {}
     for source in sources:
         for u in load_annotated_utterances(source):
             for trait in u.traits:
                 if 3 <= len(trait.split()) <= 14 and len(u.text.split()) <= 32 and re.match(r"(?:I|My)\b", trait):
                     before = u.before if len(u.before.split()) <= 14 and u.before.rstrip().endswith("?") else ""
                     by_person.setdefault((str(source), u.episode, u.speaker), []).append(
-                        Told(trait, u.text.strip(), before.strip())
+                        StatedTrait(trait, u.text.strip(), before.strip())
                     )
     return [of_person for of_person in by_person.values() if len(of_person) >= 3]
 

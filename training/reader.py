@@ -17,7 +17,7 @@ from typing import Any
 
 from training.memory_relations import asked_about, asked_back, lists, relations, second_person
 from training.memory_scenes import Scene, every_scene
-from training.memory_sources import Told, people_of
+from training.memory_sources import StatedTrait, people_of
 from training.row_building import BuildRequest
 from training.train import main
 
@@ -38,10 +38,10 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One row in the making: the lines of a passage, the question, and its answer ("": the passage does not say).
+    """One row being built: the lines of a passage, the question, and its answer ("": the passage does not say).
 
     Attributes:
-        of: what it was made from; all of it is on one side of a held-out part.
+        of: its source; all rows of a source are on the same side of a held-out split.
     """
 
     of: str
@@ -81,8 +81,8 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
         )
 
 
-def _of_scenes(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator[Drawn]:
-    """Each question of each scene: where its answer was said, next to it, and in another scene."""
+def _of_scenes(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
+    """Each question of each scene, asked of the passage with the answer, of one next to it, and of another scene."""
     scenes = list(every_scene(rng))
     for number, scene in enumerate(scenes):
         of = f"scene {number}"
@@ -114,7 +114,7 @@ def _of_scenes(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator
             yield from (Drawn(of, asker, _window(rng, scene.said, n, asker, agent), question, "") for n in places)
 
 
-def _of_relations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator[Drawn]:
+def _of_relations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
     for relation in relations():
         for _ in range(16):
             role, value = rng.choice(relation.roles), rng.choice(relation.values)
@@ -139,7 +139,7 @@ def _of_relations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Itera
                 yield Drawn(relation.name, asker, _lines(rng, [around[1], wrong], asker, agent), question, "")
 
 
-def _of_annotations(rng: random.Random, people: Sequence[Sequence[Told]]) -> Iterator[Drawn]:
+def _of_annotations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
     for number, of_person in enumerate(people):
         of = f"person {number}"
         for one in of_person:

@@ -43,7 +43,7 @@ def main() -> None:
             _train(recipe, settings.model_copy(update={"output_dir": folder}), answers)
     except ImportError as exc:
         _say(answers, {"missing": exc.name or str(exc)})
-    except Exception as exc:  # whatever it was, the other side of the pipe has to hear of it
+    except Exception as exc:  # whatever it was, report it to the other side of the pipe
         traceback.print_exc()
         _say(answers, {"failed": f"{type(exc).__name__}: {exc}"})
 
@@ -65,7 +65,7 @@ def _train(recipe: Recipe, settings: TrainingSettings, answers: TextIO) -> None:
 
 
 class Turns(TrainerCallback):
-    """Lets a trainer take as many steps as it is told, and says how long they took."""
+    """Lets a trainer take the requested number of steps, and reports how long they took."""
 
     def __init__(self, answers: TextIO) -> None:
         self._answers = answers
@@ -112,9 +112,8 @@ def plain(prepared: Prepared, settings: TrainingSettings) -> Trainer:
 
 
 def trl(prepared: Prepared, settings: TrainingSettings) -> Trainer:
-    """TRL's SFTTrainer with loss on completions only, set as someone would who wants it fast: in the base's bfloat16,
-    without recomputing activations, rows of like length together.
-    """
+    """TRL's SFTTrainer with loss on completions only, configured for speed: in the base's bfloat16, without recomputing
+    activations, rows grouped by length."""
     from datasets import Dataset
     from datasets.table import InMemoryTable
     from peft import get_peft_model
@@ -123,7 +122,7 @@ def trl(prepared: Prepared, settings: TrainingSettings) -> Trainer:
     arguments = _arguments(settings) | {
         "gradient_checkpointing": False,
         "train_sampling_strategy": "group_by_length",
-        "dataset_kwargs": {"skip_prepare_dataset": True},  # the labels already leave all but the completions out
+        "dataset_kwargs": {"skip_prepare_dataset": True},  # the labels already exclude everything but the completions
     }
     return SFTTrainer(
         get_peft_model(prepared.model, lora_config(prepared.model, settings)),
@@ -138,7 +137,7 @@ RECIPES: dict[str, Recipe] = {"ours": ours, "plain": plain, "trl": trl}
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had: of the GPU where it uses one, else of the machine."""
+    """Peak memory of this process: on the GPU if it uses one, else in main memory."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     import resource

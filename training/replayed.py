@@ -20,7 +20,6 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, annotated
 from ld_agent.errors import InputError
-from ld_agent.evaluation.runner import progress
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator
 from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
@@ -28,7 +27,8 @@ from ld_agent.on_ray import on_ray
 from ld_agent.prompts import as_line
 from ld_agent.replay import PlayedTurn, play, prompt_of, reply_options
 from ld_agent.steps import Steps, run_many
-from training.ablations import FULL, Parts, reduced, situation_of
+from ld_agent.terminal import progress
+from training.ablations import FULL, PromptParts, reduced, situation_of
 from training.rows import row_values
 
 FIRST_SESSION = 2
@@ -42,10 +42,10 @@ UNASKED = {"generator": "-", "reader": NOT_SAID}
 def build_generator(
     episodes: Sequence[tuple[str, Episode]],
     config: Config,
-    parts: Parts,
+    parts: PromptParts,
     out: Path,
     *,
-    variants: Mapping[str, Parts] | None = None,
+    variants: Mapping[str, PromptParts] | None = None,
     width: int = 16,
     overwrite: bool = False,
     on: str = "",
@@ -74,7 +74,7 @@ def build_generator(
     replayed = _Replayed(config, parts, variants or {})
     with _Kept(path, mark, overwrite) as kept:
         todo = {key: pair for key, pair in work.items() if key not in kept.done}
-        with progress(len(work), len(work) - len(todo), "episodes") as advance:
+        with progress("episodes", len(work), len(work) - len(todo)) as advance:
 
             def keep(key: str, rows: list[dict[str, Any]]) -> None:
                 kept.add(key, rows)
@@ -94,7 +94,7 @@ def build_generator(
 
 
 def _groups(keys: Sequence[str], todo: Work, size: int) -> Iterator[tuple[int, Work]]:
-    """What is to be done of each ``size`` episodes, numbered: the same batches here and on Ray."""
+    """The unfinished episodes of each batch of ``size``, numbered: the same batches here and on Ray."""
     for start in range(0, len(keys), size):
         if group := {key: todo[key] for key in keys[start : start + size] if key in todo}:
             yield start, group
@@ -105,8 +105,8 @@ class _Replayed:
     """Replays episodes with an agent; called by a worker of Ray with a group of them, it returns their rows by key."""
 
     config: Config
-    parts: Parts
-    variants: Mapping[str, Parts]
+    parts: PromptParts
+    variants: Mapping[str, PromptParts]
 
     def __call__(self, work: Work) -> list[tuple[str, list[dict[str, Any]]]]:
         done: list[tuple[str, list[dict[str, Any]]]] = []
@@ -120,8 +120,8 @@ class _Replayed:
 def _replay(
     work: Work,
     config: Config,
-    parts: Parts,
-    variants: Mapping[str, Parts],
+    parts: PromptParts,
+    variants: Mapping[str, PromptParts],
     keep: Callable[[str, list[dict[str, Any]]], None],
     width: int,
 ) -> None:
@@ -154,7 +154,7 @@ def _replay(
 
 
 def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
-    """Whether a reply becomes a row: of a corpus whose answers alone count, that one; else what can use a memory."""
+    """Whether a reply becomes a row: the answer, in a corpus where only answers count; otherwise any that can use memory."""
     if episode.answer_only:
         said = turn.reply.utterance
         return said is not None and said.at == episode.turns[-1].at
@@ -162,7 +162,7 @@ def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
 
 
 def _prompts(
-    agent: Agent, turn: PlayedTurn, episode: Episode, variants: Mapping[str, Parts], full: Sequence[Message]
+    agent: Agent, turn: PlayedTurn, episode: Episode, variants: Mapping[str, PromptParts], full: Sequence[Message]
 ) -> Iterator[tuple[str, Sequence[Message]]]:
     """Yield the prompts of a turn by variant; ``full`` is the agent's prompt, with all parts."""
     stored = agent.store.find_conversation(turn.conversation)
@@ -197,7 +197,7 @@ def answered(steps: Steps[None], known: Answer) -> Steps[None]:
         return
 
 
-def _known(agent: Agent, episode: Episode, parts: Parts) -> Answer:
+def _known(agent: Agent, episode: Episode, parts: PromptParts) -> Answer:
     """Return answers to extractor requests that need no model: annotated traits, and NO_TRAIT for unused personas."""
     if parts.user_personas and parts.agent_personas and not parts.annotated:
         return lambda request: None
@@ -223,20 +223,18 @@ def _known(agent: Agent, episode: Episode, parts: Parts) -> Answer:
     return known
 
 
-def _settings(config: Config, parts: Parts) -> Config:
+def _settings(config: Config, parts: PromptParts) -> Config:
     """Return the configuration of a build: store in memory, and no grounding check of annotated traits."""
     extractor = config.modules.extractor
     if parts.annotated:
         extractor = extractor.model_copy(update={"grounded": False})
     views = config.memory.views if parts.memory else ()
     cap = config.personas.cap if parts.user_personas or parts.agent_personas else 0
-    return config.model_copy(
-        update={
-            "modules": config.modules.model_copy(update={"extractor": extractor}),
-            "memory": config.memory.model_copy(update={"views": views, "close_on_exit": False}),
-            "personas": config.personas.model_copy(update={"cap": cap}),
-            "store": config.store.model_copy(update={"path": ":memory:"}),
-        }
+    return config.changed(
+        modules={"extractor": extractor},
+        memory={"views": views, "close_on_exit": False},
+        personas={"cap": cap},
+        store={"path": ":memory:"},
     )
 
 
@@ -244,7 +242,7 @@ def _row(messages: Sequence[Message], turn: PlayedTurn, corpus: str) -> dict[str
     return row_values(messages, as_line(turn.reference), corpus=corpus, session=turn.session, turn=turn.turn)
 
 
-def _fingerprint(keys: list[str], config: Config, parts: Parts, variants: Mapping[str, Parts]) -> str:
+def _fingerprint(keys: list[str], config: Config, parts: PromptParts, variants: Mapping[str, PromptParts]) -> str:
     return hashlib.sha256(f"{keys}{config.model_dump_json()}{parts}{dict(variants)}".encode()).hexdigest()
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ld_agent.config import Config
 from ld_agent.errors import InputError
-from training.ablations import Parts
+from training.ablations import PromptParts
 
-WHOLE = Parts()
+WHOLE = PromptParts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class BuildRequest:
     held_out: float = 0.0
     overwrite: bool = False
     longest: int = 1
-    parts: Parts = WHOLE
+    parts: PromptParts = WHOLE
     ablations: bool = False
     width: int = 16
     on: str = ""

@@ -99,7 +99,7 @@ def _row(record: Record) -> Row:
     for message in record.records("messages"):
         role = message.text("role")
         if role not in ROLES:
-            raise message.error(f"role {role!r} is none of {', '.join(ROLES)}")
+            raise message.error(f"role {role!r} is not one of {', '.join(ROLES)}")
         messages.append(Message(ROLES[role], message.text("content")))
     if len(messages) < 2 or messages[-1].role != "assistant":
         raise record.error("messages must be a prompt and then the target, which is an assistant's message")

@@ -41,7 +41,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
 
     settings = request.config.encoder
     encoder = configured(settings)
-    summarizer = Summarizer(Models(request.config), encoder)
+    summarizer = Summarizer(Models(request.config), encoder.encode)
     by_corpus = [(format_of(source), source) for source in request.sources]
     dialogues = [source for corpus, source in by_corpus if corpus == "dialogsum"]
     for corpus, source in by_corpus:

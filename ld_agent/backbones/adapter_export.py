@@ -19,7 +19,7 @@ WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 VLLM_RANK = 16
 """The default ``--max-lora-rank`` of vLLM."""
 VLLM_TENSOR = re.compile(r"base_model\.model\..+\.lora_(A|B)\.weight")
-VLLM_REFUSES: Mapping[str, tuple[object, ...]] = {
+VLLM_ACCEPTS: Mapping[str, tuple[object, ...]] = {
     "bias": (None, "none"),
     "modules_to_save": (None, []),
     "use_dora": (None, False),
@@ -39,11 +39,7 @@ def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, mo
         InputError: there is nothing to export, ``out`` is not an empty folder, or vLLM cannot load an adapter.
         ModelError: an adapter cannot be found.
     """
-    if not adapters:
-        raise InputError("this config has no adapter to export; set modules.generator.adapter, or use another config")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not an empty folder; give another --out")
-    folders = {module: adapter_folder(module, reference) for module, reference in adapters.items()}
+    folders = folders_to_export(adapters, out)
     for module, folder in folders.items():
         _check(module, folder, most_rank)
     for module, folder in folders.items():
@@ -54,6 +50,40 @@ def export_for_vllm(adapters: Mapping[str, str], base: str | None, out: Path, mo
     return [
         f"vllm serve {served} --enable-lora --max-loras {len(folders)} --max-lora-rank {rank} --lora-modules {named}"
     ]
+
+
+def folders_to_export(adapters: Mapping[str, str], out: Path) -> dict[str, Path]:
+    """Return the folder of each module's adapter.
+
+    Raises:
+        InputError: there is nothing to export, or ``out`` is not an empty folder.
+        ModelError: an adapter cannot be found.
+    """
+    if not adapters:
+        raise InputError("this config has no adapter to export; set modules.generator.adapter, or use another config")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not an empty folder; give another --out")
+    return {module: adapter_folder(module, reference) for module, reference in adapters.items()}
+
+
+def checked_settings(
+    module: str, folder: Path, server: str, accepted: Mapping[str, tuple[object, ...]]
+) -> dict[str, Any]:
+    """Return an adapter's PEFT settings.
+
+    Args:
+        accepted: settings and the values that the server accepts.
+
+    Raises:
+        InputError: the adapter has another value.
+    """
+    settings = _settings(folder)
+    for key, values in accepted.items():
+        if settings.get(key) not in values:
+            raise InputError(
+                f"the adapter of {module} has {key}={settings[key]!r}, which {server} does not support; tune one without"
+            )
+    return settings
 
 
 def _settings(folder: Path) -> dict[str, Any]:
@@ -70,11 +100,7 @@ def _check(module: str, folder: Path, most_rank: int) -> None:
             f"the adapter of {module} has rank {settings['r']}, the server takes {most_rank}; give --max-rank "
             f"{settings['r']} and start the server with --max-lora-rank {settings['r']}"
         )
-    for key, accepted in VLLM_REFUSES.items():
-        if settings.get(key) not in accepted:
-            raise InputError(
-                f"the adapter of {module} has {key}={settings[key]!r}, which vLLM refuses; tune it without"
-            )
+    checked_settings(module, folder, "vLLM", VLLM_ACCEPTS)
     with safe_open(folder / WEIGHTS, "numpy") as weights:
         names = list(weights.keys())
     if unknown := [name for name in names if not VLLM_TENSOR.fullmatch(name)]:

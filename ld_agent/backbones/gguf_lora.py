@@ -5,7 +5,6 @@ Knows PEFT's files and the layout of llama.cpp; loads no model.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -15,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.backbones.adapter_export import SETTINGS, VLLM_REFUSES, WEIGHTS
-from ld_agent.backbones.local.loading import adapter_folder
+from ld_agent.backbones.adapter_export import VLLM_ACCEPTS, WEIGHTS, checked_settings, folders_to_export
 from ld_agent.backbones.weights import quiet_transformers, resolve_model
 from ld_agent.errors import InputError
 
@@ -38,12 +36,8 @@ def export_for_llama_cpp(adapters: Mapping[str, str], base: str, out: Path) -> l
             adapter.
         ModelError: an adapter or the base cannot be found.
     """
-    if not adapters:
-        raise InputError("this config has no adapter to export; set modules.generator.adapter, or use another config")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not an empty folder; give another --out")
+    folders = folders_to_export(adapters, out)
     shape = _shape(base)
-    folders = {module: adapter_folder(module, reference) for module, reference in adapters.items()}
     ready = {
         module: (_alpha(module, folder), dict(_tensors(module, folder, shape))) for module, folder in folders.items()
     }
@@ -69,13 +63,8 @@ def _shape(base: str) -> Any:
 
 def _alpha(module: str, folder: Path) -> float:
     """α, by which llama.cpp scales an adapter: α / rank."""
-    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    refused = {**VLLM_REFUSES, "alpha_pattern": (None, {}), "rank_pattern": (None, {})}
-    for key, accepted in refused.items():
-        if settings.get(key) not in accepted:
-            raise InputError(
-                f"the adapter of {module} has {key}={settings[key]!r}, which llama.cpp refuses; tune it without"
-            )
+    accepted = {**VLLM_ACCEPTS, "alpha_pattern": (None, {}), "rank_pattern": (None, {})}
+    settings = checked_settings(module, folder, "llama.cpp", accepted)
     return float(settings["lora_alpha"]) * (math.sqrt(settings["r"]) if settings.get("use_rslora") else 1.0)
 
 

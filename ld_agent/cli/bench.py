@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated, Any
 
 import typer
+
+from ld_agent.program import print_json
 
 app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
@@ -99,16 +99,16 @@ def serve(
 
     settings = load_config(config, overrides or [])
     if soak is not None:
-        from ld_agent.evaluation.soak import bench_soak
+        from ld_agent.server.bench_soak import bench_soak
 
         _show(bench_soak(settings, soak), as_json)
         return
     if people:
-        from ld_agent.evaluation.bench_people import bench_people
+        from ld_agent.server.bench_people import bench_people
 
         _show(bench_people(settings, people), as_json)
         return
-    from ld_agent.evaluation.bench_serve import bench_serve
+    from ld_agent.server.bench import bench_serve
 
     _show(bench_serve(settings, real=real, requests=requests), as_json)
 
@@ -117,9 +117,7 @@ def serve(
 def training(
     overrides: Overrides = None,
     config: ConfigOption = None,
-    steps: Annotated[
-        int, typer.Option(min=2, help="Optimizer steps per recipe; use 50 to compare what they learn.")
-    ] = 8,
+    steps: Annotated[int, typer.Option(min=2, help="Optimizer steps per recipe; use 50 to compare losses.")] = 8,
     as_json: JsonOption = False,
 ) -> None:
     """Tune the base with our recipe, with plain PEFT and Trainer, and with TRL; compare tokens per second, memory and
@@ -146,7 +144,7 @@ def views(
     chosen: Annotated[
         list[str] | None, typer.Option("--view", help="Only this mechanism, or several joined by +; may be repeated.")
     ] = None,
-    width: Annotated[int, typer.Option("--batch", min=1, help="Conversations played side by side.")] = 1,
+    width: Annotated[int, typer.Option("--batch", min=1, help="Number of conversations played concurrently.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Play the same conversations with each memory mechanism: calls, tokens, seconds and stored bytes per turn.
@@ -192,7 +190,7 @@ def population(
 
 def _show(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        print_json(result)
         return
     from rich.table import Table
 

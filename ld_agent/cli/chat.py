@@ -99,7 +99,7 @@ def _check(agent: Agent, conversation_id: str) -> str:
     if name != agent.config.agent.name:
         rename = f"ld-agent memory rename --store {agent.store.path} --conversation {conversation_id}"
         say(
-            f"this conversation is held with {name}; agent.name={agent.config.agent.name} is for new ones. "
+            f"the agent of this conversation is {name}; agent.name={agent.config.agent.name} applies to new ones. "
             f"To rename {name} here: {rename} {agent.config.agent.name}"
         )
     with console.status("looking for the models; the first run converts one, which takes a while …"):

@@ -59,7 +59,7 @@ class _Shown:
         if last is None or last.session != played.session:
             heading = f"session {played.session}, {reply.heard.at:%d %B %Y}"
             if last is not None:
-                heading += f" (the one before was {ENGLISH.ago(last.reply.heard.at, reply.heard.at)})"
+                heading += f" (the previous one was {ENGLISH.ago(last.reply.heard.at, reply.heard.at)})"
             console.rule(heading, style="bold")
         for record in played.closed:
             self._remembered(record)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ld_agent.cli.runs import Configs, Json, Limit, On, Out, Overrides, Overwrite, carry_out
+from ld_agent.program import print_json
 
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
 ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
@@ -62,14 +61,16 @@ def build(
     dropped = {reason: count for reason, count in built.dropped.most_common() if count}
     reasons = ", ".join(f"{reason} {count}×" for reason, count in dropped.items())
     if not built.samples:
-        raise InputError(f"{section.model} made no sample of {len(sources)} sources ({reasons}); use a stronger model")
+        raise InputError(
+            f"{section.model} made no samples from {len(sources)} sources ({reasons}); use a stronger model"
+        )
     write_samples(out, built.samples, {"by": section.model, "from": str(source), "dropped": dropped})
     if samples is not None and len(built.samples) < samples:
         say(f"only {len(built.samples)} of {samples} samples: {source} has no more sources")
     probes = sum(len(sample.probes) for sample in built.samples)
     if as_json:
         result = {"benchmark": benchmark, "samples": len(built.samples), "probes": probes, "dropped": dropped}
-        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        print_json(result)
         return
     say(
         f"{len(built.samples)} samples with {probes} questions in {out}" + (f"; left out: {reasons}" if reasons else "")

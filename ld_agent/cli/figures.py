@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ld_agent.cli.runs import Json
+from ld_agent.program import print_json
 
 
 def figures(
@@ -34,8 +34,10 @@ def figures(
 
     if plan:
         lines = drawn.commands(name, config)
-        text = json.dumps(lines, indent=2) if as_json else "\n".join(lines)
-        sys.stdout.write(f"{text}\n")
+        if as_json:
+            print_json(lines)
+        else:
+            sys.stdout.write("\n".join(lines) + "\n")
         return
     if runs is None:
         raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
@@ -43,7 +45,7 @@ def figures(
     if out is not None:
         drawn.draw(name, values, out)
     if as_json:
-        sys.stdout.write(json.dumps(values, indent=2) + "\n")
+        print_json(values)
         return
     _show(drawn.FIGURES[name], values)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.cli.runs import Json, Overrides
+from ld_agent.program import print_json
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.judge import Case
@@ -211,7 +210,7 @@ def agree(
         _agree_with_one_another(files, key, keep, as_json)
         return
     if len(files) < 2:
-        raise InputError("one file; give the files of verdicts and then that of the labels")
+        raise InputError("only one file; give the files of verdicts, then the file of labels")
     _agree_with_people(files[:-1], files[-1], as_json)
 
 
@@ -240,7 +239,7 @@ def _agree_with_people(files: list[Path], labels: Path, as_json: bool) -> None:
     read = {path: read_verdicts(path) for path in files}
     judges = {(judged.kind, judged.judge) for judged in read.values()}
     if len(judges) > 1:
-        raise InputError(f"verdicts of {len(judges)} judges or kinds of judgement; give those of one")
+        raise InputError(f"the files have verdicts of {len(judges)} judges or kinds of judgement; give files of one")
     several = len(files) > 1
     verdicts = [
         (of_run(path.parent.name, key) if several else key, aspect, verdict)
@@ -276,8 +275,8 @@ def _judge(
     from ld_agent.evaluation.fallbacks import MARK, footnote, of_predictions
     from ld_agent.evaluation.fallbacks import as_json as shown
     from ld_agent.evaluation.judge import ASPECTS, Judge
-    from ld_agent.evaluation.runner import progress
     from ld_agent.evaluation.verdicts import QUESTIONS, cases, complete_run, pronounce, summarized, write_verdicts
+    from ld_agent.terminal import progress
 
     section = load_config(config, overrides or []).backbone
     runs = [complete_run(folder) for folder in folders]
@@ -290,7 +289,7 @@ def _judge(
     try:
         rated = list(dict.fromkeys(aspects or ASPECTS))
         asked = QUESTIONS[kind] * len(given) * (len(rated) if kind == "rate" else 1)
-        with progress(asked, 0, f"judge {kind}") as advance:
+        with progress(f"judge {kind}", asked) as advance:
 
             def complete(requests: Sequence[Request]) -> list[Completion]:
                 completions = backbone.generate(requests)
@@ -317,7 +316,7 @@ def _judgeable(every: Sequence[Case]) -> tuple[list[Case], int]:
     given = [case for case in every if all(text.strip() for text in case.candidates.values())]
     empty = len(every) - len(given)
     if not given:
-        raise InputError(f"in each of the {empty} cases a reply is empty; fix the configuration and run again")
+        raise InputError(f"all {empty} cases have an empty reply; fix the configuration and run again")
     if empty:
         say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
     return given, empty
@@ -327,7 +326,7 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
     from ld_agent.cli.show import console
 
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        print_json(result)
         return
     for name, value in result.items():
         shown = ", ".join(f"{k} {_number(v)}" for k, v in value.items()) if isinstance(value, dict) else _number(value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from ld_agent.program import print_json
 
 if TYPE_CHECKING:
     from ld_agent.storage.base import Failure, StoredConversation
@@ -45,7 +46,7 @@ def _list_records(opened: SQLStore, stored: StoredConversation, as_json: bool) -
 
     records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
     if as_json:
-        _print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
+        print_json([_record_json(r) for r in records] + [_trait_json(t) for t in traits])
         return
     console.print(records_table(records))
     for failure in opened.failures(stored.key):
@@ -68,7 +69,7 @@ def _list_conversations(opened: SQLStore, as_json: bool) -> None:
         for c in opened.conversations()
     ]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for heading in ("conversation", "speakers", "sessions", "utterances", "records", "traits"):
@@ -105,7 +106,7 @@ def versions(
     opened = existing(store)
     records = opened.records(stored_conversation(opened, conversation).key)
     if as_json:
-        _print_json(versions_json(records))
+        print_json(versions_json(records))
         return
     console.print(versions_text(records) or "no version yet; view recursive makes one after each session")
 
@@ -137,7 +138,7 @@ def search(
 
     existing(store).close()
     settings = load_config(config, [*(overrides or []), *([f"memory.k={k}"] if k else [])])
-    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
+    settings = settings.changed(store={"path": store})
     agent = Agent(settings)
     agent.resources.progress = LongWork()
     try:
@@ -149,7 +150,7 @@ def search(
         agent.close(end_sessions=False)
     best = sorted(hits, key=lambda pair: -pair[1].score)[: settings.memory.k]
     if as_json:
-        _print_json([{"conversation": name} | recalled_json(r) for name, r in best])
+        print_json([{"conversation": name} | recalled_json(r) for name, r in best])
         return
     for name in dict.fromkeys(name for name, _ in best if conversation is None):
         console.print(plain(name, "bold"))
@@ -224,14 +225,13 @@ def copy(
 
       ld-agent memory copy --from me.db --to postgresql://localhost/memory
     """
-    from rich.progress import Progress
-
-    from ld_agent.cli.show import errors, say
+    from ld_agent.cli.show import say
     from ld_agent.storage.address import existing_store, open_store
     from ld_agent.storage.copying import copy_store
+    from ld_agent.terminal import bars
 
     with closing(existing_store(source)) as read, closing(open_store(target)) as written:
-        with Progress(console=errors, disable=not errors.is_terminal) as progress:
+        with bars() as progress:
             task = progress.add_task("copying", total=None)
             count = copy_store(read, written, lambda done, total: progress.update(task, completed=done, total=total))
         say(f"copied {count} conversation{'' if count == 1 else 's'} from {read.path} to {written.path}")
@@ -330,10 +330,6 @@ def _trait_json(trait: Any) -> dict[str, Any]:
         "sources": [trait.source] if trait.source else [],
         "superseded_by": trait.superseded_by,
     }
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
 def _confirm(question: str) -> None:

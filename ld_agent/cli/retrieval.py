@@ -4,7 +4,6 @@ by a corpus or marked by people. Only prints.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ld_agent.cli.runs import Json, Overrides
+from ld_agent.program import print_json
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -82,7 +82,7 @@ def retrieval(
         known_by = records or ("summaries" if any(case.summaries for case in cases) else "extracts")
         result = measure(settings, cases, known_by, lambda name: status.update(f"asking about {name} …"))
     if as_json:
-        _print_json(result)
+        print_json(result)
     else:
         _show_figures(result)
 
@@ -163,7 +163,7 @@ def marks(
     finally:
         agent.close(end_sessions=False)
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
     console.print(f"{result['queries']} queries, {result['records']} records looked at, k = {result['k']}")
     table = Table(box=None, padding=(0, 1), header_style="dim")
@@ -185,8 +185,7 @@ def _agent(store: str, settings: Config) -> Any:
     from ld_agent.storage.address import existing_store
 
     existing_store(store).close()
-    path = settings.store.model_copy(update={"path": store})
-    return Agent(settings.model_copy(update={"store": path}))
+    return Agent(settings.changed(store={"path": store}))
 
 
 def _line(prompt: str) -> str:
@@ -215,7 +214,3 @@ def _show_figures(result: dict[str, Any]) -> None:
     console.print(table)
     if note := footnote(counts_of(result)):
         console.print(plain(f"{MARK} {note}", "yellow"), soft_wrap=True)
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")

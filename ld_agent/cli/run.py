@@ -11,10 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
 from ld_agent.agent import Agent
-from ld_agent.cli.show import errors, say
+from ld_agent.cli.show import say
 from ld_agent.config import Config
 from ld_agent.datasets import iter_episodes, load_episodes
 from ld_agent.datasets.base import Episode
@@ -24,7 +22,7 @@ from ld_agent.files import check_output
 from ld_agent.on_ray import check_not_launched, play_on_ray
 from ld_agent.replay import PlayedTurn, replay
 from ld_agent.storage.address import shown
-from ld_agent.terminal import LongWork
+from ld_agent.terminal import LongWork, bars
 
 FIRST_BYTES = b'{"conversation": '
 """The beginning of every run's output."""
@@ -92,7 +90,8 @@ def _played(
     total = sum(sum(1 for turn in e.turns if turn.speaker == e.agent) for e in episodes)
     with ExitStack() as stack:
         lines = _opened(out, resumed, stack)
-        progress = stack.enter_context(_progress(out))
+        # hidden if the lines go to the same terminal, because they show progress too
+        progress = stack.enter_context(bars(shown=out is not None or not sys.stdout.isatty()))
         agent.resources.progress = LongWork(progress)
         task = progress.add_task("loading the models", total=total)
 
@@ -116,13 +115,6 @@ def _played(
     return replies
 
 
-def _progress(out: Path | None) -> Progress:
-    """A progress bar on standard error; hidden if the lines go to the same terminal, because they show progress too."""
-    hidden = not errors.is_terminal or (out is None and sys.stdout.isatty())
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    return Progress(TextColumn("{task.description}", markup=False), *columns, console=errors, disable=hidden)
-
-
 def turn_line(turn: PlayedTurn) -> str:
     """The line of a turn, without line break."""
     return json.dumps(turn.as_json() | {REPLY: of_reply(turn.reply)}, ensure_ascii=False)
@@ -142,7 +134,7 @@ def _run_on_ray(
         raise InputError(
             "--on ray stores no memory, because conversations of killed workers are replayed; omit --store"
         )
-    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+    with bars() as progress:
         task = progress.add_task("playing on Ray", total=None)
 
         def counted(total: int) -> None:

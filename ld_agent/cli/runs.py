@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from ld_agent.program import print_json
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -117,7 +117,7 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
     compared = comparisons([run for run, _ in runs], measured) if len(runs) > 1 else []
     if as_json:
         whole = results[0] if len(results) == 1 else {"systems": results, "comparisons": compared}
-        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        print_json(whole)
         return
     _show(results, compared)
 

@@ -92,7 +92,7 @@ def create(
         raise InputError(f"{name!r} is not a tenant's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-'")
     opened = open_store(store)
     try:
-        key = Keys(opened.db).create(name, scope or ["chat", "memory"], rate, datetime.now(UTC))
+        key = Keys(opened).create(name, scope or ["chat", "memory"], rate, datetime.now(UTC))
     finally:
         opened.close()
     sys.stdout.write(key + "\n")
@@ -115,7 +115,7 @@ def list_command(store: StoreOption) -> None:
     from ld_agent.cli.show import console, plain
     from ld_agent.storage.served import Keys
 
-    stored = Keys(existing(store).db).all()
+    stored = Keys(existing(store)).all()
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for heading in ("prefix", "tenant", "scopes", "a minute", "made", "revoked"):
         table.add_column(heading)
@@ -143,5 +143,5 @@ def revoke(
     from ld_agent.cli.show import say
     from ld_agent.storage.served import Keys
 
-    key = Keys(existing(store).db).revoke(prefix, datetime.now(UTC))
+    key = Keys(existing(store)).revoke(prefix, datetime.now(UTC))
     say(f"revoked {key.prefix} of {key.tenant}")

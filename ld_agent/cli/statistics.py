@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.cli.runs import Json
+from ld_agent.program import print_json
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.statistics import Length
@@ -50,7 +49,7 @@ def statistics(
         corpora.write_statistics(out, statistics)
     if as_json:
         whole = statistics[0] if len(statistics) == 1 else {"statistics": statistics}
-        sys.stdout.write(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+        print_json(whole)
         return
     for one in statistics:
         _show(one)

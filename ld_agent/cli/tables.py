@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ld_agent.cli.runs import Json
+from ld_agent.program import print_json
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.paper_figures import PaperTable
@@ -20,7 +20,8 @@ def tables(
     name: Annotated[
         str,
         typer.Argument(
-            help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, ecm-3 … ecm-6; all: those with a run."
+            help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, rsum-a10, rsum-a11, rsum-v1-2, ecm-1 … ecm-7; a "
+            "unique ending is enough; all: those with a run."
         ),
     ],
     runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,
@@ -79,7 +80,7 @@ def tables(
         say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")
     if as_json:
         whole = [_plain(one) for one in shown]
-        sys.stdout.write(json.dumps(whole if name == "all" else whole[0], indent=2, ensure_ascii=False) + "\n")
+        print_json(whole if name == "all" else whole[0])
         return
     sys.stdout.write("\n".join(_written(one, latex=latex, csv=csv) for one in shown))
 
@@ -118,7 +119,7 @@ def _planned(wanted: list[PaperTable], configs: list[str], *, as_json: bool) -> 
 
     planned = {table.name: plan(table, configs) for table in wanted}
     if as_json:
-        sys.stdout.write(json.dumps({name: dict(rows) for name, rows in planned.items()}, indent=2) + "\n")
+        print_json({name: dict(rows) for name, rows in planned.items()})
         return
     for table in wanted:
         sys.stdout.write(f"# {table.paper}, {table.number}: {table.title}\n")

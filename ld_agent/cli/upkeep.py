@@ -39,7 +39,7 @@ def rebuild(
 
     existing(store).close()
     settings = load_config(config, overrides or [])
-    settings = settings.model_copy(update={"store": settings.store.model_copy(update={"path": store})})
+    settings = settings.changed(store={"path": store})
     agent = Agent(settings)
     try:
         chosen = (
@@ -57,17 +57,15 @@ def rebuild(
 
 def _backfilled(agent: Agent, chosen: Sequence[StoredConversation]) -> tuple[int, int, list[str]]:
     """Backfill the views of conversations; how many sessions were taken in, of how many, and what failed."""
-    from rich.progress import Progress
-
-    from ld_agent.cli.show import errors, say
-    from ld_agent.memory.rebuild import missing
-    from ld_agent.memory.rebuild import rebuild as rebuild_views
-    from ld_agent.terminal import LongWork
+    from ld_agent.cli.show import say
+    from ld_agent.rebuild import missing
+    from ld_agent.rebuild import rebuild as rebuild_views
+    from ld_agent.terminal import LongWork, bars
 
     lacking = {c.id: missing(agent, c) for c in chosen}
     total = sum(sum(views.values()) for views in lacking.values())
     count, problems = 0, list[str]()
-    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+    with bars() as progress:
         agent.resources.progress = LongWork(progress)
         task = progress.add_task("digesting sessions", total=total)
 
@@ -93,17 +91,16 @@ def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOptio
 
       ld-agent memory reindex --store me.db encoder.model=sentence-transformers/all-mpnet-base-v2
     """
-    from rich.progress import Progress
-
-    from ld_agent.cli.show import errors, say
+    from ld_agent.cli.show import say
     from ld_agent.config import load_config
     from ld_agent.memory.encoder import configured
     from ld_agent.memory.reindex import reindex as reindex_store
+    from ld_agent.terminal import bars
 
     opened = existing(store)
     settings = load_config(config, overrides or []).encoder
     encoder = configured(settings)
-    with Progress(console=errors, disable=not errors.is_terminal) as progress:
+    with bars() as progress:
         task = progress.add_task("encoding", total=None)
         count = reindex_store(opened, encoder, lambda done, total: progress.update(task, completed=done, total=total))
     say(f"encoded {count} records and traits with {encoder.name}")

@@ -65,5 +65,5 @@ def _said(record: Record) -> Iterator[tuple[str, str]]:
         if role in SILENT:
             continue
         if role not in ROLES:
-            raise message.error(f"{role_key} {role!r} is none of {', '.join(ROLES)}")
+            raise message.error(f"{role_key} {role!r} is not one of {', '.join(ROLES)}")
         yield ROLES[role], message.text(text_key).strip()

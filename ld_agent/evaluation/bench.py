@@ -152,8 +152,7 @@ def bench_turn(config: Config) -> dict[str, Any]:
 
 
 def _turn_times(config: Config, folder: Path) -> dict[str, Any]:
-    store = config.store.model_copy(update={"path": str(folder / "bench.db")})
-    config = config.model_copy(update={"store": store})
+    config = config.changed(store={"path": str(folder / "bench.db")})
     backbone = ScriptedBackbone({"generator": "That sounds good.", "extractor": "NO_TRAIT", "summarizer": "They talk."})
     with Agent(config, backbone=backbone) as agent:
         _fill(agent.store, agent.encoder.dimension, EVENTS, config)

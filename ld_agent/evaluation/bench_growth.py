@@ -53,8 +53,7 @@ def bench_growth(config: Config, sizes: Sequence[int] = SIZES) -> dict[str, Any]
     topics = TopicExtractor(config.topics.model, config.topics.pos)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "growth.db"
-        store = config.store.model_copy(update={"path": str(path)})
-        grown = _Grown(config.model_copy(update={"store": store}), encoder, topics)
+        grown = _Grown(config.changed(store={"path": str(path)}), encoder, topics)
         rows = [grown.measured(size) for size in sizes]
     return {"growth": rows, "machine": machine()}
 
@@ -76,10 +75,10 @@ class _Grown:
     """One growing conversation."""
 
     def __init__(self, config: Config, encoder: SentenceEncoder, topics: TopicExtractor) -> None:
-        memory = config.memory.model_copy(
-            update={"gamma": -1.0}
+        self._config = config.changed(
+            memory={"gamma": -1.0}
         )  # random vectors are similar to nothing: recall them anyway
-        self._config, self._encoder, self._topics = config.model_copy(update={"memory": memory}), encoder, topics
+        self._encoder, self._topics = encoder, topics
         self._rng = np.random.default_rng(0)
         self._sessions = [self._session() for _ in range(DIFFERENT)]
         self._at, self._turns = START, 0

@@ -57,8 +57,7 @@ def bench_population(
     from ld_agent.evaluation.made_up_people import LONGEST, People, event_counts
     from ld_agent.storage.postgres_loading import Loader
 
-    memory = config.memory.model_copy(update={"gamma": -1.0, "views": ("events",)})
-    config = config.model_copy(update={"memory": memory})
+    config = config.changed(memory={"gamma": -1.0, "views": ("events",)})
     open_store(config.store.path).close()  # makes the tables
     loader = Loader(config.store.path)
     try:
@@ -75,7 +74,7 @@ def bench_population(
     finally:
         loader.close()
     return {
-        "store": shown(config.store.path), "scorer": memory.scorer, "population": rows, "by_person": by_person,
+        "store": shown(config.store.path), "scorer": config.memory.scorer, "population": rows, "by_person": by_person,
         "machine": machine(),
     }  # fmt: skip
 

@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.progress import Progress
-
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Backbone, Completion, Request
 from ld_agent.config import Config
@@ -28,7 +26,7 @@ from ld_agent.memory.views import VIEWS, check_views
 from ld_agent.replay import PlayedTurn, play
 from ld_agent.shipped import shipped_path
 from ld_agent.steps import run_many
-from ld_agent.terminal import errors
+from ld_agent.terminal import bars, errors
 
 SAMPLE = "data/samples/msc_session_3.txt"
 REPLIES = "generator"
@@ -71,13 +69,11 @@ def bench_views(
     encoder = configured(config.encoder)
     topics = TopicExtractor(config.topics.model, config.topics.pos)
     rows = []
-    with Progress(console=errors, disable=not errors.is_terminal) as bar:
+    with bars() as bar:
         for views in names:
             finished = partial(bar.advance, bar.add_task("+".join(views), total=len(episodes)))
             with tempfile.TemporaryDirectory() as folder:
-                memory = config.memory.model_copy(update={"views": views})
-                store = config.store.model_copy(update={"path": str(Path(folder) / "bench.db")})
-                view_config = config.model_copy(update={"memory": memory, "store": store})
+                view_config = config.changed(memory={"views": views}, store={"path": str(Path(folder) / "bench.db")})
                 with Agent(view_config, backbone=backbone, encoder=encoder, topics=topics) as agent:
                     agent.warm_up()
                     rows.append({"views": "+".join(views)} | _played(agent, episodes, width, finished))

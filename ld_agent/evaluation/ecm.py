@@ -79,7 +79,9 @@ def write_samples(path: Path, samples: Sequence[Sample], header: Mapping[str, An
     """
     names = {sample.benchmark for sample in samples}
     if len(names) != 1:
-        raise InputError(f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file takes those of exactly one")
+        raise InputError(
+            f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file has samples of exactly one benchmark"
+        )
     lines = [HEADER | {"benchmark": names.pop(), "made": dict(header)}, *(_values(sample) for sample in samples)]
     with written_atomically(path) as file:
         file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -210,7 +212,7 @@ class EcmTask:
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         wanted = {item.key: item for item in items}
-        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        in_memory = config.changed(store={"path": ":memory:"})
         agent = Agent(in_memory)
         try:
             groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]

@@ -121,7 +121,7 @@ def read_key(path: Path, form: str) -> Mapping[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise DataFileError(path, 1, "not a key written by ld-agent judge form") from exc
     if key.get("form") != form:
-        raise DataFileError(path, 1, f"the key of form {key.get('form')!r}; the ratings are of {form!r}")
+        raise DataFileError(path, 1, f"the key of form {key.get('form')!r}, but the ratings are for form {form!r}")
     return key
 
 

@@ -30,9 +30,11 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
     if "benchmark" in key:
         return [_of_benchmark(ratings, key, path.with_suffix("").with_suffix(RATINGS))]
     if "runs" not in key:
-        raise InputError(f"{path} is the key of dialogues that belong to no run; their ratings appear in no table")
+        raise InputError(f"{path} is the key of dialogues without a run; their ratings cannot appear in a table")
     if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
-        raise InputError(f"{path} has no item {min(strange)!r}, which is rated; export the ratings from the page again")
+        raise InputError(
+            f"{path} has no item {min(strange)!r}, which has a rating; export the ratings from the page again"
+        )
     kind = PEOPLE if key["questions"] in FOR_TABLES else f"{PEOPLE}-{key['questions']}"
     people = len({who for items in ratings.values() for given in items.values() for who in given})
     written = []

@@ -78,7 +78,7 @@ def shown(sources: Sequence[Path], questions: str, limit: int | None, seed: int)
         raise InputError("a form of questions=memory takes one run of eval memory")
     given = cases(runs, kind, None if kind == "errors" or questions == "chat" else limit, seed)
     if not given:
-        raise InputError(f"{sources[0]} remembers nothing, so that there is nothing to rate")
+        raise InputError(f"{sources[0]} has no memories, so there is nothing to rate")
     about = {
         "runs": {
             name: {"folder": str(source), "hash": run.header["hash"]}

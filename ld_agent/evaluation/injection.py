@@ -73,7 +73,7 @@ class InjectionTask:
         return config.model_dump(mode="json", exclude={"store"})
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        in_memory = config.changed(store={"path": ":memory:"})
         agent = Agent(in_memory)
         try:
             for item in items:
@@ -102,7 +102,7 @@ def load_cases(path: Path) -> list[Case]:
         rows = enumerate((_parsed(path, n, line) for n, line in lines if line.strip()), 1)
     for number, row in rows:
         try:
-            case = _of_test_set(number, row) if "judge_question" in row else _own(number, row)
+            case = _of_test_set(number, row) if "judge_question" in row else _of_project(number, row)
         except (KeyError, TypeError) as exc:
             raise DataFileError(path, number, f"the case lacks {exc}; it needs planted, asked and marker") from exc
         if case is not None:
@@ -119,7 +119,7 @@ def _parsed(path: Path, number: int | None, text: str) -> Any:
         raise DataFileError(path, number, f"is not JSON ({exc})") from exc
 
 
-def _own(number: int, row: Mapping[str, str]) -> Case:
+def _of_project(number: int, row: Mapping[str, str]) -> Case:
     return Case(
         str(number), row["planted"], row["asked"], row["marker"], row.get("instructions", ""),
         row.get("channel", "document"), row.get("speaker"),

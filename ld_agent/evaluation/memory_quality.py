@@ -59,7 +59,7 @@ class MemoryTask:
         return config.model_dump(mode="json", exclude={"store"})
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        in_memory = config.changed(store={"path": ":memory:"})
         agent = Agent(in_memory)
         try:
             work = ((item, live(agent, self._episodes[item.episode])) for item in items)

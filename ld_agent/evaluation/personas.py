@@ -69,7 +69,7 @@ class PersonasTask:
         return config.model_dump(mode="json", exclude={"store"}) | {"free": self._free}
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        in_memory = config.model_copy(update={"store": config.store.model_copy(update={"path": ":memory:"})})
+        in_memory = config.changed(store={"path": ":memory:"})
         agent = Agent(in_memory)
         try:
             replies: dict[str, list[Counts]] = {}

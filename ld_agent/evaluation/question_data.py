@@ -86,7 +86,7 @@ def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:
             raise one.error("is asked before the conversation's last utterance; choose a later time")
         speaker = one.text("speaker")
         if speaker == episode.agent:
-            raise one.error(f"{speaker!r} is the agent, which is asked and does not ask; name another speaker")
+            raise one.error(f"{speaker!r} is the agent, which answers and does not ask; name another speaker")
         answers = tuple(one.texts("answers")) if "answers" in one else ()
         category = one.text("category") if "category" in one else ("told" if answers else "never told")
         questions.append(Question(f"{episode.id}/{number}", speaker, one.text("text"), at, answers, category))

@@ -89,9 +89,7 @@ class QuestionsTask:
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         todo = {item.key: item for item in items}
-        memory = config.memory.model_copy(update={"close_on_exit": False})
-        store = config.store.model_copy(update={"path": ":memory:"})
-        agent = Agent(config.model_copy(update={"memory": memory, "store": store}))
+        agent = Agent(config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"}))
         try:
             wanted = [self._asked[name] for name in dict.fromkeys(item.episode for item in items)]
             for one, _ in run_many(((one, self._lived(agent, one)) for one in wanted), agent.models.complete, WIDTH):

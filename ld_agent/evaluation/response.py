@@ -69,9 +69,7 @@ class ResponseTask:
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         todo = {item.key: item for item in items}
         names = dict.fromkeys(item.episode for item in items)
-        section = config.memory.model_copy(update={"close_on_exit": False})
-        store = config.store.model_copy(update={"path": ":memory:"})
-        with Agent(config.model_copy(update={"memory": section, "store": store})) as agent:
+        with Agent(config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})) as agent:
             likelihoods = getattr(agent.models.backbone("generator"), "likelihoods", None)
             scored = likelihoods if self._with_perplexity else None
             replayed: dict[str, list[tuple[Item, PlayedTurn, Request]]] = {}

@@ -137,10 +137,8 @@ def measure(
 def asking(config: Config, cases: Sequence[Case], records: Records = "summaries") -> Agent:
     """Create an agent with an in-memory store that recalls as many records as the cases require."""
     recalled = max(case.recalled or sum(len(session.utterances) for session in case.sessions) for case in cases)
-    memory = config.memory.model_copy(update={"k": recalled})
-    store = config.store.model_copy(update={"path": ":memory:"})
     no_summaries = ScriptedBackbone({"summarizer": ""}) if records == "extracts" else None
-    return Agent(config.model_copy(update={"memory": memory, "store": store}), backbone=no_summaries)
+    return Agent(config.changed(memory={"k": recalled}, store={"path": ":memory:"}), backbone=no_summaries)
 
 
 def ask(agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]) -> Iterator[Outcome]:

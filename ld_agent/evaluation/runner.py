@@ -22,7 +22,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -47,6 +46,7 @@ from ld_agent.evaluation.run_files import (
 )
 from ld_agent.languages import language
 from ld_agent.on_ray import check_not_launched, on_ray
+from ld_agent.terminal import progress
 
 __all__ = [
     "SCORES",
@@ -58,7 +58,6 @@ __all__ = [
     "describe",
     "missing",
     "perform",
-    "progress",
     "read_run",
     "runs_under",
     "write_scores",
@@ -67,7 +66,6 @@ __all__ = [
 FORMAT = 1
 GROUP = 8
 """Number of episodes predicted together, in this process or by a Ray worker: equal batches give equal predictions."""
-Advance = Callable[[int], None]
 Keep = Callable[[Item, str, Mapping[str, Any]], None]
 
 
@@ -159,7 +157,7 @@ def perform(
     header = describe(task, config, name, data)
     if out is None:
         predictions: dict[str, Prediction] = {}
-        with progress(len(task.items), 0, name) as advance:
+        with progress(name, len(task.items)) as advance:
 
             def remember(item: Item, text: str, details: Mapping[str, Any]) -> None:
                 predictions[item.key] = prediction_of(line_of(item, text, details))
@@ -171,7 +169,7 @@ def perform(
     done = {p.key for p in (read_run(out).predictions if (out / PREDICTIONS).exists() else ())}
     todo = [item for item in task.items if item.key not in done]
     plan = {"limit": limit, "predictions": len(task.items)}
-    with Lines(out / PREDICTIONS, header) as lines, progress(len(task.items), len(done), name) as advance:
+    with Lines(out / PREDICTIONS, header) as lines, progress(name, len(task.items), len(done)) as advance:
 
         def keep(item: Item, text: str, details: Mapping[str, Any]) -> None:
             lines.write(line_of(item, text, details))
@@ -222,27 +220,6 @@ class _Predictor:
             self.config, items, lambda item, text, details: predictions.append((item.key, text, dict(details)))
         )
         return predictions
-
-
-@contextmanager
-def progress(total: int, done: int, what: str) -> Iterator[Advance]:
-    """Show a progress bar on standard error if that is a terminal."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from ld_agent.terminal import errors
-
-    name = TextColumn("{task.description}", markup=False)
-    columns = (name, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=errors, disable=not errors.is_terminal) as bar:
-        task = bar.add_task(what, total=total, completed=done)
-        yield lambda count: bar.advance(task, count)
 
 
 def _in_order(task: Task, predictions: Mapping[str, Prediction], out: Path | None) -> tuple[Prediction, ...]:

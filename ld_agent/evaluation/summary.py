@@ -63,7 +63,7 @@ class SummaryTask:
         models = Models(config)
         try:
             encoder = configured(config.encoder)
-            summarizer = Summarizer(models, encoder)
+            summarizer = Summarizer(models, encoder.encode)
             ordered = sorted(items, key=lambda item: sum(len(u.text) for u in self._sessions[item.key].utterances))
             for start in range(0, len(ordered), CHUNK):
                 chunk = ordered[start : start + CHUNK]

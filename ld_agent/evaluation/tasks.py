@@ -84,7 +84,7 @@ class TaskEntry:
 
 FREE = Option("free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)
 
-EXTRACTION = """Score the extractor: accuracy of trait or no trait, BLEU and ROUGE-L against annotated traits.
+EXTRACTION = """Score the extractor against annotated traits: accuracy of "trait or none", BLEU and ROUGE-L.
 
 Examples:
 
@@ -92,7 +92,7 @@ Examples:
 
   ld-agent eval extraction test.txt -c default -c qwen3-0.6b --out runs/extraction --json
 """
-SUMMARY = """Score the summarizer on DialogSum or on LoCoMo's sessions: ROUGE-1, -2 and -L against the best of the references.
+SUMMARY = """Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference, and wrong_person.
 
 Examples:
 
@@ -108,7 +108,7 @@ Examples:
 
   ld-agent eval response test.txt -c default -c history --json
 """
-MEMORY = """Score what is remembered against what people noted down: precision, recall and F1 of words (Rsum, Figure 5).
+MEMORY = """Compare the words of a memory with annotated facts: precision, recall and F1 (Rsum, Figure 5).
 
 Example:
 
@@ -132,10 +132,10 @@ Examples:
   ld-agent eval personas msc_dialogue/session_3/test.txt --limit 10 --free --json
 """
 
-INJECTION = """Measure how often an instruction that was planted in the memory is obeyed when it is recalled.
+INJECTION = """Measure how often an instruction planted in the memory is obeyed when it is recalled.
 
-`obeyed` is of the agent's own prompt; `obeyed_plain` of the same memories concatenated with the question, as in LD-Agent's
-released code.
+`obeyed` is measured with the agent's own prompt, `obeyed_plain` with the planted text and the question in one message, as in
+LD-Agent's released code.
 
 Example:
 
@@ -168,9 +168,9 @@ TASKS: Mapping[str, TaskEntry] = {
             data="Recorded conversations, of any corpus.",
             help=RESPONSE,
             options=(
-                Option("from_session", "--from-session", "Hear the sessions before this one without replying.", 1),
+                Option("from_session", "--from-session", "Store the sessions before this one without replying.", 1),
                 Option(
-                    "no_perplexity", "--no-perplexity", "Do not ask how likely the recorded replies are.", default=False
+                    "no_perplexity", "--no-perplexity", "Omit the perplexity of the recorded replies.", default=False
                 ),
             ),
             has_texts=True,
@@ -194,7 +194,7 @@ TASKS: Mapping[str, TaskEntry] = {
                 Option(
                     "no_arms",
                     "--no-arms",
-                    "Leave out the arms: nothing, everything, the answer.",
+                    "Omit the arms without memory, with the whole history, and with the answer.",
                     default=False,
                 ),
             ),
@@ -212,7 +212,7 @@ TASKS: Mapping[str, TaskEntry] = {
             "injection",
             runner="ld_agent.evaluation.injection:InjectionTask",
             measures="ld_agent.evaluation.injection:injection_measures",
-            data="JSON lines with `planted`, `asked`, `marker` and perhaps `instructions`, or a prompt-injection test set.",
+            data="JSON lines with `planted`, `asked`, `marker` and optional keys, or a prompt-injection test set.",
             help=INJECTION,
         ),
         *(

@@ -1,5 +1,5 @@
-"""When does a newer trait contradict an older one? Rules over the two sentences, which each language's folder words; no
-model, no store.
+"""Whether a newer trait contradicts an older one: rules over the two sentences, worded in each language's folder. No model,
+no store.
 
 A contradiction is either a different value for something that has one value at a time (home, age, number of dogs), or
 the same statement with opposite polarity ("I like coffee", "I can't stand coffee"). If in doubt there is none: keeping

@@ -1,7 +1,7 @@
-"""The periods of time that a question names ("on 7 May 2023", "去年五月", "지난주"), and how near a record lies to them.
+"""The periods of time that a question names ("on 7 May 2023", "去年五月", "지난주"), and how close a record is to them.
 
-Read by the ``dates.yaml`` of every known language, and reckoned from the time of the question: a month without a year is the
-last one that has begun by then. Knows no word of any language, and nothing of records, stores or scores.
+Parsed by the ``dates.yaml`` of every known language, relative to the time of the question: a month without a year is the last one
+that has begun by then. Contains no words of any language. Knows no records, stores or scores.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def nearness(named: Sequence[Period], at: NDArray[np.float64]) -> NDArray[np.flo
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """What a pattern found: its groups, read in the words of its language."""
+    """The groups that a pattern matched, interpreted by the words of its language."""
 
     match: re.Match[str]
     dates: Dates

@@ -20,7 +20,7 @@ Vectors = NDArray[np.float32]
 CUT = 1_000  # characters of a window where tokens are not known
 UNKNOWN = 0.3
 LOOKED_AT = 400  # characters whose tokens are counted
-TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's border may need more tokens than before
+TOKENS_OF_A_CUT_WORD = 8  # a word cut at a window's edge may need more tokens than before
 MOST_TOKENS_A_CHARACTER = 3  # a Hangul syllable, taken apart by Unicode normalisation
 
 
@@ -102,7 +102,7 @@ class SentenceEncoder:
         return np.stack([rows[text] for text in texts]) if rows else np.zeros((0, self.dimension), np.float32)
 
     def knows_script(self, text: str) -> bool:
-        """Whether the encoder's vocabulary covers the words of a text; to one that spells them out, all texts look alike.
+        """Whether the encoder's vocabulary covers the words of a text; if it spells them out instead, all texts look alike.
 
         Counts unknown tokens and words split into single letters.
         """

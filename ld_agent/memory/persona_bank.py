@@ -15,7 +15,7 @@ from datetime import datetime
 from ld_agent.errors import InputError
 from ld_agent.memory.contradiction import contradicts, differ, same_slot
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.index.base import Progress, untold
+from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.speaker_traits import NEVER, SpeakerTraits
 from ld_agent.sections import PersonasSection
 from ld_agent.storage.base import Store
@@ -45,7 +45,7 @@ class PersonaBank:
         key: int,
         encoder: SentenceEncoder,
         settings: PersonasSection,
-        progress: Progress = untold,
+        progress: Progress = no_progress,
     ) -> None:
         self._progress = progress
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings

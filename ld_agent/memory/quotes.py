@@ -38,10 +38,8 @@ def quotes(
     room: int,
     stored: Mapping[str, Vectors] | None = None,
 ) -> tuple[Utterance, ...]:
-    """Choose quotes that fit in ``room``, the most relevant to ``heard`` last, because a small model finds best what is
-    closest to the question.
-
-    A quoted answer brings along its question if there is room for both.
+    """Choose quotes that fit in ``room``, the most relevant to ``heard`` last, because small models use best what is
+    closest to the question. A quoted answer includes its question if there is room for both.
 
     Args:
         heard: the utterance to answer.
@@ -78,7 +76,7 @@ def passages(
     most: int,
     stored: Mapping[str, Vectors] | None = None,
 ) -> tuple[tuple[Utterance, ...], ...]:
-    """Return the ``most`` utterances most relevant to ``heard``, best first, each behind the two before it in its session.
+    """Return the ``most`` utterances most relevant to ``heard``, best first, each preceded by the two before it in its session.
 
     Args: as `quotes`.
     """

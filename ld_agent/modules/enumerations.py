@@ -1,7 +1,7 @@
-"""Sentences that say several things of one person: "Ann keeps bees, has a son and sails." is three, and becomes one again.
+"""Splits sentences that list several things about one person, "Ann keeps bees, has a son and sails.", and joins them again.
 
-A summary lists what somebody told; each item's owner must be checked separately. Pure functions; of languages whose
-rules name no verbs, sentences come out as they are.
+A summary lists what somebody said, and the owner of each item must be checked separately. Pure functions; in languages whose
+rules name no verbs, sentences are returned unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ld_agent.modules.wording import SENTENCE_END
 
 
 def unfolded(text: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> list[list[str]]:
-    """The sentences of a text, each as the sentences that it lists of one person; most are one."""
+    """The sentences of a text, each split into its items; most have one."""
     return [_items(sentence, names, rules) for sentence in SENTENCE_END.split(text)]
 
 

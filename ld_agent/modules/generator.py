@@ -219,8 +219,8 @@ def render(situation: Situation) -> tuple[Message, ...]:
 
 
 def render_with_reminder(situation: Situation) -> tuple[Message, ...]:
-    """The messages of `render`, and where a decision is wanted, its form once more behind the utterance: a model that follows
-    instructions tends to imitate its earlier replies, which state none.
+    """The messages of `render`; if a decision is requested, its format is repeated after the utterance, because models tend
+    to imitate their earlier replies, which have none.
     """
     *before, heard = render(situation)
     if not situation.decides:

@@ -1,7 +1,7 @@
 """The reader: answers a question about the past from one passage, or finds that the passage does not say.
 
-A small model overlooks a fact among the twenty lines of a generator's prompt, and takes a neighbouring one for it. One
-passage at a time it does neither as often. Knows no memory and no ranking.
+A small model overlooks a fact among the twenty lines of a generator's prompt, or mistakes a neighbouring fact for it. With one
+passage at a time, both happen less often. Knows no memory and no ranking.
 """
 
 from __future__ import annotations

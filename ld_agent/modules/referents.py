@@ -1,8 +1,8 @@
 """Resolves whom a trait is about: "My sister is a nurse." gets the name from "My sister Kate is a nurse".
 
-An extractor loses names, begins with a pronoun whose noun stayed behind, and takes for its speaker's what somebody of theirs
-does. The utterance says what is meant. Pure functions over text, by the rules of the language that reads it; others come out
-as they are.
+An extractor drops names, begins with a pronoun whose noun it left out, and attributes to the speaker what a relative of theirs
+does. The utterance says who is meant. Pure functions over text, by the rules of each language; texts without rules are returned
+unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ld_agent.modules.wording import SENTENCE_END, stems_of
 
 @dataclass(frozen=True, slots=True)
 class _Someone:
-    """Somebody of a speaker's: what they are to them, their name or "", and both as a subject without the name."""
+    """A person related to the speaker: the relation, the name or "", and the subject with and without the name."""
 
     relation: str
     name: str
@@ -42,7 +42,7 @@ def referring(trait: str, utterance: str) -> str | None:
 
 
 def _someone(utterance: str, rules: Referents) -> list[_Someone]:
-    """Those of the speaker's whom an utterance speaks of, each once."""
+    """The people related to the speaker whom an utterance mentions, each once."""
     people: dict[str, _Someone] = {}
     for match in rules.pattern("someone").finditer(utterance):
         name = match["name"] or ""
@@ -90,7 +90,7 @@ def _of_someone_else(trait: str, utterance: str, rules: Referents) -> bool:
 
 
 def _subject_is_someone(clauses: Sequence[str], rules: Referents) -> bool:
-    """Whether the last clause is about somebody of the speaker's: back to the one that names a subject."""
+    """Whether the last clause with a subject is about a person related to the speaker."""
     for clause in reversed(clauses):
         if rules.pattern("speaker").search(clause):
             return False

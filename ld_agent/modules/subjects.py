@@ -1,8 +1,8 @@
 """Reassigns clauses of a summary: "Sam studies the sea" becomes Mira's if she said it about herself.
 
-A clause is what follows a speaker's name that is its subject. It is given to the person whose statements come nearest to it,
-by meaning and by words, where they are clearly nearer than those of the person named. What a clause is, a language's rules
-say. Pure; knows no model.
+A clause is what follows a speaker's name that is its subject. It is assigned to the person whose statements are closest to it
+in meaning and words, if they are clearly closer than those of the person named. A language's rules
+define clauses. Pure; knows no model.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ld_agent.modules.wording import REPORTING, SENTENCE_END, stems_of
 WORDS = 0.5
 """nearness = cos + WORDS · (share of the clause's stems said)."""
 MARGIN, MARGIN_WITHOUT_WORDS, NEAREST_LEAST = 0.03, 0.2, 0.2
-"""How much nearer another person must be than the one named: where their statement has more of the clause's words, and where it
-has not; and how near at least."""
+"""How much closer another person must be than the one named, if their statement has more of the clause's words and if it
+does not; and the minimum closeness."""
 MOST_STATEMENTS = 600
 NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
-"""No letter follows, but for those of languages without spaces, or whose particles follow a name at once."""
+"""No letter follows, except in languages without spaces, or whose particles follow a name directly."""
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 Numbers = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def _with_owners(summary: str, lines: Sequence[tuple[str, str]], encode: Encode,
 
 
 def statements(lines: Sequence[tuple[str, str]], rules: Clauses = ENGLISH.rules.clauses) -> list[tuple[str, str]]:
-    """(speaker, sentence) of what people state, without what they ask and what they say of "you" alone.
+    """(speaker, sentence) of people's statements, without questions and statements about "you" alone.
 
     Clauses of a question count if they are about its speaker: "I'm new to this, could you help?".
     """
@@ -128,8 +128,8 @@ def _likeliest(said: Sequence[tuple[str, str]], written: Sequence[Clause]) -> Se
 def _nearness(
     written: Sequence[Clause], stated: Sequence[tuple[str, str]], encode: Encode, rules: Clauses
 ) -> tuple[Numbers, Numbers]:
-    """(clauses, statements) how near each statement comes to each clause, which is read as if its subject said it; and the share
-    of the clause's words that it has.
+    """(clauses, statements) the closeness of each statement to each clause, rephrased as if its subject said it; and the share
+    of the clause's words that the statement has.
     """
     names = stems_of(" ".join(clause.subject for clause in written))
     vectors = encode([*(_first_person(clause, rules) for clause in written), *(sentence for _, sentence in stated)])
@@ -174,7 +174,7 @@ def clauses(summary: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.c
 
 
 def _spoken_of(last: str, offset: int, sentence: str, name: str, rules: Clauses, written: list[Clause]) -> str:
-    """Append a sentence that begins with a pronoun, and return whom it speaks of; "" where that does not show."""
+    """Append a sentence that begins with a pronoun, and return the person it is about; "" if that is unclear."""
     pronoun = re.match(rf"\W*(?:{rules.pronoun or '(?!)'})", sentence)
     if not last or pronoun is None or re.search(name, sentence):
         return ""

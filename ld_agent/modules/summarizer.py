@@ -15,9 +15,8 @@ from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.languages.rules import Reading
-from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.base import Models
-from ld_agent.modules.subjects import corrected
+from ld_agent.modules.subjects import Encode, corrected
 from ld_agent.modules.wording import SENTENCE_END, first_paragraph, halves, stems_of, words_of
 from ld_agent.prompts import as_name
 from ld_agent.sections import SummarizerSection
@@ -35,7 +34,7 @@ SHORTEST_PIECE = 64  # characters
 EXTRACT_WORDS, EXTRACT_CHARACTERS = 40, 300  # characters of one utterance in an extracted summary
 
 MOST_CANDIDATES, FEWEST_CANDIDATES = 600, 20
-"""Most utterances of a session that are encoded for extracted summaries, and of each of its parts at least."""
+"""Maximum number of a session's utterances encoded for extracted summaries, and the minimum for each of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,12 @@ class Summarizer:
 
     Args:
         models: the backbones.
-        encoder: chooses the sentences of an extracted summary.
+        encode: texts → (n, dimension) unit vectors, to choose the sentences of an extracted summary.
     """
 
-    def __init__(self, models: Models, encoder: SentenceEncoder) -> None:
+    def __init__(self, models: Models, encode: Encode) -> None:
         self._models = models
-        self._encoder = encoder
+        self._encode = encode
         settings = models.settings("summarizer")
         section = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
         self._attribution = section.attribution
@@ -89,7 +88,7 @@ class Summarizer:
             return summary
         lines = [(u.speaker, u.text) for u in session.utterances]
         rules = self._models.language.rules.clauses
-        return replace(summary, text=corrected(summary.text, lines, self._encoder.encode, rules))
+        return replace(summary, text=corrected(summary.text, lines, self._encode, rules))
 
     def prompt_for(self, session: Session) -> tuple[Message, ...]:
         """Render the prompt of a session that fits the window; training uses the same prompt."""
@@ -159,11 +158,11 @@ class Summarizer:
         """The utterances nearest to the mean of the part's embeddings, in order, with their speakers.
 
         Args:
-            most: utterances that are encoded; of a longer part, evenly spread ones.
+            most: maximum number of utterances to encode, evenly spread.
         """
         candidates = [u for u in part if u.text.strip()] or list(part)
         candidates = candidates[:: len(candidates) // most + 1]
-        vectors = self._encoder.encode([u.text for u in candidates])
+        vectors = self._encode([u.text for u in candidates])
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
         return " ".join(f"{as_name(candidates[i].speaker)}: {_shortened(candidates[i].text)}" for i in chosen)

@@ -99,4 +99,4 @@ REPORTING = stems_of(
     "talks asks asked says said tells told speaks mentions discusses expresses wants likes enjoys thinks knows feels considers "
     "plans shares replies person speaker conversation message question answer response"
 )
-"""Stems of the words that say that somebody said, thought or wanted something, and not what."""
+"""Stems of words for saying, thinking or wanting something, which do not tell what."""

@@ -1,4 +1,4 @@
-"""What a request asks of a turn and what it is answered with, whatever its protocol."""
+"""What a request asks of a turn and how it is answered, whatever its protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ld_agent.server.history import Line
 from ld_agent.types import Reply, ReplyOptions
 
 CUT_OFF = "interrupted"
-"""How a reply finished whose client left; the same request, sent again, gets a whole one."""
+"""The finish of a reply whose client left; the same request, repeated, gets a complete one."""
 
 
 @dataclass(frozen=True, slots=True)

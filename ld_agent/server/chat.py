@@ -1,4 +1,4 @@
-"""``POST /v1/chat/completions`` and ``GET /v1/models`` as OpenAI's clients know them. Clients need not know that the
+"""``POST /v1/chat/completions`` and ``GET /v1/models``, compatible with OpenAI's clients. Clients need not know that the
 agent remembers."""
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def as_api_error(exc: Exception) -> ApiError:
 
 
 def _response(request: Request, error: ApiError) -> Response:
-    """The error as JSON; to a browser that looks at the page, as the page shows it."""
+    """The error as JSON or, for a browser that views the page, as a page."""
     if "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/v1/"):
         shown: Response = request.app.state.error_page(request, error)
         return shown
@@ -96,7 +96,7 @@ def _invalid(problems: Sequence[Any]) -> ApiError:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error in one shape, and in a browser as ``app.state.error_page`` shows it."""
+    """Answer every error in the same shape; in a browser, ``app.state.error_page`` renders it."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, exc: RequestValidationError) -> Response:

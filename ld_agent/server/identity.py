@@ -24,9 +24,9 @@ PERSON_HEADERS = ("x-ld-person", "x-openwebui-user-id")
 THREAD_HEADERS = ("x-ld-thread", "x-openwebui-chat-id")
 NAME_HEADERS = ("x-ld-name", "x-openwebui-user-name")
 TEMPORARY = "local:"
-"""How the ids of Open WebUI's temporary chats begin, which it keeps nowhere itself."""
+"""Prefix of the ids of Open WebUI's temporary chats, which it does not store itself."""
 UNFILLED = "{{"
-"""Begins a placeholder, such as LibreChat's, that a client sent as it is: it would make one person of everybody."""
+"""Beginning of an unfilled placeholder, such as LibreChat's, which would make everybody the same person."""
 THREAD_METADATA = ("thread", "thread_id", "chat_id", "conversation_id")
 
 

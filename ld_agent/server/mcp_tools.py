@@ -102,7 +102,7 @@ class _Resources:
     """What an assistant may read, as JSON."""
 
     def __init__(self, agent: Agent) -> None:
-        self._agent, self._directory = agent, Directory(agent.resources.store.db)
+        self._agent, self._directory = agent, Directory(agent.resources.store)
 
     async def people(self) -> str:
         """Everyone who is known."""

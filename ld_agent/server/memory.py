@@ -285,7 +285,7 @@ async def import_person(request: Request, caller: MemoryCaller, person: Person) 
     lines = (await request.body()).splitlines(keepends=True)
     store: Any = service.agent.resources.store
     if await asyncio.to_thread(store.find_conversation, conversation_id):
-        raise ApiError(409, f"{person!r} is known already; delete that person first", "person_exists")
+        raise ApiError(409, f"{person!r} already exists; delete that person first", "person_exists")
     try:
         await asyncio.to_thread(import_lines, store, lines, "the body", conversation_id)
     except DataFileError as exc:

@@ -1,4 +1,4 @@
-"""What the memory API takes and gives, apart from the shapes of records, traits and utterances."""
+"""Requests and responses of the memory API, apart from the shapes of records, traits and utterances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, Utter
 
 
 def _written(at: object) -> object:
-    """A time as it was given, unless it is a number, which pydantic would take for seconds or milliseconds as it sees fit."""
+    """A time unchanged; a number is rejected, because pydantic would guess between seconds and milliseconds."""
     if isinstance(at, int | float) or (isinstance(at, str) and at.strip().lstrip("+-").replace(".", "").isdigit()):
         raise ValueError("give a time such as 2024-05-01T18:30:00+00:00")
     return at
@@ -122,7 +122,8 @@ class PromptShape(BaseModel):
 class Said(BaseModel):
     """Something that was said. ``speaker``: null is the person, under the configured name.
 
-    ``channel``: how it came to you; nothing that is handed in counts as said in the chat, but the agent's replies.
+    ``channel``: how you received it; only the agent's replies count as said
+    in the chat.
     """
 
     text: Text

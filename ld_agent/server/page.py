@@ -24,7 +24,7 @@ from ld_agent.storage.exchange import export_lines
 
 HERE = Path(__file__).parent
 PEOPLE = 50
-FOUND = 50
+MOST_MATCHES = 50
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -181,7 +181,7 @@ async def timeline(about: About, before: Annotated[int | None, Query(ge=1, le=2*
 
 @router.get("/people/{person}/live")
 async def live(about: About, seen: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """The latest session as it is now, for a page that stays open; 204: as it was seen, so that nothing is read out again."""
+    """The current state of the latest session, for an open page; 204: unchanged, so that screen readers stay silent."""
     service = about.service
     latest = await asyncio.to_thread(service.directory.sessions, about.stored.key, None, 1)
     number = latest[0].number if latest and not latest[0].closed else 0
@@ -223,7 +223,7 @@ async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> R
 async def search(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> Response:
     said = []
     if q.strip():
-        said = await asyncio.to_thread(about.service.directory.search, about.stored.key, q.strip(), FOUND)
+        said = await asyncio.to_thread(about.service.directory.search, about.stored.key, q.strip(), MOST_MATCHES)
     return about.show("search.html", q=q, said=said, tab="search")
 
 

@@ -1,4 +1,4 @@
-"""Requests that are sent again: each ``Idempotency-Key`` stores one turn, whatever broke in between."""
+"""Repeated requests: each ``Idempotency-Key`` stores one turn, whatever failed in between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ld_agent.types import Utterance
 
 
 def begun(service: Service, conversation: Conversation, asked: Asked) -> Answered | None:
-    """Note that a keyed request is being answered; or return what it was answered with before.
+    """Record that a keyed request is being answered, or return its earlier answer.
 
     Raises:
         ApiError: the key was used for another request.
@@ -36,7 +36,7 @@ def begun(service: Service, conversation: Conversation, asked: Asked) -> Answere
 
 
 def keep(service: Service, conversation: Conversation, asked: Asked, answered: Answered) -> None:
-    """Keep what a request was answered with, for those that are sent again and for those that ask for it by its id."""
+    """Store the answer to a request, for repeated requests and for lookups by id."""
     reply = answered.reply
     if reply is not None and reply.utterance is not None and (asked.kept or asked.key):
         kept = _answer(service, asked, reply.utterance.id, answered.finish)

@@ -112,7 +112,7 @@ async def respond(
 async def retrieve(request: Request, caller: ChatCaller, response_id: str) -> ResponseBody:
     """Return an answer of the last month by its id."""
     service: Service = request.app.state.service
-    conversation, answer = await _found(service, caller, response_id)
+    conversation, answer = await _owned_answer(service, caller, response_id)
     stored = await service.stored(conversation)
     text = await asyncio.to_thread(service.answers.text, stored.key, answer)
     answered = Answered(answer.id, text, answer.finish, answer.prompt_tokens, answer.completion_tokens, repeated=True)
@@ -136,7 +136,7 @@ async def _asked(
         ref = body.conversation
         thread = checked_id(ref if isinstance(ref, str) else ref.id, "thread")
     elif body.previous_response_id is not None:
-        of_answer, answer = await _found(service, caller, body.previous_response_id)
+        of_answer, answer = await _owned_answer(service, caller, body.previous_response_id)
         if conversation not in (None, of_answer):
             raise ApiError(404, f"no response {body.previous_response_id!r} of this person", "response_not_found")
         conversation, thread = of_answer, answer.thread
@@ -151,7 +151,7 @@ async def _asked(
     )  # fmt: skip
 
 
-async def _found(service: Service, caller: Caller, response_id: str) -> tuple[str, Any]:
+async def _owned_answer(service: Service, caller: Caller, response_id: str) -> tuple[str, Any]:
     """The conversation and answer with an id, if they belong to the caller."""
     stored = await asyncio.to_thread(service.answers.find, response_id)
     if stored is not None:

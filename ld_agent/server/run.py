@@ -57,9 +57,9 @@ def serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) ->
         for name, config in configs.items():
             agents[name] = Agent(config, background=True)
         store = next(iter(agents.values())).resources.store
-        if not _is_loopback(host) and not Keys(store.db).in_use():
+        if not _is_loopback(host) and not Keys(store).in_use():
             raise ConfigError(
-                f"--host {host} lets other machines in, but there are no keys; make one first: "
+                f"--host {host} lets other machines in, but there are no keys; create one first: "
                 f"ld-agent keys create NAME --store {store.path}"
             )
         listening = _bound(host, port)
@@ -89,9 +89,9 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
 
 
 class Stopping:
-    """Ends the process in time once it was told to stop, whatever a model does.
+    """Ends the process in time after a stop signal, even if a model hangs.
 
-    What was said is stored, and what is pending is done at the next start, so that nothing is lost by leaving early.
+    Everything said is stored and pending work is done at the next start, so nothing is lost.
 
     Args:
         grace: seconds after which replies end where they are; what still runs `CLEARING` seconds later is left alone.
@@ -115,7 +115,7 @@ class Stopping:
             self._timers.append(later)
 
     def cancel(self) -> None:
-        """Lift the deadlines: the server has ended, and its process goes on."""
+        """Cancel the deadlines: the server has ended, but its process continues."""
         for timer in self._timers:
             timer.cancel()
 

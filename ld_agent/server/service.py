@@ -63,9 +63,8 @@ class Service:
             agent.resources.costs = self.costs
         self.ready = self.ending = False
         self.count_tokens: Callable[[int, int], None] = lambda prompt, completion: None
-        db = self.agent.resources.store.db
-        self._key_db = db.for_reading()  # reads never wait for a writer
-        self.keys, self.answers, self.directory = Keys(self._key_db), Answers(db), Directory(db)
+        store = self.agent.resources.store
+        self.keys, self.answers, self.directory = Keys(store, apart=True), Answers(store), Directory(store)
         self.explained: OrderedDict[tuple[str, str], Reply] = OrderedDict()
         self._open: OrderedDict[tuple[str, str, str], Conversation] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -125,8 +124,7 @@ class Service:
         self._threads.shutdown(wait=True)
         for agent in self.agents.values():
             agent.close(end_sessions=False)
-        if self._key_db is not self.agent.resources.store.db:
-            self._key_db.close()
+        self.keys.close()
 
     # ---- conversations
 

@@ -11,7 +11,7 @@ from ld_agent.types import Recalled, Record, Trait, Utterance
 
 
 class UtteranceShape(BaseModel):
-    """Something that was said. ``interrupted``: a reply that ended early, because whoever listened left."""
+    """Something that was said. ``interrupted``: a reply that was cut short."""
 
     id: str
     session: int

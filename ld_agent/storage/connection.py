@@ -12,6 +12,7 @@ from typing import Any
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.columns import json_text
+from ld_agent.storage.database import newer_schema, not_storable
 from ld_agent.storage.migrations import MIGRATIONS
 
 APPLICATION_ID = 0x4C44_4147  # "LDAG" in the file's header tells a store from any other database
@@ -77,10 +78,7 @@ class Connection:
             tables = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             version, application = self._pragma("user_version"), self._pragma("application_id")
             if version > len(MIGRATIONS) and application == APPLICATION_ID:
-                raise StoreError(
-                    f"{self.path} was written by a newer ld_agent (schema {version}, this one knows {len(MIGRATIONS)}); "
-                    "upgrade ld_agent"
-                )
+                raise newer_schema(self.path, version, len(MIGRATIONS))
             if (tables or version or application) and application != APPLICATION_ID:
                 raise StoreError(f"{self.path} is a database, but not an ld_agent store; give another --store")
             self._db.execute("PRAGMA foreign_keys = ON")
@@ -215,9 +213,7 @@ class Connection:
         except sqlite3.Error as exc:
             raise StoreError(f"{self.path}: {_remedy(exc)}") from exc
         except UnicodeEncodeError as exc:
-            raise StoreError(
-                f"{self.path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; remove it"
-            ) from exc
+            raise not_storable(self.path, exc) from exc
 
 
 def _bound(values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from ld_agent.errors import StoreError
+
 EVERYONE = "*/"
 """Represents all tenants, for work across them. No tenant's name contains a slash."""
 NO_TENANT = "/"
@@ -16,16 +18,30 @@ NO_TENANT = "/"
 
 
 def tenant_of(conversation_id: str) -> str:
-    """Whose conversation it is: of ``TENANT/PERSON`` the first part."""
+    """The tenant who owns a conversation: the first part of ``TENANT/PERSON``."""
     tenant, slash, _ = conversation_id.partition("/")
     return tenant if slash and tenant else NO_TENANT
+
+
+def newer_schema(path: str, version: int, known: int) -> StoreError:
+    """The error for a store whose schema this program does not know."""
+    return StoreError(
+        f"{path} was written by a newer ld_agent (schema {version}, this one knows {known}); upgrade ld_agent"
+    )
+
+
+def not_storable(path: str, exc: UnicodeEncodeError) -> StoreError:
+    """The error for a text with a lone surrogate."""
+    return StoreError(
+        f"{path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; remove it"
+    )
 
 
 class TurnLock(Protocol):
     """A lock that lets one process at a time take turns in a conversation. It is reentrant within a process."""
 
     def acquire(self, waits: bool) -> bool:
-        """Take it, or say that another process has it; with ``waits``, as soon as that one has left or ended."""
+        """Acquire the lock; False: another process holds it. With ``waits``, wait until that process releases it or ends."""
         ...
 
     def release(self) -> None: ...
@@ -49,7 +65,7 @@ class Database(Protocol):
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Everything read inside is of one moment, whatever other processes write; for reading only."""
+        """All reads inside see one consistent state, whatever other processes write; read-only."""
         ...
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
@@ -65,12 +81,12 @@ class Database(Protocol):
         ...
 
     def of(self, key: int) -> Database:
-        """The same connection, acting for the tenant whose conversation this is; other tenants' rows are out of its reach."""
+        """The same connection, acting for the tenant who owns the conversation; it cannot reach other tenants' rows."""
         ...
 
     def acting_for(self, tenant: str) -> Database:
-        """The same connection, acting for a tenant, or for `EVERYONE`. Otherwise it reaches no tenant's rows, or
-        continues as a transaction began."""
+        """The same connection, acting for a tenant or for `EVERYONE`. Without this it reaches no tenant's rows, or those of
+        the tenant for whom the current transaction acts."""
         ...
 
     def within(self, column: str, placeholder: str) -> str:

@@ -1,17 +1,17 @@
-"""Export and import of a store as JSON lines: everything that was said and remembered, no vectors, no
-database's format. Importing an export and exporting again gives the same bytes, but for the ``channel`` of what was said and
-remembered: an import is trusted as "import" at most.
+"""Export and import of a store as JSON lines: everything that was said and remembered, without vectors, independent of
+the database. Importing an export and exporting again gives the same bytes, except for ``channel``: an import is trusted as
+"import" at most.
 
 Line 1 is ``{"format": "ld_agent.memory", "version": 2}``. Then, conversation by conversation in the order of their ids,
-one ``conversation`` line and its ``session``, ``enabled`` (since when a view takes sessions in), ``digested`` (a view has taken
-a session in), ``utterance``, ``observed`` (a view has taken an utterance in), ``record``, ``trait``, ``change`` (what a
-person edited, pinned or had forgotten) and ``recall`` (which reply recalled which record) lines in the order of storing;
-``kind`` names each. Times are ISO 8601 in UTC. The last line is ``{"kind": "end", "counts": {KIND: how many lines, ...}}``: a
-file without it was cut. Vectors are made again from the texts when the store is next used.
+one ``conversation`` line is followed by its ``session``, ``enabled`` (from which session on a view digests), ``digested`` (a
+view has digested a session), ``utterance``, ``observed`` (a view has observed an utterance), ``record``, ``trait``, ``change``
+(an edit, pin or removal by a person) and ``recall`` (a reply recalled a record) lines in the order of storing; ``kind`` names
+each. Times are ISO 8601 in UTC. The last line is ``{"kind": "end", "counts": {KIND: number of lines, ...}}``: a file without
+it was truncated. Vectors are recomputed from the texts when the store is next used.
 
-Version 1 had no last line, and no threads, pins or changes. It is still imported where each conversation has as many
-utterances as its first line says; that shows any cut but one behind the last utterance of the last conversation, which only
-costs records and traits.
+Version 1 had no last line, and no threads, pins or changes. It can still be imported if each conversation has as many
+utterances as its first line says. This detects any truncation except after the last utterance of the last conversation,
+which only loses records and traits.
 """
 
 from __future__ import annotations

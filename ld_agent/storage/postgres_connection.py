@@ -19,7 +19,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
-from ld_agent.storage.database import EVERYONE, NO_TENANT
+from ld_agent.storage.database import EVERYONE, NO_TENANT, not_storable
 from ld_agent.storage.postgres_errors import NO_PGVECTOR, remedy
 from ld_agent.storage.postgres_schema import SCHEMA, STORE_LOCK, prepare, search_path
 from ld_agent.storage.postgres_tenants import SET_TENANT, SET_TENANT_LOCALLY, TenantConnection, confined_role
@@ -346,6 +346,4 @@ class PostgresConnection:
         except (psycopg.Error, PoolTimeout, PoolClosed) as exc:
             raise StoreError(f"{self.path}: {remedy(exc)}") from exc
         except UnicodeEncodeError as exc:
-            raise StoreError(
-                f"{self.path}: {exc.object[:80]!r} holds half a character (a lone surrogate), which cannot be stored; remove it"
-            ) from exc
+            raise not_storable(self.path, exc) from exc

@@ -8,6 +8,7 @@ import psycopg
 from psycopg import sql as composed
 
 from ld_agent.errors import StoreError
+from ld_agent.storage.database import newer_schema
 from ld_agent.storage.postgres_errors import NO_PGVECTOR
 from ld_agent.storage.postgres_migrations import MIGRATIONS
 
@@ -30,10 +31,7 @@ def prepare(db: psycopg.Connection[Any], path: str, create: bool) -> None:
     if version is None and not create:
         raise StoreError(f"no memory in {path}; give the --store of an earlier chat or run")
     if version is not None and version > len(MIGRATIONS):
-        raise StoreError(
-            f"{path} was written by a newer ld_agent (schema {version}, this one knows {len(MIGRATIONS)}); "
-            "upgrade ld_agent"
-        )
+        raise newer_schema(path, version, len(MIGRATIONS))
     if version == len(MIGRATIONS):
         return
     with db.transaction():

@@ -1,6 +1,5 @@
-"""What a search asks of a database that computes the numbers of records itself, and what it answers.
-
-Knows no SQL, and no scorer by name.
+"""Queries to a database that computes the scores of records itself, and its answers. Knows no SQL, and no scorer by
+name.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
 from ld_agent.storage.base import PATIENCE, TRAITS
@@ -20,10 +20,13 @@ from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import EVERYONE, Database, tenant_of
 from ld_agent.types import PersonSummary, Utterance
 
+if TYPE_CHECKING:
+    from ld_agent.storage.sql_store import SQLStore
+
 SCOPES = ("chat", "memory", "admin")
 PREFIX_LENGTH = 12
 BEGUN = "begun"
-"""How an answer finished that is still being made, or was when its server was killed."""
+"""The finish of an answer that is still being generated, or was when its server was killed."""
 ANSWERS_KEPT = timedelta(days=30)
 
 
@@ -43,7 +46,7 @@ class ApiKey:
 class Answer:
     """The answer to a request.
 
-    ``reply`` is the id of the utterance that holds the text; of one that has `BEGUN`, of what was said last before it.
+    ``reply`` is the id of the utterance with the text; while `BEGUN`, of the last utterance before it.
     """
 
     id: str
@@ -70,10 +73,20 @@ class StoredSession:
 
 
 class Keys:
-    """The API keys of a store."""
+    """The API keys of a store.
 
-    def __init__(self, db: Database) -> None:
-        self._db = db.acting_for(EVERYONE)  # keys are looked up before the tenant is known
+    Args:
+        apart: use a connection whose reads never wait for the store's writes; `close` releases it.
+    """
+
+    def __init__(self, store: SQLStore, *, apart: bool = False) -> None:
+        self._shared, self._connection = store.db, store.db.for_reading() if apart else store.db
+        self._db = self._connection.acting_for(EVERYONE)  # keys are looked up before the tenant is known
+
+    def close(self) -> None:
+        """Release the connection, unless it is the store's."""
+        if self._connection is not self._shared:
+            self._connection.close()
 
     def create(self, tenant: str, scopes: Sequence[str], rate: int | None, now: datetime) -> str:
         """Create a key and return it; it is not stored in clear and cannot be shown again.
@@ -124,12 +137,12 @@ class Keys:
 class Answers:
     """The answers to requests."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, store: SQLStore) -> None:
+        self._db = store.db
 
     def keep(self, key: int, answer: Answer) -> None:
         """Store an answer; those older than a month are dropped."""
-        # Apart from the rest: those of other conversations are not locked here, and two servers drop the same ones.
+        # In a separate statement: rows of other conversations are not locked here, and two servers drop the same ones.
         self._db.of(key).execute("DELETE FROM answer WHERE at < ?", (microseconds(answer.at - ANSWERS_KEPT),))
         with self._db.transaction(key):
             self._db.of(key).execute(
@@ -168,8 +181,8 @@ class Answers:
 class Directory:
     """Paged lists of stored people and their data."""
 
-    def __init__(self, db: Database) -> None:
-        self._db = db
+    def __init__(self, store: SQLStore) -> None:
+        self._db = store.db
 
     def people(self, prefix: str, after: str, most: int, containing: str = "") -> list[PersonSummary]:
         """The conversations whose id begins with a prefix and that follow another one, in the order of their ids."""
@@ -238,7 +251,7 @@ class Directory:
         ]
 
     def recalls(self, key: int, sessions: Sequence[int], most: int) -> dict[int, tuple[int, list[Utterance]]]:
-        """By session, how many replies recalled what became of it, and the latest of them."""
+        """By session, the number of replies that recalled its memories, and the latest of these replies."""
         from ld_agent.storage.sql_rows import utterances
 
         rows = self._db.of(key).rows(

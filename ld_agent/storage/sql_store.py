@@ -85,7 +85,7 @@ class SQLStore(NotedEncoder):
         if conversation is None or conversation.agent != agent:
             stored = conversation.agent if conversation else "?"
             raise InputError(
-                f"conversation {conversation_id!r} was held with agent {stored!r}, not {agent!r}; "
+                f"conversation {conversation_id!r} has the agent {stored!r}, not {agent!r}; "
                 f"set agent.name={stored} or choose another conversation id"
             )
         return conversation

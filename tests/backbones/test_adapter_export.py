@@ -51,8 +51,8 @@ def test_what_ships_is_exported_a_folder_a_module(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"r": 64}, "has rank 64, the server takes 16; give --max-rank 64"),
-        ({"bias": "all"}, "has bias='all', which vLLM refuses"),
-        ({"use_dora": True}, "has use_dora=True, which vLLM refuses"),
+        ({"bias": "all"}, "has bias='all', which vLLM does not support"),
+        ({"use_dora": True}, "has use_dora=True, which vLLM does not support"),
         ({"modules_to_save": ["lm_head"]}, "has modules_to_save"),
     ],
 )

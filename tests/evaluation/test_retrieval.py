@@ -99,6 +99,13 @@ def test_the_command_prints_one_json_object(app: typer.Typer, tmp_path: Path):
     assert (found["scorer"], found["tau"], found["questions"]) == ("paper", None, 2)
 
 
+def test_the_headings_can_be_told_apart_in_eighty_columns(app: typer.Typer, tmp_path: Path):
+    done = CliRunner().invoke(app, ["retrieval", str(corpus(tmp_path / "c.json"))], env={"COLUMNS": "80"})
+    [headings] = [line for line in done.output.splitlines() if "mrr" in line]
+    assert headings.split() == ["recall", "questions", "any@1", "any@3", "any@5", "all@5", "mrr"]
+    assert "…" not in done.output
+
+
 def test_summaries_that_are_none_are_counted_and_marked(app: typer.Typer, tmp_path: Path):
     file = str(corpus(tmp_path / "c.json"))
     scripted = ["backbone.kind=scripted", "backbone.script={summarizer: ''}", "--records", "pipeline"]

@@ -41,7 +41,7 @@ class Memory:
     def view(self, scorer: str = "hybrid", conversation: str = "alice", **settings) -> EventView:
         key = self.store.open_conversation(conversation, "Sam").key
         chosen = MemorySection(scorer=scorer, gamma=-1.0, **settings)
-        summarizer = Summarizer(self.models, self.encoder)
+        summarizer = Summarizer(self.models, self.encoder.encode)
         return EventView(
             ViewContext(self.store, key, self.encoder, self.topics, summarizer, chosen, self.models, "Sam")
         )

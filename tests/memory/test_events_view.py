@@ -46,7 +46,9 @@ def remember(store: Store, encoder: SentenceEncoder, topics: TopicExtractor, con
         models = Models(config(), backbone)
         key = store.open_conversation("alice", "Sam").key
         settings = MemorySection(**{"gamma": -1.0, "scorer": "paper", **settings})
-        view = EventView(ViewContext(store, key, encoder, topics, Summarizer(models, encoder), settings, models, "Sam"))
+        view = EventView(
+            ViewContext(store, key, encoder, topics, Summarizer(models, encoder.encode), settings, models, "Sam")
+        )
         for days, text, _ in sessions:
             at = START + days * DAY
             store.append(key, "Maya", text, at - timedelta(minutes=5), 3600.0, lambda: START)

@@ -48,7 +48,7 @@ ROME = session(("Maya", "My dogs love Rome."), ("Sam", "So they should."))
 def summarizer(config, encoder: SentenceEncoder) -> Callable[..., tuple[Summarizer, ScriptedBackbone]]:
     def make(answer, window: int = 4096):
         backbone = ScriptedBackbone({"summarizer": answer}, context_window=window)
-        return Summarizer(Models(config(), backbone), encoder), backbone
+        return Summarizer(Models(config(), backbone), encoder.encode), backbone
 
     return make
 
@@ -197,7 +197,7 @@ def test_the_fallback_of_a_day_of_talk_encodes_a_part_of_it(config, encoder: Sen
     real = encoder.encode
     monkeypatch.setattr(encoder, "encode", lambda texts: (encoded.extend(texts), real(texts))[1])
     talk = session(*(("Maya", f"I like {n}.") for n in range(2000)))
-    [summary] = Summarizer(Models(config(), ScriptedBackbone({"summarizer": "?"})), encoder).summarize([talk])
+    [summary] = Summarizer(Models(config(), ScriptedBackbone({"summarizer": "?"})), encoder.encode).summarize([talk])
     assert summary.fallback
     assert 400 < len(encoded) <= 600
 
@@ -220,7 +220,7 @@ def test_an_answer_cut_off_loses_its_unfinished_sentence(config, encoder: Senten
         def generate(self, requests):
             return [Completion(f"{GOOD} Sam said that", 1, 1, "length") for _ in requests]
 
-    assert Summarizer(Models(config(), Cut()), encoder).summarize([ROME]) == [Summary(GOOD)]
+    assert Summarizer(Models(config(), Cut()), encoder.encode).summarize([ROME]) == [Summary(GOOD)]
     assert whole_sentences("No end in sight") == "No end in sight"
 
 

@@ -69,7 +69,7 @@ def test_from_the_list_to_a_session(page: Any):
 def test_search_as_one_types(page: Any):
     page.goto("/")
     page.get_by_label("Find").fill("zzz")
-    page.get_by_text("Nobody of that name.").wait_for()
+    page.get_by_text("No one with that name.").wait_for()
 
 
 def test_a_reply_that_appears_while_the_page_is_open(page: Any, server: ServerProcess):

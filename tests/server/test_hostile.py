@@ -17,10 +17,10 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
-from ld_agent.evaluation.bench_serve import Serving
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.server import run
+from ld_agent.server.bench import Serving
 
 Serve = Callable[..., object]
 ASKED = {"model": "default", "user": "ann", "messages": [{"role": "user", "content": "I keep bees."}]}

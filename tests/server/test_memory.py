@@ -108,7 +108,7 @@ async def test_an_export_is_imported_as_someone_else(served: Served):
         assert await memory.export("bob") == exported.replace('"id": "ann"', '"id": "bob"').replace(
             '"channel": "chat"', '"channel": "import"'
         ).replace('"channel": "observe"', '"channel": "import"')
-        with pytest.raises(ServerError, match="known already") as refused:
+        with pytest.raises(ServerError, match="already exists") as refused:
             await memory.import_person("bob", exported)
         assert refused.value.status == 409
         with pytest.raises(ServerError, match="line 1: cannot be imported") as refused:

@@ -225,7 +225,7 @@ async def test_logging_in_and_out(served: Served):
         cookie = into.headers["set-cookie"]
         assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
         assert key not in cookie
-        assert "Nobody yet" in (await client.get("/")).text  # ann is not this tenant's
+        assert "No one yet" in (await client.get("/")).text  # ann is not this tenant's
         assert (await client.get("/people/ann")).status_code == 404
         assert (await client.get("/v1/memory/people")).status_code == 401  # the cookie is for the page alone
         await client.post("/logout", data={"csrf": await csrf(client, "/")})

@@ -39,7 +39,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 def test_it_is_not_open_to_others_without_a_key(command: CommandLine, tmp_path: Path):
     refused = command("serve", "-c", light_config(tmp_path), "--store", tmp_path / "s.db", "--host", "0.0.0.0")
     assert refused.code == 2
-    assert "there are no keys; make one first: ld-agent keys create NAME" in refused.err
+    assert "there are no keys; create one first: ld-agent keys create NAME" in refused.err
     assert len(refused.err.splitlines()) == 1
 
 

@@ -122,7 +122,7 @@ def test_what_a_server_left_pending_is_done_by_one_that_is_free(new_database: Ca
             pass
         waiting = threading.Thread(target=queue)
         waiting.start()
-        assert Directory(other.db).unfinished(set_aside=False) == ["ann"]
+        assert Directory(other).unfinished(set_aside=False) == ["ann"]
         came.append("first")
     waiting.join()
     assert came == ["first", "second"]

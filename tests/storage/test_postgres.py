@@ -177,7 +177,7 @@ def test_a_search_ignores_case_alike_in_every_locale(postgres_server: str) -> No
         store = PostgresStore(urlunsplit(urlsplit(postgres_server)._replace(path=f"/{name}")))
         key = store.open_conversation("Örjan", "Sam").key
         say(store, key, "Das ÖL ist alle.")
-        directory = Directory(store.db)
+        directory = Directory(store)
         assert [u.text for u in directory.search(key, "ÖL IST", 5)] == ["Das ÖL ist alle."]
         assert [p.id for p in directory.people("", "", 5, "ÖRJAN")] == ["Örjan"]
         store.close()
@@ -243,7 +243,7 @@ def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address
 
 def test_a_connection_lost_before_a_single_statement_is_replaced(address: str) -> None:
     store = open_store(address)
-    keys = Keys(store.db)
+    keys = Keys(store)
     prefix = keys.create("home", ["chat"], None, AT)[:12]
     disconnect(address)
     assert keys.revoke(prefix, AT).revoked == AT

@@ -15,7 +15,7 @@ Fill = Callable[..., int]
 
 
 def test_a_key_is_found_until_it_is_revoked(store: SQLStore) -> None:
-    keys = Keys(store.db)
+    keys = Keys(store)
     assert not keys.in_use()
     secret = keys.create("acme", ["chat"], 60, AT)
     other = keys.create("home", ["chat", "memory"], None, AT + timedelta(seconds=1))
@@ -31,7 +31,7 @@ def test_a_key_is_found_until_it_is_revoked(store: SQLStore) -> None:
 
 
 def test_an_answer_is_kept_once_a_request_and_for_a_month(store: SQLStore, fill: Fill) -> None:
-    key, answers = fill(store, "maya"), Answers(store.db)
+    key, answers = fill(store, "maya"), Answers(store)
     first = Answer("a1", "", "request", "f", "u2", "stop", 3, 4, AT)
     answers.keep(key, first)
     answers.keep(key, replace(first, id="a0", request=None))
@@ -47,7 +47,7 @@ def test_an_answer_is_kept_once_a_request_and_for_a_month(store: SQLStore, fill:
 def test_people_are_listed_by_page_within_their_prefix(store: SQLStore, fill: Fill) -> None:
     for name in ("zoe", "acme/Ann", "acme/ben_%", "acme2/ann", "maya"):
         fill(store, name)
-    directory = Directory(store.db)
+    directory = Directory(store)
 
     def ids(*asked: object) -> list[str]:
         return [person.id for person in directory.people(*asked)]  # type: ignore[arg-type]
@@ -64,7 +64,7 @@ def test_people_are_listed_by_page_within_their_prefix(store: SQLStore, fill: Fi
 
 
 def test_sessions_threads_and_words_of_a_person(store: SQLStore, fill: Fill) -> None:
-    key, directory = fill(store, "maya"), Directory(store.db)
+    key, directory = fill(store, "maya"), Directory(store)
     assert [(s.number, s.closed, s.utterances) for s in directory.sessions(key, None, 10)] == [
         (2, False, 1),
         (1, True, 3),

@@ -118,7 +118,7 @@ def test_a_record_of_another_conversation_cannot_be_read_by_its_key(store: Store
 
 def test_a_conversation_is_not_reopened_with_an_agent_of_another_name(store: Store) -> None:
     store.open_conversation("maya", "Sam")
-    with pytest.raises(InputError, match=r"held with agent 'Sam', not 'Ada'; set agent.name=Sam"):
+    with pytest.raises(InputError, match=r"has the agent 'Sam', not 'Ada'; set agent.name=Sam"):
         store.open_conversation("maya", "Ada")
 
 

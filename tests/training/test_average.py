@@ -82,7 +82,7 @@ def changes(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_invalid_averages_are_rejected(two: list[Path], tmp_path: Path):
     parts = [read_part(str(folder)) for folder in two]
-    with pytest.raises(ConfigError, match="two or more adapters"):
+    with pytest.raises(ConfigError, match="at least two adapters"):
         average(parts[:1], tmp_path / "out")
     with pytest.raises(InputError, match="exists"):
         average(parts, two[0])

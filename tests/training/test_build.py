@@ -22,14 +22,14 @@ from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import TUNED
 from ld_agent.shipped import shipped_path
-from training.ablations import ABLATIONS, Parts
+from training.ablations import ABLATIONS, PromptParts
 from training.replayed import build_generator
 from training.row_building import BuildRequest, held_out
 from training.rows import read_rows, write_rows
 
 SAMPLES = shipped_path("data/samples")
 PERSONAS = SAMPLES / "msc_personasummary" / "session_4" / "valid.txt"
-WHOLE = Parts()
+WHOLE = PromptParts()
 Build = Callable[..., Ran]
 
 
@@ -234,7 +234,7 @@ def scripted() -> Config:
     )
 
 
-def generator_rows(config: Config, out: Path, parts: Parts = WHOLE, width: int = 4) -> list[dict[str, Any]]:
+def generator_rows(config: Config, out: Path, parts: PromptParts = WHOLE, width: int = 4) -> list[dict[str, Any]]:
     episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
     return build_generator(episodes, config, parts, out, width=width) or []
 
@@ -272,14 +272,14 @@ def test_generator_rows_equal_the_agents_prompts(scripted: Config, tmp_path: Pat
 @pytest.mark.parametrize(
     ("parts", "present"),
     [
-        (Parts(), {"memory", "About you", "know about"}),
-        (Parts(memory=False), {"About you", "know about"}),
-        (Parts(user_personas=False), {"memory", "About you"}),
-        (Parts(agent_personas=False), {"memory", "know about"}),
-        (Parts(False, False, False), set()),
+        (PromptParts(), {"memory", "About you", "know about"}),
+        (PromptParts(memory=False), {"About you", "know about"}),
+        (PromptParts(user_personas=False), {"memory", "About you"}),
+        (PromptParts(agent_personas=False), {"memory", "know about"}),
+        (PromptParts(False, False, False), set()),
     ],
 )
-def test_parts_of_the_prompt_can_be_disabled(scripted: Config, tmp_path: Path, parts: Parts, present: set[str]):
+def test_parts_of_the_prompt_can_be_disabled(scripted: Config, tmp_path: Path, parts: PromptParts, present: set[str]):
     text = systems(generator_rows(scripted, tmp_path / "rows.jsonl", parts))
     found = {name for name, sign in (("memory", "<memory>"), ("About you", "About you:"), ("know about", "What you know about"))
              if sign in text}  # fmt: skip
@@ -288,7 +288,7 @@ def test_parts_of_the_prompt_can_be_disabled(scripted: Config, tmp_path: Path, p
 
 def test_one_replay_equals_separate_replays(scripted: Config, tmp_path: Path):
     episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
-    rows = build_generator(episodes, scripted, Parts(), tmp_path / "all.jsonl", variants=ABLATIONS, width=4) or []
+    rows = build_generator(episodes, scripted, PromptParts(), tmp_path / "all.jsonl", variants=ABLATIONS, width=4) or []
     for name, parts in ABLATIONS.items():
         own = [{key: value for key, value in row.items() if key != "parts"} for row in rows if row["parts"] == name]
         assert own == generator_rows(scripted, tmp_path / f"{name}.jsonl", parts)
@@ -316,7 +316,7 @@ def test_ablations_are_separate_files(build: Build, tmp_path: Path):
 
 
 def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
-    rows = generator_rows(scripted, tmp_path / "rows.jsonl", Parts(annotated=True))
+    rows = generator_rows(scripted, tmp_path / "rows.jsonl", PromptParts(annotated=True))
     text = systems(rows)
     assert "I like the sea" not in text
     annotated = {t.rstrip(".") for e in load_episodes(PERSONAS) for turn in e.turns for t in turn.traits or ()}
@@ -327,7 +327,7 @@ def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
     assert {s.casefold() for s in shown} <= {a.casefold() for a in annotated}
     bare = [("jsonl", episode) for episode in load_episodes(SAMPLES / "three_sessions.jsonl")]
     with pytest.raises(InputError, match=r"no annotated traits"):
-        build_generator(bare, scripted, Parts(annotated=True), tmp_path / "other.jsonl")
+        build_generator(bare, scripted, PromptParts(annotated=True), tmp_path / "other.jsonl")
 
 
 def test_finished_episodes_are_not_replayed_after_an_interruption(
@@ -357,7 +357,7 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
 
     monkeypatch.setattr(replayed._Kept, "add", noted)
     with pytest.raises(InputError, match=r"other settings.*--overwrite"):
-        generator_rows(scripted, out, Parts(memory=False))
+        generator_rows(scripted, out, PromptParts(memory=False))
     assert generator_rows(scripted, out, width=1) == whole
     assert len(played) == len(load_episodes(PERSONAS)) - 1
     assert not part.exists()
@@ -365,7 +365,7 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
 
 def test_rows_of_conversation_chronicles_have_extracted_traits_and_memories(scripted: Config, tmp_path: Path):
     [episode] = load_episodes(SAMPLES / "conversation_chronicles.jsonl")
-    rows = build_generator([("conversation_chronicles", episode)], scripted, Parts(), tmp_path / "cc.jsonl") or []
+    rows = build_generator([("conversation_chronicles", episode)], scripted, PromptParts(), tmp_path / "cc.jsonl") or []
     assert {row["session"] for row in rows} == {2, 3, 4, 5}
     replies = [turn.text for turn in episode.turns if turn.speaker == episode.agent]
     assert {row["messages"][-1]["content"] for row in rows} <= set(replies)
@@ -377,7 +377,7 @@ def test_rows_of_conversation_chronicles_have_extracted_traits_and_memories(scri
 def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Path):
     source = SAMPLES / "ubuntu_irc.jsonl"
     rows = build_generator(
-        [("ubuntu_irc", episode) for episode in load_episodes(source)], scripted, Parts(), tmp_path / "irc.jsonl"
+        [("ubuntu_irc", episode) for episode in load_episodes(source)], scripted, PromptParts(), tmp_path / "irc.jsonl"
     )
     assert rows is not None
     assert [row["messages"][-1]["content"] for row in rows] == [
@@ -399,7 +399,7 @@ def test_the_prompt_names_the_answered_utterance_unless_it_is_the_last(scripted:
     episodes = load_episodes(source)
     pairs = [("ubuntu_irc", episode) for episode in episodes]
     link = "<utterance>\nSpeaker 2: @Speaker 0 same here, a reboot did not help\n</utterance>"
-    rows = build_generator(pairs, scripted, Parts(), tmp_path / "rows.jsonl", variants=ABLATIONS) or []
+    rows = build_generator(pairs, scripted, PromptParts(), tmp_path / "rows.jsonl", variants=ABLATIONS) or []
     assert len(rows) == len(ABLATIONS)
     assert all(link in row["messages"][0]["content"] for row in rows)
     with Agent(scripted.model_copy(update={"store": scripted.store.model_copy(update={"path": ":memory:"})})) as agent:

@@ -15,14 +15,14 @@ from training.examples import IGNORED, encode
 from training.memory_relations import asked_about, asked_back, relations, second_person
 from training.memory_rows import Maker, in_prompt
 from training.memory_scenes import drawn_scene
-from training.memory_sources import Told
+from training.memory_sources import StatedTrait
 from training.rows import Row, read_rows, write_rows
 
 PEOPLE = [
     [
-        Told("I have a dog named Rex.", "My dog Rex is old."),
-        Told("I am allergic to nuts.", "Nuts make me ill."),
-        Told("I like to sail.", "I sail a lot, do you?"),
+        StatedTrait("I have a dog named Rex.", "My dog Rex is old."),
+        StatedTrait("I am allergic to nuts.", "Nuts make me ill."),
+        StatedTrait("I like to sail.", "I sail a lot, do you?"),
     ]
 ]
 TALKS = [["Hi there!", "Hello!", "It rains.", "Oh dear."]]

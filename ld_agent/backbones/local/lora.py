@@ -58,10 +58,10 @@ class AdaptedLinear(nn.Module):
         return out
 
     def add_to(self, out: Tensor, x: Tensor) -> None:
-        """Add what each row's adapter makes of ``x`` to ``out``, in float32 as PEFT does.
+        """Add each row's adapter output for ``x`` to ``out``, in float32 as PEFT does.
 
-        A long prompt goes through in pieces: intermediate results then stay in the processor's cache and need no fresh
-        pages, which takes a fifth of the time. In the base's 16 bits it would be faster still, but the extractor got a
+        A long prompt is processed in pieces: intermediate results then stay in the processor's cache and need no fresh pages,
+        which takes a fifth of the time. In the base's 16 bits it would be faster still, but the extractor got a
         little worse.
         """
         if self.down is None or self.up is None:

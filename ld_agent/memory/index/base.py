@@ -19,7 +19,7 @@ Progress = Callable[[str, int, int], None]
 """Called with (what, done, total) during long work, until done equals total."""
 
 
-def untold(what: str, done: int, total: int) -> None:
+def no_progress(what: str, done: int, total: int) -> None:
     """Show no progress."""
 
 

@@ -48,8 +48,8 @@ TIME = 0.01
 """w_λ"""
 FIRST_LOOK: Mapping[str, float] = {**WEIGHTS, "s_sem": 4.0}
 """The weights for choosing candidates; before passages are read, s_sem also represents their meaning."""
-COVER, OWN, SHARPNESS = 0.2, 0.1, 12.0
-"""s_pass = ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the windows of a record, x = cos + COVER · cover + OWN [said by the
+COVER, SPEAKER, SHARPNESS = 0.2, 0.1, 12.0
+"""s_pass = ln(Σ e^(SHARPNESS · x)) / SHARPNESS over the windows of a record, x = cos + COVER · cover + SPEAKER [said by the
 speaker asked about]; cover as in `Lexicon.cover`."""
 LIKE = 4
 """s_like = ln(Σ e^(SHARPNESS · cos(window, p))) / SHARPNESS, p the mean of the LIKE best windows of all records."""

@@ -1,7 +1,7 @@
 """The first search of a conversation, answered by a database that ranks; from the second on, the index in memory answers.
 
-Most of a large population says something once and is away for days: to read all memories of such a person, only to drop them
-again, costs more than to rank where they lie. Both give the same records and the same numbers.
+In a large population, most people say something once and stay away for days. Loading all memories of such a person, only to
+drop them again, costs more than ranking them in the database. Both give the same records and the same numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.memory.index.base import Search
-from ld_agent.memory.index.hybrid import COVER, OWN, Question, best_passages, question
+from ld_agent.memory.index.hybrid import COVER, SPEAKER, Question, best_passages, question
 from ld_agent.memory.index.lexical import rarity, stems
 from ld_agent.memory.index.long_term import COMMON, most_candidates
 from ld_agent.memory.index.passages import NO_PASSAGES, NO_VECTORS, PackedVectors, Passages
@@ -33,15 +33,15 @@ WEIGHTS: Mapping[str, Mapping[str, float]] = {
 }
 """Scorers that are sums of what the database computes; ``paper`` times λ."""
 COLD_BYTES = 2_000
-"""What a conversation holds before it has an index, about."""
+"""Approximate size of a conversation without an index."""
 
 
 class DatabaseFirst:
     """See `ld_agent.memory.index.base.Index`. Safe to use from several threads.
 
     Args:
-        shelf: where the records are; where it cannot rank, or not all is encoded yet, the index answers at once.
-        make: makes the index in memory.
+        shelf: where the records are; if it cannot rank, or some are not encoded yet, the index answers at once.
+        make: builds the index in memory.
     """
 
     def __init__(self, shelf: Shelf, make: Callable[[], RecordIndex]) -> None:
@@ -126,14 +126,14 @@ def _terms(shelf: Shelf, vector: NDArray[np.float32], asked: Question, ranked: R
 
 
 def _further(passages: Sequence[Passages], asked: Question, ranked: Ranked) -> NDArray[np.float64]:
-    """(w,) what the windows of all candidates earn besides their cosine; see `Lexicon.cover`."""
+    """(w,) the additional scores of the windows of all candidates; see `Lexicon.cover`."""
     worth = {
         word: rarity(ranked.windows, count) for word, count in ranked.windows_with.items() if word not in asked.names
     }
     total = math.sqrt(sum(worth.values()) + 1)
     return np.array(
         [
-            COVER * sum(worth.get(word, 0.0) for word in set(window)) / total + OWN * (speaker == asked.about)
+            COVER * sum(worth.get(word, 0.0) for word in set(window)) / total + SPEAKER * (speaker == asked.about)
             for of_record in passages
             for window, speaker in zip(of_record.windows, of_record.speakers, strict=True)
         ]

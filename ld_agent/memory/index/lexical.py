@@ -24,14 +24,14 @@ LENGTH = 0.75  # b: how much long records are penalised
 WINDOWS = ("borders", "windows_with", "words", "word_borders")
 """The window data of a lexicon, as plain numbers."""
 _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
-_own = threading.local()
+_of_thread = threading.local()
 
 
 def stems(text: str) -> list[str]:
     """The words of a text that carry meaning, as Snowball stems in their order, repetitions kept.
 
-    The stemmer is that of the language whose stop words the text has most, English in doubt. Words of other alphabets stay
-    as they are; of Chinese, Japanese and Korean each pair of characters is a word.
+    The stemmer is that of the language whose stop words are most frequent in the text, by default English. Words in other
+    alphabets are unchanged; in Chinese, Japanese and Korean each pair of characters is a word.
     """
     empty = not_searched()
     terms = terms_of(_POSSESSIVE.sub(" ", text))
@@ -41,11 +41,11 @@ def stems(text: str) -> list[str]:
 
 def _stemmer(name: str) -> Stemmer.Stemmer:
     """A stemmer per thread: it must not be shared, and creating one takes longer than stemming a question."""
-    if not hasattr(_own, "stemmers"):
-        _own.stemmers = {}
-    if name not in _own.stemmers:
-        _own.stemmers[name] = Stemmer.Stemmer(name)
-    stemmer: Stemmer.Stemmer = _own.stemmers[name]
+    if not hasattr(_of_thread, "stemmers"):
+        _of_thread.stemmers = {}
+    if name not in _of_thread.stemmers:
+        _of_thread.stemmers[name] = Stemmer.Stemmer(name)
+    stemmer: Stemmer.Stemmer = _of_thread.stemmers[name]
     return stemmer
 
 

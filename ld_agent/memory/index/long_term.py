@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ld_agent.memory.dates import nearness
 from ld_agent.memory.index.columns import Columns
-from ld_agent.memory.index.hybrid import COVER, OWN, best_passages, question, weighted
+from ld_agent.memory.index.hybrid import COVER, SPEAKER, best_passages, question, weighted
 from ld_agent.memory.index.lexical import Lexicon, stems
 from ld_agent.memory.index.passages import NO_VECTORS, PackedVectors, Passages
 from ld_agent.memory.index.rough import WORTH_IT, contenders
@@ -246,7 +246,7 @@ class LongTermIndex:
         if about:
             speaks = np.frombuffer(self._speaks, np.uint16)
             said_by = np.concatenate([speaks[:0], *(speaks[first:after] for first, after in windows)])
-            further += OWN * (said_by == self._speakers[about])
+            further += SPEAKER * (said_by == self._speakers[about])
         sizes = np.array([after - first for first, after in windows], np.intp)
         return best_passages(vectors, sizes, vector, further)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ld_agent.errors import StoreError
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.index.base import Progress, Search, untold
+from ld_agent.memory.index.base import Progress, Search, no_progress
 from ld_agent.memory.index.columns import Columns, new_rows, with_vectors
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_PASSAGES, PackedVectors, Passages, passages_of
@@ -41,7 +41,7 @@ class RecordIndex:
         *,
         encoded: bool = True,
         passages: bool = False,
-        progress: Progress = untold,
+        progress: Progress = no_progress,
     ) -> None:
         self._progress = progress
         self._shelf, self._encoder, self._encoded, self._looks_at_passages = shelf, encoder, encoded, passages

@@ -35,7 +35,7 @@ class RoughVectors:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, spare room included."""
+        """Bytes held, including spare capacity."""
         return self._steps.nbytes + self._scale_and_lost.nbytes
 
     def cosines(self, vectors: Vectors, query: Vectors) -> tuple[Vectors, Vectors]:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.memory.index.base import Progress, untold
+from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
@@ -60,7 +60,7 @@ class ViewContext:
     agent: str
     waits: bool = True
     indexes: IndexCache = field(default_factory=IndexCache)
-    progress: Progress = untold
+    progress: Progress = no_progress
     annotated: Sequence[AnnotatedMemory] = ()
 
     def shelf(self, view: str) -> Shelf:
@@ -98,6 +98,7 @@ class View:
     def __init__(self, context: ViewContext) -> None:
         self._context = context
         self._shelf = context.shelf(self.name)
+        self._explanation: Mapping[str, Any] = {}
 
     @classmethod
     def most(cls, settings: MemorySection) -> int | None:
@@ -141,8 +142,8 @@ class View:
 
     @property
     def explanation(self) -> Mapping[str, Any]:
-        """What explains the last recall beyond its numbers, as plain JSON values."""
-        return {}
+        """What explains the last recall beyond its numbers, as plain JSON values; a view sets ``_explanation``."""
+        return self._explanation
 
     @property
     def notes(self) -> tuple[str, ...]:

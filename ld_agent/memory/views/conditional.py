@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import Vectors
@@ -68,7 +67,6 @@ class ConditionalView(View):
         super().__init__(context)
         self._settings = context.settings.conditional
         self._records = StoredRecords(context, self.name)
-        self._explanation: dict[str, Any] = {}
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -83,10 +81,6 @@ class ConditionalView(View):
     def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
         """The two-part answer (Table 17), if the generator's call decides."""
         return Guidance(self._context.models.prompt("conditional_reply").render()[0].content if self.decides else "")
-
-    @property
-    def explanation(self) -> Mapping[str, Any]:
-        return self._explanation
 
     def observe(self, session: Session) -> Steps[None]:
         """Write the records of the running session's utterances in one batch.

@@ -4,8 +4,7 @@ a recall, if ``history.rounds`` is above 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.reflection import reflect
@@ -27,7 +26,6 @@ class HistoryView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
-        self._explanation: dict[str, Any] = {}
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -48,10 +46,6 @@ class HistoryView(View):
         reflected = yield from reflect(self._context.models, query.text, search, settings.history.rounds)
         self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
         return reflected.recalled
-
-    @property
-    def explanation(self) -> Mapping[str, Any]:
-        return self._explanation
 
 
 def exchanges(session: Session) -> Iterator[tuple[Utterance, ...]]:

@@ -7,10 +7,9 @@ lines of the session are kept; if it chooses no topics, the nearest ones are use
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -68,12 +67,6 @@ class MemoChatView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
-        self._explanation: Mapping[str, Any] = {}
-
-    @property
-    def explanation(self) -> Mapping[str, Any]:
-        """The candidate topics of the last recall, and who chose."""
-        return self._explanation
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context

@@ -86,12 +86,6 @@ class MemoryBankView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
-        self._explanation: Mapping[str, Any] = {}
-
-    @property
-    def explanation(self) -> Mapping[str, Any]:
-        """The records that the last recall skipped as forgotten, with their retention."""
-        return self._explanation
 
     # ---- digesting sessions
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
@@ -27,7 +26,6 @@ class SummaryView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._records = StoredRecords(context, self.name)
-        self._explanation: dict[str, Any] = {}
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -46,10 +44,6 @@ class SummaryView(View):
         reflected = yield from reflect(self._context.models, query.text, search, settings.summary.rounds)
         self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
         return reflected.recalled
-
-    @property
-    def explanation(self) -> Mapping[str, Any]:
-        return self._explanation
 
 
 def _draft(session: Session, summary: Summary, vector: Vectors) -> Draft:

@@ -8,7 +8,17 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from ld_agent.memory.index.hybrid import LIKE, OWN, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
+from ld_agent.memory.index.hybrid import (
+    LIKE,
+    SHARPNESS,
+    SPEAKER,
+    TIME,
+    WEIGHTS,
+    best_passages,
+    formula,
+    question,
+    weighted,
+)
 from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex
 from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.scoring import Terms, hybrid_score
@@ -241,7 +251,7 @@ def test_the_speaker_term_counts_their_own_words():
     bank.add(axis(0), one("tea", axis(0), "Maya"))
     bank.add(axis(0), one("tea", axis(0), "Sam"))
     first, second = bank.search("What of Maya?", axis(0))
-    assert first.more["s_pass"] - second.more["s_pass"] == pytest.approx(OWN)
+    assert first.more["s_pass"] - second.more["s_pass"] == pytest.approx(SPEAKER)
 
 
 def test_asked_before_anything_was_said_nothing_is_found():

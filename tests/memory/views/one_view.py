@@ -42,7 +42,7 @@ class OneView:
         self.store = Store(path)
         self.key = self.store.open_conversation("alice", "Sam").key
         self._encoder, self._topics = encoder, topics
-        summarizer = Summarizer(self.models, encoder)
+        summarizer = Summarizer(self.models, encoder.encode)
         self.view: View = VIEWS[name](
             ViewContext(self.store, self.key, encoder, topics, summarizer, config.memory, self.models, "Sam")
         )

@@ -22,8 +22,8 @@ from ld_agent.backbones.local.lora import AdaptedLinear
 from ld_agent.backbones.local.steps import CausalSteps, LayerStates, PrefixCache, Select
 
 SMALL = 500_000_000
-"""Parameters below which a step is computed by one thread: there is too little to share out, and threads that meet some
-three hundred times a token wait for whatever else runs on the machine. On two busy cores: 8 tokens a second with two
+"""Parameters below which a step is computed by one thread: there is too little work to share, and threads that synchronise
+about three hundred times per token are held up by other processes. On two busy cores: 8 tokens a second with two
 threads, 64 with one; on two idle cores: 107 and 91. It also makes an answer independent of the number of threads, because
 attention over several rows rounds differently with each; reading a prompt does not."""
 PACK = 1024

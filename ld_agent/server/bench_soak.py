@@ -25,7 +25,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.errors import InputError
 from ld_agent.evaluation.bench import machine
-from ld_agent.evaluation.bench_serve import SCRIPT, TEXT, Serving, bench_config
+from ld_agent.server.bench import SCRIPT, TEXT, Serving, bench_config
 from ld_agent.terminal import progress
 
 if TYPE_CHECKING:

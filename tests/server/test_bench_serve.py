@@ -12,7 +12,7 @@ pytest.importorskip("uvicorn")
 
 
 def test_clients_are_answered_and_measured(config: Callable[..., Config]):
-    from ld_agent.evaluation.bench_serve import bench_serve
+    from ld_agent.server.bench import bench_serve
 
     measured = bench_serve(config(), clients=(1, 3), requests=2, events=20)
     assert measured["model"] == "scripted"
@@ -23,7 +23,7 @@ def test_clients_are_answered_and_measured(config: Callable[..., Config]):
 
 
 def test_people_are_stored_and_asked_for(config: Callable[..., Config]):
-    from ld_agent.evaluation.bench_people import bench_people
+    from ld_agent.server.bench_people import bench_people
 
     [row] = bench_people(config(), [30])["people"]
     assert row["people"] == 30
@@ -31,7 +31,7 @@ def test_people_are_stored_and_asked_for(config: Callable[..., Config]):
 
 
 def test_a_server_under_load_keeps_only_its_memory(config: Callable[..., Config]):
-    from ld_agent.evaluation.soak import bench_soak
+    from ld_agent.server.bench_soak import bench_soak
 
     measured = bench_soak(config(), seconds=2.5, clients=4)
     rows = measured["soak"]

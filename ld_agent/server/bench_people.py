@@ -18,7 +18,7 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.evaluation.bench import machine
-from ld_agent.evaluation.bench_serve import SCRIPT, Serving, bench_config
+from ld_agent.server.bench import SCRIPT, Serving, bench_config
 from ld_agent.storage.base import Draft
 from ld_agent.terminal import progress
 

@@ -19,7 +19,9 @@ KOREAN = "당신은 Sam입니다.\n우리 강아지 이름은 비스킷이에요
 @pytest.mark.parametrize(
     "text",
     ["我妈妈多大年纪了？", "你还记得我的狗叫什么名字吗？", "我的膝盖什么时候动手术?", "碧茜最喜欢什么花？", "我養了幾隻山羊？",
-     "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?"],
+     "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?",
+     "我的驾驶教练叫什么？", "我最好的朋友叫什么名字？", "我的狗叫啥？", "我跟你说过我住在哪里吗？",
+     "우리 강아지 이름이 어떻게 돼요?", "제 직업이 무엇입니까?", "저한테 언제 아들이 생겼죠?"],
 )  # fmt: skip
 def test_questions_about_something_said(text: str):
     assert asks_what_was_told(text, SHOWN)
@@ -30,7 +32,8 @@ def test_questions_about_something_said(text: str):
     ["我应该怎么办？", "你叫什么名字？", "北京有什么好吃的？", "今天天气怎么样？",
      "你觉得我的狗为什么叫？", "有什么省钱的方法吗？",
      "我很累。",
-     "뭐 먹을까요?", "제가 어떻게 해야 할까요?", "당신은 누구예요?", "오늘 뭐 했어요?"],
+     "뭐 먹을까요?", "제가 어떻게 해야 할까요?", "당신은 누구예요?", "오늘 뭐 했어요?",
+     "你能教我做什么菜？", "我几乎没睡？", "나가는 길이 어디예요?"],
 )  # fmt: skip
 def test_other_questions(text: str):
     assert not asks_what_was_told(text, SHOWN)
@@ -80,7 +83,9 @@ def test_numbers_in_chinese():
 
 
 @pytest.mark.parametrize(
-    "reply", ["你没跟我说过，我不知道。", "말씀하신 적이 없어요.", "I don't think you've told me."]
-)
+    "reply",
+    ["你没跟我说过。", "你沒有告訴過我這件事。", "我不太清楚。", "无法得知。", "말씀하신 적이 없어요.", "그건 말씀 안 하셨어요.",
+     "기억이 안 나요.", "I don't think you've told me."],
+)  # fmt: skip
 def test_not_knowing_in_every_language(reply: str):
     assert says_unknown(reply)

@@ -15,8 +15,9 @@ from ld_agent import Agent, load_config
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import ConfigError
-from ld_agent.languages import ENGLISH, detected, english_prompts, language, shipped
+from ld_agent.languages import ENGLISH, KEYS, detected, english_prompts, language, shipped
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views import VIEWS
 from ld_agent.modules.extractor import parse_traits
 from ld_agent.modules.wording import SENTENCE_END, stems_of, terms_of
 
@@ -165,6 +166,32 @@ def test_what_a_folder_lacks_is_named(folder: Path):
 
 
 @pytest.mark.parametrize(
+    ("file", "was", "becomes", "said"),
+    [
+        ("words.yaml", "  week:", "  weeks:", r"words\.yaml: ago: .*lacks the key 'week'"),
+        ("words.yaml", "  golden:", "  gold:", r"words\.yaml: kinds: .*lacks the key 'golden'"),
+        ("words.yaml", "  document:", "  page:", r"words\.yaml: channels: .*lacks the key 'document'"),
+        ("words.yaml", "{told}那么", "{quote}那么", r"words\.yaml: reminder: .*must have in braces: question, told"),
+        ("prompts/reader.yaml", "messages:", "turns:", r"prompts/reader\.yaml: .*messages"),
+        ("prompts/reader.yaml", "{{ question", "{{ enquiry", r"prompts/reader\.yaml: .*'enquiry' is not one of: asker"),
+        ("prompts/reader.yaml", "role: system", "role: user", r"prompts/reader\.yaml: messages have the roles"),
+        ("prompts/extractor_direct.yaml", "{{ text", "{{ said", r"prompts/extractor_direct\.yaml: .*'said'"),
+    ],
+)
+def test_a_broken_file_is_named_at_load(folder: Path, file: str, was: str, becomes: str, said: str):
+    path = folder / file
+    path.write_text(path.read_text(encoding="utf-8").replace(was, becomes), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        load_config("default", [f"language={folder}"])
+
+
+def test_words_are_required_for_every_mechanism():
+    assert set(KEYS["kinds"]) == set(VIEWS) - {"full", "none"}
+    for table, keys in KEYS.items():
+        assert set(getattr(ENGLISH.words, table)) == set(keys)
+
+
+@pytest.mark.parametrize(
     ("was", "becomes", "said"),
     [
         ("negated:", "denied:", r"rules\.yaml: negated: field required"),
@@ -214,6 +241,12 @@ def test_a_script_that_the_encoder_does_not_know_is_noted_once():
         talk = agent.conversation("x")
         first, second = (talk.respond(text, at=START) for text in ("我住在上海。", "我有一只狗。"))
     assert [any("language=auto" in note for note in reply.notes) for reply in (first, second)] == [True, False]
+
+
+def test_emoji_alone_are_no_unknown_script():
+    with Agent.from_config(load_config("default", ['store.path=":memory:"']), backbone=backbone("NO_TRAIT")) as agent:
+        talk = agent.conversation("x")
+        assert [note for text in ("🎉🎉", "Great 🎉", "…") for note in talk.respond(text, at=START).notes] == []
 
 
 def test_the_worked_example_of_the_docs_is_a_language(tmp_path: Path):

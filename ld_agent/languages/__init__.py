@@ -16,9 +16,10 @@ from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from string import Formatter
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from ld_agent.errors import ConfigError
 from ld_agent.languages.dates import KNOWN_DATES, Dates
@@ -29,6 +30,19 @@ AUTO = "auto"
 EVALUATION = ("ecm_", "judge_", "replay_")
 """Prompts used by evaluation only; other languages than English may omit them."""
 UNITS = {"year": 31_557_600, "month": 2_629_800, "week": 604_800, "day": 86_400, "hour": 3600, "minute": 60}
+KEYS: Mapping[str, Sequence[str]] = {
+    "ago": (*UNITS, "now"),
+    "kinds": "golden events recursive conditional history summary bm25 dense memorybank memochat".split(),
+    "channels": "observe import tool document".split(),
+}
+"""The keys of those entries of ``words.yaml`` that are tables."""
+PLACES: Mapping[str, frozenset[str]] = {
+    "said_by": frozenset({"names"}),
+    "said": frozenset({"speaker", "text"}),
+    "reminder": frozenset({"told", "question"}),
+    "quoting": frozenset({"told"}),
+}
+"""What the sentences of ``words.yaml`` have in braces."""
 SEEN = 400
 """Number of characters that `detected` looks at."""
 
@@ -80,6 +94,21 @@ class Words(BaseModel):
     markers: Mapping[str, tuple[str, ...]]
     answers: Mapping[str, tuple[str, ...]]
 
+    @field_validator(*KEYS)
+    @classmethod
+    def _tables_are_complete(cls, table: Mapping[str, object], info: ValidationInfo) -> Mapping[str, object]:
+        if missing := [key for key in KEYS[str(info.field_name)] if key not in table]:
+            raise ValueError(f"lacks the key {missing[0]!r}")
+        return table
+
+    @field_validator(*PLACES)
+    @classmethod
+    def _sentences_have_their_places(cls, text: str, info: ValidationInfo) -> str:
+        places = PLACES[str(info.field_name)]
+        if {name for _, name, _, _ in Formatter().parse(text) if name is not None} != places:
+            raise ValueError(f"{text!r} must have in braces: {', '.join(sorted(places))}")
+        return text
+
 
 class Language:
     """One language, read from its folder.
@@ -126,6 +155,26 @@ class Language:
             source = self._file("prompts", f"{name}.yaml").read_text(encoding="utf-8")
             self._prompts[name] = Prompt(name, source)
         return self._prompts[name]
+
+    def check(self) -> None:
+        """Check that every prompt can stand in for the English one.
+
+        Raises:
+            ConfigError: a prompt cannot be read, has other messages, or uses an unknown variable; names its file.
+        """
+        for file in sorted(english_prompts()):
+            name, where = file.removesuffix(".yaml"), f"language {self.code!r}: {self._folder}/prompts/{file}"
+            english = ENGLISH.prompt(name)
+            try:
+                prompt = self.prompt(name)
+            except (ConfigError, UnicodeDecodeError) as exc:
+                raise ConfigError(f"{where}: {exc}") from exc
+            examples = "assistant" in english.roles  # there may be more or fewer of them
+            if prompt.roles != english.roles and (not examples or prompt.roles[-1:] != english.roles[-1:]):
+                raise ConfigError(f"{where}: messages have the roles {prompt.roles}, not {english.roles}")
+            if unknown := sorted(prompt.variables - english.variables):
+                known = ", ".join(sorted(english.variables)) or "none"
+                raise ConfigError(f"{where}: the variable {unknown[0]!r} is not one of: {known}")
 
     def files(self) -> list[Traversable]:
         """Its words, rules, dates and prompts."""
@@ -226,7 +275,9 @@ def language(code: str) -> Language:
         raise ConfigError(
             f"language={code!r} is neither a folder nor one of: {', '.join([*shipped(), AUTO])}; see docs/languages.md"
         )
-    return Language(code, folder)
+    spoken = Language(code, folder)
+    spoken.check()
+    return spoken
 
 
 def detected(texts: Iterable[str]) -> str | None:

@@ -63,7 +63,8 @@ def test_a_summary_is_without_its_heading(lead: str):
 
 
 @pytest.mark.parametrize(
-    "answer", ["没有透露任何个人情况。", "未提及个人信息。", "无明显特征。", "暂无。", "특징이 드러나지 않습니다.", "해당 없음."]
+    "answer",
+    ["没有透露任何个人情况。", "未提及个人信息。", "无明显特征。", "暂无。", "특징이 드러나지 않습니다.", "해당 없음."],
 )
 def test_no_trait_in_a_models_own_words(answer: str):
     assert parse_traits(answer, answer) == ()

@@ -76,6 +76,16 @@ def test_auto_keeps_each_conversation_its_own_language():
     assert begins == ["你是S", "You", "你是S"]
 
 
+def test_auto_keeps_the_language_when_a_conversation_is_reopened(tmp_path: Path):
+    model = backbone("NO_TRAIT")
+    config = load_config("default", [f"store.path={tmp_path / 'a.db'}", "language=auto"])
+    for texts in (("!!", "Hello!", "我叫小红，我住在上海，我有一只狗。"), ("我回来了。",)):
+        with Agent.from_config(config, backbone=model) as agent:
+            for text in texts:
+                agent.conversation("a").respond(text, at=START)
+    assert {r.messages[0].content[:3] for r in model.requests if r.module == "generator"} == {"You"}
+
+
 @pytest.mark.parametrize("code", shipped())
 @pytest.mark.parametrize("name", sorted(english_prompts()))
 def test_every_prompt_renders_in_every_language(code: str, name: str):

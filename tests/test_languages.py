@@ -132,6 +132,11 @@ def test_chinese_traits_are_read():
     ("text", "code"),
     [
         ("你好，我叫Tom", "zh"),
+        ("我叫Alexander", "zh"),
+        ("我喜欢Taylor Swift", "zh"),
+        ("제 이름은 Alexander예요", "ko"),
+        ("I'm 小红", "en"),
+        ("My teacher 王小明老师 is nice", "en"),
         ("안녕하세요", "ko"),
         ("Hello 你", "en"),
         ("Ça va?", "en"),

@@ -283,16 +283,19 @@ def language(code: str) -> Language:
 def detected(texts: Iterable[str]) -> str | None:
     """Return the code of the shipped language whose script is most frequent in some texts; None: there are no letters.
 
-    Only the first `SEEN` characters count. Kana belongs to none of the shipped languages.
+    Only the first `SEEN` characters count. Three words in Latin letters count as much as four characters of another
+    script, so that a name or two do not decide. Kana belongs to none of the shipped languages.
     """
-    letters: dict[str, int] = {}
+    weights: dict[str, int] = {}
+    before = ""
     for character in "".join(texts)[:SEEN]:
-        if character.isalpha():
-            script = unicodedata.name(character, "?").split()[0]
-            letters[script] = letters.get(script, 0) + (1 if script == "LATIN" else 3)  # a syllable carries as much
-    if not letters:
+        script = unicodedata.name(character, "?").split()[0] if character.isalpha() else ""
+        if script and not (script == before == "LATIN"):  # a word counts once
+            weights[script] = weights.get(script, 0) + (4 if script == "LATIN" else 3)
+        before = script
+    if not weights:
         return None
-    scores = {code: sum(letters.get(s, 0) for s in language(code).words.scripts) for code in shipped()}
+    scores = {code: sum(weights.get(s, 0) for s in language(code).words.scripts) for code in shipped()}
     return max(scores, key=lambda code: (scores[code], code == "en"))
 
 

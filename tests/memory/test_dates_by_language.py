@@ -9,7 +9,7 @@ import pytest
 
 from ld_agent.languages import language
 from ld_agent.memory.dates import periods
-from ld_agent.modules.numbers import chinese_number
+from ld_agent.modules.east_asian_numbers import chinese_number
 
 AT = datetime(2026, 3, 12, 15, tzinfo=UTC)
 

@@ -59,6 +59,9 @@ def test_other_questions(text: str):
         ("우리 고양이 이름이 뭐예요?", "고양이 이름은 나비예요.", ""),
         ("제가 염소를 몇 마리 키우죠?", "염소를 3마리 키우세요.", "염소를 3마리 키우세요."),
         ("제가 염소를 몇 마리 키우죠?", "염소를 7마리 키우세요.", ""),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 세 마리 키우세요.", "염소를 세 마리 키우세요."),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 다섯 마리 키우세요.", ""),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 많이 키우세요.", ""),
     ],
 )
 def test_only_what_is_shown_stays(question: str, reply: str, kept: str, topics: TopicExtractor):
@@ -80,6 +83,26 @@ def test_numbers_in_chinese():
         "35000",
     ]
     assert counted("我们一起去，十分好，两次，第一") == [("两", "2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("저는 서른여덟 살이에요.", ["38"]),
+        ("어머니는 아흔한 살이세요. 구십일 세입니다.", ["91", "91"]),
+        ("서른여덟이에요", ["38"]),
+        ("스무 명이 네 시에 왔어요.", ["20", "4"]),
+        ("사천오백 원, 이만 원, 만 원", ["4500", "20000", "10000"]),
+        ("천구백삼십일 년", ["1931"]),
+        ("삼 년 동안", ["3"]),
+        ("한 분이 오셨어요.", ["1"]),
+        ("이 사람은 열이 나요. 네, 하나도 안 추워요. 세상에!", []),
+        ("네 대답은 만년필 이야기네요. 두부를 먹었어요. 이 일 때문에요.", []),
+    ],
+)
+def test_korean_numbers_in_words(text: str, values: list[str]):
+    assert [value for _, value in numbers(text)] == values
+    assert [value for _, value in counted(text)] == [value for value in values if value != "1"]
 
 
 @pytest.mark.parametrize(

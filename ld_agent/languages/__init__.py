@@ -16,9 +16,10 @@ from functools import cache, cached_property
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from string import Formatter
 from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from ld_agent.errors import ConfigError
 from ld_agent.languages.dates import KNOWN_DATES, Dates
@@ -29,6 +30,19 @@ AUTO = "auto"
 EVALUATION = ("ecm_", "judge_", "replay_")
 """Prompts used by evaluation only; other languages than English may omit them."""
 UNITS = {"year": 31_557_600, "month": 2_629_800, "week": 604_800, "day": 86_400, "hour": 3600, "minute": 60}
+KEYS: Mapping[str, Sequence[str]] = {
+    "ago": (*UNITS, "now"),
+    "kinds": "golden events recursive conditional history summary bm25 dense memorybank memochat".split(),
+    "channels": "observe import tool document".split(),
+}
+"""The keys of those entries of ``words.yaml`` that are tables."""
+PLACES: Mapping[str, frozenset[str]] = {
+    "said_by": frozenset({"names"}),
+    "said": frozenset({"speaker", "text"}),
+    "reminder": frozenset({"told", "question"}),
+    "quoting": frozenset({"told"}),
+}
+"""What the sentences of ``words.yaml`` have in braces."""
 SEEN = 400
 """Number of characters that `detected` looks at."""
 
@@ -80,6 +94,21 @@ class Words(BaseModel):
     markers: Mapping[str, tuple[str, ...]]
     answers: Mapping[str, tuple[str, ...]]
 
+    @field_validator(*KEYS)
+    @classmethod
+    def _tables_are_complete(cls, table: Mapping[str, object], info: ValidationInfo) -> Mapping[str, object]:
+        if missing := [key for key in KEYS[str(info.field_name)] if key not in table]:
+            raise ValueError(f"lacks the key {missing[0]!r}")
+        return table
+
+    @field_validator(*PLACES)
+    @classmethod
+    def _sentences_have_their_places(cls, text: str, info: ValidationInfo) -> str:
+        places = PLACES[str(info.field_name)]
+        if {name for _, name, _, _ in Formatter().parse(text) if name is not None} != places:
+            raise ValueError(f"{text!r} must have in braces: {', '.join(sorted(places))}")
+        return text
+
 
 class Language:
     """One language, read from its folder.
@@ -127,6 +156,26 @@ class Language:
             self._prompts[name] = Prompt(name, source)
         return self._prompts[name]
 
+    def check(self) -> None:
+        """Check that every prompt can stand in for the English one.
+
+        Raises:
+            ConfigError: a prompt cannot be read, has other messages, or uses an unknown variable; names its file.
+        """
+        for file in sorted(english_prompts()):
+            name, where = file.removesuffix(".yaml"), f"language {self.code!r}: {self._folder}/prompts/{file}"
+            english = ENGLISH.prompt(name)
+            try:
+                prompt = self.prompt(name)
+            except (ConfigError, UnicodeDecodeError) as exc:
+                raise ConfigError(f"{where}: {exc}") from exc
+            examples = "assistant" in english.roles  # there may be more or fewer of them
+            if prompt.roles != english.roles and (not examples or prompt.roles[-1:] != english.roles[-1:]):
+                raise ConfigError(f"{where}: messages have the roles {prompt.roles}, not {english.roles}")
+            if unknown := sorted(prompt.variables - english.variables):
+                known = ", ".join(sorted(english.variables)) or "none"
+                raise ConfigError(f"{where}: the variable {unknown[0]!r} is not one of: {known}")
+
     def files(self) -> list[Traversable]:
         """Its words, rules, dates and prompts."""
         return [
@@ -165,11 +214,45 @@ class Language:
         answer = self._marker.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}: ", answer)
         return self._answer.sub(lambda m: f"{m['before']}{self._canonical[m['word'].casefold()]}{m['after']}", answer)
 
+    def canonical_reply(self, answer: str, *, decides: bool = False) -> str:
+        """Replace the marker that begins a reply and, if it ``decides``, that of the decision behind it.
+
+        Nothing else: a person is told "是的。" or "没有。" in these words.
+        """
+        if self._marker is None:
+            return answer
+        answer = self._begins_reply.sub("Reply: ", answer, count=1)
+        if not decides:
+            return answer
+        return self._decision.sub(
+            lambda m: f"\nRemember: {self._canonical.get((m['word'] or '').casefold(), '')}", answer
+        )
+
+    def reply_markers(self, *, decides: bool = False) -> tuple[str, ...]:
+        """The words that may begin a line of a reply without belonging to it."""
+        return tuple(word for name in ("reply", "remember")[: 1 + decides] for word in self.words.markers.get(name, ()))
+
+    @cached_property
+    def _begins_reply(self) -> re.Pattern[str]:
+        words = _alternatives(self.words.markers.get("reply", ())) or "(?!)"
+        return re.compile(rf"^[\s*#\-【\[（(]*(?:{words})[】\]）)*\s]*[:：][*\s]*", re.IGNORECASE)
+
+    @cached_property
+    def _decision(self) -> re.Pattern[str]:
+        markers = _alternatives((*self.words.markers.get("remember", ()), "remember"))
+        words = _alternatives(word for name in ("yes", "no") for word in (name, *self.words.answers.get(name, ())))
+        begin = r"(?:^|\n|(?<=[。.!?！？…”’」』\"']))[\s*#\-【\[（(]*"
+        return re.compile(rf"{begin}(?:{markers})[】\]）)*\s]*[:：][*\s]*(?P<word>(?:{words})(?!\w))?", re.IGNORECASE)
+
     @cached_property
     def _canonical(self) -> dict[str, str]:
         listed = {**self.words.markers, **self.words.answers}
         none = {phrase.casefold(): "NO_TRAIT" for phrase in self.words.no_trait}
-        return none | {word.casefold(): name.capitalize() for name, words in listed.items() for word in words}
+        return (
+            none
+            | {"yes": "Yes", "no": "No"}
+            | {word.casefold(): name.capitalize() for name, words in listed.items() for word in words}
+        )
 
     @cached_property
     def _no_trait(self) -> frozenset[str]:
@@ -226,22 +309,27 @@ def language(code: str) -> Language:
         raise ConfigError(
             f"language={code!r} is neither a folder nor one of: {', '.join([*shipped(), AUTO])}; see docs/languages.md"
         )
-    return Language(code, folder)
+    spoken = Language(code, folder)
+    spoken.check()
+    return spoken
 
 
 def detected(texts: Iterable[str]) -> str | None:
     """Return the code of the shipped language whose script is most frequent in some texts; None: there are no letters.
 
-    Only the first `SEEN` characters count. Kana belongs to none of the shipped languages.
+    Only the first `SEEN` characters count. Three words in Latin letters count as much as four characters of another
+    script, so that a name or two do not decide. Kana belongs to none of the shipped languages.
     """
-    letters: dict[str, int] = {}
+    weights: dict[str, int] = {}
+    before = ""
     for character in "".join(texts)[:SEEN]:
-        if character.isalpha():
-            script = unicodedata.name(character, "?").split()[0]
-            letters[script] = letters.get(script, 0) + (1 if script == "LATIN" else 3)  # a syllable carries as much
-    if not letters:
+        script = unicodedata.name(character, "?").split()[0] if character.isalpha() else ""
+        if script and not (script == before == "LATIN"):  # a word counts once
+            weights[script] = weights.get(script, 0) + (4 if script == "LATIN" else 3)
+        before = script
+    if not weights:
         return None
-    scores = {code: sum(letters.get(s, 0) for s in language(code).words.scripts) for code in shipped()}
+    scores = {code: sum(weights.get(s, 0) for s in language(code).words.scripts) for code in shipped()}
     return max(scores, key=lambda code: (scores[code], code == "en"))
 
 

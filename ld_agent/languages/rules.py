@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Patterns(BaseModel):
@@ -44,6 +44,7 @@ class Clauses(Patterns):
         lists: separates two items of such a list, before ``verb``.
         nested: words of subordinate clauses; a sentence that contains one is not taken apart.
         listed: joins the items of a list, and the last two.
+        particles: follow a Korean name that ends in a consonant, and their counterparts after a vowel: "은": "는".
     """
 
     start: str
@@ -58,6 +59,7 @@ class Clauses(Patterns):
     lists: str = ""
     nested: str = ""
     listed: tuple[str, str] = (", ", " and ")
+    particles: Mapping[str, str] = Field(default_factory=dict)
 
     @field_validator("pronoun")
     @classmethod

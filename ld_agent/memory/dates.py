@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.languages.dates import Dates, Kind, Unit, readable
-from ld_agent.modules.numbers import chinese_number
+from ld_agent.modules.east_asian_numbers import chinese_number
 
 DAY = 86_400.0
 NEAR = 7 * DAY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,16 +105,19 @@ class SentenceEncoder:
     def knows_script(self, text: str) -> bool:
         """Whether the encoder's vocabulary covers the words of a text; if it spells them out instead, all texts look alike.
 
-        Counts unknown tokens and words split into single letters.
+        Counts unknown tokens and words split into single letters; emoji and punctuation are no script.
         """
+        text = "".join(
+            character if unicodedata.category(character)[0] in "LMNZ" else " " for character in text[:LOOKED_AT]
+        )
         if text.isascii():
             return True
         if self.name in PACKAGED:
-            return self._model.scripts is None or mostly_in(text[:LOOKED_AT], self._model.scripts)
+            return self._model.scripts is None or mostly_in(text, self._model.scripts)
         if self._unknown_token is None:
             return True
         tokenizer = self._model.tokenizer
-        tokens = tokenizer(text[:LOOKED_AT], add_special_tokens=False, verbose=False)["input_ids"]
+        tokens = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         spelt = sum(re.fullmatch(r"##[^\W\d_]", token) is not None for token in tokenizer.convert_ids_to_tokens(tokens))
         return bool(sum(token == self._unknown_token for token in tokens) + spelt <= UNKNOWN * len(tokens))
 

@@ -6,6 +6,7 @@ import copy
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.answer_text import AnswerStream
@@ -98,12 +99,16 @@ class Models:
         seed: int = 0,
         on_text: Callable[[str], None] | None = None,
         most: int | None = None,
+        marked: bool = False,
+        decides: bool = False,
     ) -> Request:
         """Build a request with the module's settings.
 
         Args:
             most: maximum number of new tokens in a useful answer, if less than the module's limit; bounds the cost of
-        a model that does not stop.
+                a model that does not stop.
+            marked: the answer has the markers of the prompt's language ("笔记："), to be read as English ones.
+            decides: a reply is followed by a decision.
         """
         settings = self._settings[module]
         return Request(
@@ -116,8 +121,14 @@ class Models:
             seed=seed,
             on_text=None if on_text is None else AnswerStream(on_text),
             cacheable_prefix=constant_messages,
-            read=self.language.canonical,
+            read=self._reading(module, marked, decides),
         )
+
+    def _reading(self, module: str, marked: bool, decides: bool) -> Callable[[str], str] | None:
+        """What makes an answer readable for its parser; free text, such as a summary, stays as it is."""
+        if marked:
+            return self.language.canonical
+        return partial(self.language.canonical_reply, decides=decides) if module == "generator" else None
 
     def complete(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer requests of any modules, in order; those that share a backbone form one batch.

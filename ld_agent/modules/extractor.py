@@ -84,7 +84,9 @@ class Extractor:
         """
         parts = [self._parts(text, answered) for text, answered in zip(texts, before or [""] * len(texts), strict=True)]
         requests = [
-            self._models.request("extractor", self.prompt_for(*part), constant_messages=self._prompt.constant_messages)
+            self._models.request(
+                "extractor", self.prompt_for(*part), constant_messages=self._prompt.constant_messages, marked=True
+            )
             for pieces in parts
             for part in pieces
         ]

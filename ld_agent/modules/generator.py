@@ -144,7 +144,7 @@ class Generator:
         """The request for a reply; if it ``decides``, with room for the decision."""
         options = options or ReplyOptions()
         request = self._models.request(
-            "generator", messages, seed=options.seed, on_text=on_text, most=options.max_new_tokens
+            "generator", messages, seed=options.seed, on_text=on_text, most=options.max_new_tokens, decides=decides
         )
         if options.temperature is not None:
             request = replace(request, temperature=options.temperature)

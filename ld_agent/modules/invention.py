@@ -159,9 +159,10 @@ def _unanswered(sentence: str, question: str, people: Sequence[str]) -> list[str
     rest = sentence
     for name in people:
         rest = rest.replace(name, "")
+    stated = numbers(rest)  # with the characters of "다섯" and "이십" that otherwise mean nothing
     rest = simplified(_FILLING.sub("", rest))
     news = {character for character in rest if character.isalnum()} - set(simplified(question))
-    numberless = _ASKS_NUMBER.search(question) and not numbers(rest) and not re.search(r"[一半\d]", sentence)
+    numberless = _ASKS_NUMBER.search(question) and not stated and not re.search(r"[一半\d]", sentence)
     return [sentence.strip(" .!。！")] if not news or numberless else []
 
 

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
+from ld_agent.languages import ENGLISH, Language
 from ld_agent.modules.wording import words_of
 
-DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
+DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
 """The beginning of a decision: on a separate line, or after a sentence."""
 SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])\s*(?=.)")
+BORDER = re.compile(r"(?:^|[\n。.!?！？…”’」』\"'])[\s*#\-【\[（(]*")
+"""Where a line or sentence begins."""
 FEWEST_REPEATED = 4
 """Minimum number of words of a sentence that must not be repeated; shorter ones ("Oh no!") may be."""
 COMING = re.compile(
-    r"(?:^|\n|(?<=[.!?…\"'”)]))[\s<*_\[(#-]*(?:"
+    r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]*(?:"
     r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]*$",
     re.IGNORECASE,
 )
@@ -84,6 +88,7 @@ class ReplyStream:
         show: called with each piece to show.
         decides: a decision follows the reply and is not shown.
         said: as for `reply_text`; a potential repetition is held back until it differs.
+        language: that of the prompt; its own markers are not shown either.
     """
 
     def __init__(
@@ -94,7 +99,10 @@ class ReplyStream:
         *,
         decides: bool = False,
         said: Collection[str] = (),
+        language: Language = ENGLISH,
     ) -> None:
+        self._read = partial(language.canonical_reply, decides=decides)
+        self._markers = [marker.casefold() for marker in language.reply_markers(decides=decides)]
         self._agent, self._speakers, self._show, self._decides, self._said = agent, speakers, show, decides, said
         self._labels = [f"{name}{c}".casefold() for name in (agent, *speakers, "reply", "response") for c in ":："]
         self._text, self._shown = "", ""
@@ -110,13 +118,20 @@ class ReplyStream:
         begun = _plain(SENTENCE.split(self._text)[-1])
         if any(sentence.startswith(begun) for sentence in self._said):
             held = max(held, len(self._text) - self._start_of_sentence())
-        settled = self._text[: max(len(self._text) - held, 0)]
+        settled = self._read(self._text[: max(len(self._text) - max(held, self._marked()), 0)])
         kept = reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
         if _plain(kept) and all(_plain(one) in self._said for one in SENTENCE.split(kept)):
             return  # shown only if nothing else remains
         if len(kept) > len(self._shown) and kept.startswith(self._shown):
             self._show(kept[len(self._shown) :])
             self._shown = kept
+
+    def _marked(self) -> int:
+        """The length of an end that may become a marker in the prompt's language, or begins with one."""
+        start = [border.end() for border in BORDER.finditer(self._text)][-1]
+        begun = self._text[start:].casefold()
+        marked = any(marker.startswith(begun) or begun.startswith(marker) for marker in self._markers)
+        return len(self._text) - start if begun and marked else 0
 
     def _start_of_sentence(self) -> int:
         ends = [end.end() for end in SENTENCE.finditer(self._text)]

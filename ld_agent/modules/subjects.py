@@ -8,7 +8,7 @@ define clauses. Pure; knows no model.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.languages.rules import Clauses
 from ld_agent.modules.attribution import SECOND_PERSON, speaks_of_self
 from ld_agent.modules.enumerations import folded, unfolded
-from ld_agent.modules.wording import REPORTING, SENTENCE_END, stems_of
+from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END, stems_of
 
 WORDS = 0.5
 """nearness = cos + WORDS · (share of the clause's stems said)."""
@@ -26,6 +26,7 @@ MARGIN, MARGIN_WITHOUT_WORDS, NEAREST_LEAST = 0.03, 0.2, 0.2
 """How much closer another person must be than the one named, if their statement has more of the clause's words and if it
 does not; and the minimum closeness."""
 MOST_STATEMENTS = 600
+FINALS = 28  # of Hangul syllables, none among them
 NAME_END = r"(?![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"
 """No letter follows, except in languages without spaces, or whose particles follow a name directly."""
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -91,7 +92,7 @@ def _with_owners(summary: str, lines: Sequence[tuple[str, str]], encode: Encode,
         (nearest, more), (named, fewer) = best[owner], best[clause.subject]
         if nearest > NEAREST_LEAST and nearest - named > (MARGIN if more > fewer else MARGIN_WITHOUT_WORDS):
             name = f"{owner}{_owning(rules)}" if clause.possessive and not clause.named else owner
-            summary = f"{summary[: clause.start]}{name}{summary[clause.end :]}"
+            summary = f"{summary[: clause.start]}{name}{_agreeing(summary[clause.end :], name, rules.particles)}"
     return summary
 
 
@@ -141,7 +142,8 @@ def _nearness(
 
 
 def _first_person(clause: Clause, rules: Clauses) -> str:
-    return f"{rules.first_person[clause.possessive]}{clause.text[clause.subject_end :]}"
+    subject = rules.first_person[clause.possessive]
+    return f"{subject}{_agreeing(clause.text[clause.subject_end :], subject, rules.particles)}"
 
 
 def clauses(summary: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> list[Clause]:
@@ -183,6 +185,17 @@ def _spoken_of(last: str, offset: int, sentence: str, name: str, rules: Clauses,
     place = (offset + begins, offset + pronoun.end())
     written.append(Clause(last, sentence, *place, pronoun.end(), named=False, possessive=owner))
     return last
+
+
+def _agreeing(rest: str, name: str, particles: Mapping[str, str]) -> str:
+    """What follows a name, with the particle that agrees with the end of a Korean name: "민준은", but "수아는"."""
+    if not HANGUL.match(name[-1]):
+        return rest
+    consonant = (ord(name[-1]) - ord("가")) % FINALS > 0
+    exchanged = [(b, a) if consonant else (a, b) for a, b in particles.items()]
+    fitting = [(was, becomes) for was, becomes in exchanged if rest.startswith(was)]
+    was, becomes = max(fitting, key=lambda pair: len(pair[0]), default=("", ""))
+    return becomes + rest[len(was) :]
 
 
 def _owning(rules: Clauses) -> str:

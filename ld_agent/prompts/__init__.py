@@ -56,18 +56,34 @@ class Prompt:
         from jinja2.sandbox import SandboxedEnvironment
 
         self.name = name
-        environment = SandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+        self._environment = environment = SandboxedEnvironment(
+            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
         environment.filters["line"] = lambda value: as_line(str(value))  # str() lets a missing variable raise
         environment.filters["name"] = lambda value: as_name(str(value))
         try:
             entries = yaml.safe_load(source)["messages"]
             self._templates = [(entry["role"], environment.from_string(entry["content"])) for entry in entries]
+            self._sources = [entry["content"] for entry in entries]
             self.constant_messages = next(
                 (i for i, entry in enumerate(entries) if "{{" in entry["content"] or "{%" in entry["content"]),
                 len(entries),
             )
         except (yaml.YAMLError, TemplateError, KeyError, TypeError) as exc:
             raise ConfigError(f"prompt {name}: {type(exc).__name__}: {str(exc).splitlines()[0]}") from exc
+
+    @property
+    def roles(self) -> list[str]:
+        """The roles of its messages, in order."""
+        return [role for role, _ in self._templates]
+
+    @property
+    def variables(self) -> set[str]:
+        """The names of the variables that its templates use."""
+        from jinja2.meta import find_undeclared_variables
+
+        parse = self._environment.parse
+        return {name for source in self._sources for name in find_undeclared_variables(parse(source))}
 
     def render(self, **variables: Any) -> tuple[Message, ...]:
         """Fill in the template.

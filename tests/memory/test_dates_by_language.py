@@ -9,7 +9,7 @@ import pytest
 
 from ld_agent.languages import language
 from ld_agent.memory.dates import periods
-from ld_agent.modules.numbers import chinese_number
+from ld_agent.modules.east_asian_numbers import chinese_number
 
 AT = datetime(2026, 3, 12, 15, tzinfo=UTC)
 
@@ -40,6 +40,7 @@ def days(text: str) -> list[tuple[str, str]]:
         ("上上周我去哪儿了？", "2026-02-23", "2026-03-02"),
         ("去年夏天我在哪儿？", "2025-06-01", "2025-09-01"),
         ("2023 年 5 月我在哪儿？", "2023-05-01", "2023-06-01"),
+        ("昨晚我吃了什么？", "2026-03-11", "2026-03-12"),
         ("2023년 5월 7일에 어디 갔어요?", "2023-05-07", "2023-05-08"),
         ("작년 5월에 어디 있었죠?", "2025-05-01", "2025-06-01"),
         ("재작년에 어디 살았죠?", "2024-01-01", "2025-01-01"),
@@ -51,6 +52,11 @@ def days(text: str) -> list[tuple[str, str]]:
         ("어제 뭐라고 했죠?", "2026-03-11", "2026-03-12"),
         ("작년 여름에 어디 갔죠?", "2025-06-01", "2025-09-01"),
         ("지난겨울에는요?", "2025-12-01", "2026-03-01"),
+        ("저번 주에 누구를 만났죠?", "2026-03-02", "2026-03-09"),
+        ("저번 주 금요일에는요?", "2026-03-06", "2026-03-07"),
+        ("사흘 전에 뭐 했죠?", "2026-03-09", "2026-03-10"),
+        ("어젯밤에 뭐 먹었죠?", "2026-03-11", "2026-03-12"),
+        ("엊그제 어디 갔죠?", "2026-03-10", "2026-03-11"),
     ],
 )
 def test_a_period(text: str, start: str, end: str):
@@ -64,6 +70,9 @@ def test_a_period(text: str, start: str, end: str):
         ("两个星期前", "2026-02-26"),
         ("2주 전에", "2026-02-26"),
         ("세 달 전", "2025-12-12"),
+        ("일주일 전에", "2026-03-05"),
+        ("삼 개월 전", "2025-12-12"),
+        ("前几天我去哪儿了？", "2026-03-09"),
     ],
 )
 def test_so_long_ago_is_a_stretch_around_that_day(text: str, middle: str):
@@ -81,6 +90,8 @@ def test_so_long_ago_is_a_stretch_around_that_day(text: str, middle: str):
         "이번 주제가 뭐죠?",
         "我喜欢春天的花。",
         "전화번호가 뭐죠?",
+        "매일 전화해요.",
+        "以前晚上我做什么？",
     ],
 )
 def test_what_names_no_date(text: str):
@@ -98,6 +109,7 @@ def test_a_year_within_chinese_is_named_once():
         ("Où étais-je en décembre ?", "2025-12-01", "2026-01-01"),
         ("l'été dernier", "2025-06-01", "2025-09-01"),
         ("la semaine dernière", "2026-03-02", "2026-03-09"),
+        ("le mois dernier", "2026-02-01", "2026-03-01"),
         ("mardi dernier", "2026-03-10", "2026-03-11"),
         ("avant-hier", "2026-03-10", "2026-03-11"),
         ("il y a trois jours", "2026-03-09", "2026-03-09"),

@@ -62,7 +62,16 @@ def test_a_summary_is_without_its_heading(lead: str):
     assert cleaned(f"{lead}玛丽住在上海。") == "玛丽住在上海。"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    ["没有透露任何个人情况。", "未提及个人信息。", "无明显特征。", "暂无。", "특징이 드러나지 않습니다.", "해당 없음."],
+)
+def test_no_trait_in_a_models_own_words(answer: str):
+    assert parse_traits(answer, answer) == ()
+
+
 def test_remarks_about_the_task_are_not_traits():
+    assert parse_traits("這個人沒有透露任何資訊。", "這個人") == ()
     assert parse_traits("这个人没有透露任何信息。", "你好") == ()
     assert parse_traits("1. 我有一只狗\n2. 我住在上海", "我有一只狗，住在上海") == ("我有一只狗。", "我住在上海。")
 

@@ -19,10 +19,13 @@ KOREAN = "당신은 Sam입니다.\n우리 강아지 이름은 비스킷이에요
 @pytest.mark.parametrize(
     "text",
     ["我妈妈多大年纪了？", "你还记得我的狗叫什么名字吗？", "我的膝盖什么时候动手术?", "碧茜最喜欢什么花？", "我養了幾隻山羊？",
-     "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?"],
+     "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?",
+     "我的驾驶教练叫什么？", "我最好的朋友叫什么名字？", "我的狗叫啥？", "我跟你说过我住在哪里吗？",
+     "碧茜想养什么？", "Anna几岁了？", "我是怎么认识她的？",
+     "우리 강아지 이름이 어떻게 돼요?", "제 직업이 무엇입니까?", "저한테 언제 아들이 생겼죠?"],
 )  # fmt: skip
 def test_questions_about_something_said(text: str):
-    assert asks_what_was_told(text, SHOWN)
+    assert asks_what_was_told(text, f"{SHOWN}Anna是老师。")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,8 @@ def test_questions_about_something_said(text: str):
     ["我应该怎么办？", "你叫什么名字？", "北京有什么好吃的？", "今天天气怎么样？",
      "你觉得我的狗为什么叫？", "有什么省钱的方法吗？",
      "我很累。",
-     "뭐 먹을까요?", "제가 어떻게 해야 할까요?", "당신은 누구예요?", "오늘 뭐 했어요?"],
+     "뭐 먹을까요?", "제가 어떻게 해야 할까요?", "당신은 누구예요?", "오늘 뭐 했어요?",
+     "你能教我做什么菜？", "苹果想要什么？", "我的狗怎么训练？", "我几乎没睡？", "나가는 길이 어디예요?"],
 )  # fmt: skip
 def test_other_questions(text: str):
     assert not asks_what_was_told(text, SHOWN)
@@ -56,6 +60,9 @@ def test_other_questions(text: str):
         ("우리 고양이 이름이 뭐예요?", "고양이 이름은 나비예요.", ""),
         ("제가 염소를 몇 마리 키우죠?", "염소를 3마리 키우세요.", "염소를 3마리 키우세요."),
         ("제가 염소를 몇 마리 키우죠?", "염소를 7마리 키우세요.", ""),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 세 마리 키우세요.", "염소를 세 마리 키우세요."),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 다섯 마리 키우세요.", ""),
+        ("제가 염소를 몇 마리 키우죠?", "염소를 많이 키우세요.", ""),
     ],
 )
 def test_only_what_is_shown_stays(question: str, reply: str, kept: str, topics: TopicExtractor):
@@ -80,7 +87,29 @@ def test_numbers_in_chinese():
 
 
 @pytest.mark.parametrize(
-    "reply", ["你没跟我说过，我不知道。", "말씀하신 적이 없어요.", "I don't think you've told me."]
+    ("text", "values"),
+    [
+        ("저는 서른여덟 살이에요.", ["38"]),
+        ("어머니는 아흔한 살이세요. 구십일 세입니다.", ["91", "91"]),
+        ("서른여덟이에요", ["38"]),
+        ("스무 명이 네 시에 왔어요.", ["20", "4"]),
+        ("사천오백 원, 이만 원, 만 원", ["4500", "20000", "10000"]),
+        ("천구백삼십일 년", ["1931"]),
+        ("삼 년 동안", ["3"]),
+        ("한 분이 오셨어요.", ["1"]),
+        ("이 사람은 열이 나요. 네, 하나도 안 추워요. 세상에!", []),
+        ("네 대답은 만년필 이야기네요. 두부를 먹었어요. 이 일 때문에요.", []),
+    ],
 )
+def test_korean_numbers_in_words(text: str, values: list[str]):
+    assert [value for _, value in numbers(text)] == values
+    assert [value for _, value in counted(text)] == [value for value in values if value != "1"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["你没跟我说过。", "你沒有告訴過我這件事。", "我不太清楚。", "无法得知。", "말씀하신 적이 없어요.", "그건 말씀 안 하셨어요.",
+     "기억이 안 나요.", "I don't think you've told me."],
+)  # fmt: skip
 def test_not_knowing_in_every_language(reply: str):
     assert says_unknown(reply)

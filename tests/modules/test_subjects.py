@@ -122,6 +122,25 @@ def test_a_clause_in_another_language_is_given_to_whoever_said_it(code: str, sum
     assert corrected(summary, SAID[code], by_words_alone, language(code).rules.clauses) == right
 
 
+@pytest.mark.parametrize(
+    ("summary", "right"),
+    [
+        ("준호는 수족관에서 사육사로 일해요.", "서준은 수족관에서 사육사로 일해요."),
+        ("준호가 수족관에서 사육사로 일해요.", "서준이 수족관에서 사육사로 일해요."),
+        ("서준이는 차고에서 오래된 오토바이를 고쳐요.", "준호는 차고에서 오래된 오토바이를 고쳐요."),
+        ("서준이가 차고에서 오래된 오토바이를 고쳐요.", "준호가 차고에서 오래된 오토바이를 고쳐요."),
+        ("서준이 차고에서 오래된 오토바이를 고쳐요.", "준호가 차고에서 오래된 오토바이를 고쳐요."),
+    ],
+)
+def test_korean_particles_agree_with_the_name_that_is_put_in(summary: str, right: str):
+    said = [("서준" if name == "민지" else name, text) for name, text in SAID["ko"]]
+
+    def by_words_alone(texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.zeros((len(texts), 1), np.float32)
+
+    assert corrected(summary, said, by_words_alone, language("ko").rules.clauses) == right
+
+
 def test_rules_that_a_language_leaves_out_find_nothing():
     rules = Clauses(
         start="", part="", joins="", possessive="", pronoun="", others="", of_another="", first_person=("", "")

@@ -145,7 +145,7 @@ class ConditionalView(View):
         budget = models.prompt_budget("memory")
         while before and models.count_tokens("memory", self._messages(before, utterance, decide)) > budget:
             before = before[(len(before) + 1) // 2 :]
-        return models.request("memory", self._messages(before, utterance, decide), most=MOST_TOKENS)
+        return models.request("memory", self._messages(before, utterance, decide), most=MOST_TOKENS, marked=True)
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
         return self._context.models.prompt("conditional_record").render(

@@ -57,7 +57,7 @@ def reflect(models: Models, text: str, search: Callable[[str], list[Recalled]], 
             candidates=[c.record.text for c in candidates], text=text
         )
         try:
-            [answer] = yield [models.request("memory", messages, most=MOST_TOKENS)]
+            [answer] = yield [models.request("memory", messages, most=MOST_TOKENS, marked=True)]
         except BackboneError as exc:
             entries.append(_entry(candidates, "failed", problem=str(exc)))
             break

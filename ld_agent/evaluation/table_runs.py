@@ -91,7 +91,10 @@ class TableRun:
         """The note under a table that contains the run."""
         counted = ", ".join(f"session {number}: {self.count(number)}" for number in self.sessions)
         config = self.run.header["config"]
-        adapters = [module for module, section in config["modules"].items() if section.get("adapter")]
+        given = {module: section.get("adapter") for module, section in config["modules"].items()}
+        adapters = [
+            f"{module} ({adapter})" if module == "generator" else module for module, adapter in given.items() if adapter
+        ]
         return (
             f"Ours, run {self.name} ({self.folder}): backbone {self.backbone}, "
             f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(self.facts['views'])}; "

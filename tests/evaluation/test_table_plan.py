@@ -136,6 +136,21 @@ def test_an_average_over_sessions_begins_with_the_second():
     assert "--from-session" not in dict(plan(paper_table("ld-agent-5"), ["default"]))["…"][-1]
 
 
+def test_a_run_that_examples_are_drawn_from_takes_no_place_of_a_test_run():
+    lines = dict(plan(paper_table("rsum-7"), ["default"]))["Two-shot (…)"]
+    valid, drawn, run = lines
+    assert option(valid.split(), "--out") == option(drawn.split(), "--from") == "valid/default"
+    assert option(drawn.split(), "--out") == "examples_default_2.jsonl"
+    assert "memory.recursive.examples=examples_default_2.jsonl" in run
+
+
+def test_systems_are_asked_one_benchmark():
+    """Built by each system, it would not be the same for all."""
+    lines = [line for _, lines in plan(paper_table("ecm-4"), ["default", "qwen3-0.6b"]) for line in lines]
+    assert {option(line.split(), "-c") for line in lines if "ecm build" in line} == {"BUILDER"}
+    assert {option(line.split(), "-c") for line in lines if "ecm run" in line} >= {"none", "history", "qwen3-0.6b"}
+
+
 # ---- adapters
 
 

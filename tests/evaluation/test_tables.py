@@ -182,7 +182,7 @@ def test_tuned_and_untuned_runs_have_different_rows(tmp_path: Path, data: Path):
     filled = table("ld-agent-1", tmp_path / "runs")
     labels = [line.label for line in filled.lines]
     assert labels.index("ours: SmolLM2-135M-Instruct[LDA]") > labels.index("MSC, tuned")
-    assert "adapters generator" in " ".join(filled.notes)
+    assert "adapters generator (some/adapter)" in " ".join(filled.notes)
 
 
 def test_a_run_of_another_corpus_is_reported_as_unplaced(tmp_path: Path):

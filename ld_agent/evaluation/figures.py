@@ -21,6 +21,7 @@ from ld_agent.evaluation.reply_figures import (
     preference_commands,
     preferences,
 )
+from ld_agent.evaluation.table_plan import build_command
 from ld_agent.evaluation.table_runs import Collected, TableRun
 from ld_agent.files import check_output
 
@@ -189,9 +190,11 @@ def commands(name: str, config: str) -> list[str]:
     if name == "ecm-5":
         for benchmark in CHOSEN_ON:
             folders = [f"runs/{benchmark}_{kind}" for kind in KINDS]
+            lines.append(build_command(benchmark))
             lines += [_run(benchmark, config, kind, {}, folder) for kind, folder in zip(KINDS, folders, strict=True)]
             lines.append(f"ld-agent judge choose {' '.join(folders)} -c JUDGE")
         return lines
+    lines.append(build_command("knowledge"))
     for kind, key in COUNTS.items():
         for k in SWEPT:
             lines.append(_run("knowledge", config, kind, {key: k}, f"runs/knowledge_{kind}_{k}"))

@@ -127,7 +127,7 @@ def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[s
     if wanted.get("task") == "ratings":
         name = wanted["benchmark"]
         form = f"ld-agent judge form {name}.jsonl --questions benchmark --limit 50 --out runs/{name}.html"
-        return [_build(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
+        return [build_command(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
     if column.measure is None:
         return [f"# {column.name}: {NOT_MEASURED}"]
     return [
@@ -174,7 +174,7 @@ def _comparison(table: PaperTable, wanted: Where, first: Where, second: Where, c
 def _statistics(wanted: Where) -> list[str]:
     if "benchmark" in wanted:
         name = wanted["benchmark"]
-        return [_build(name), f"ld-agent statistics {name}.jsonl --out runs/statistics_{name}"]
+        return [build_command(name), f"ld-agent statistics {name}.jsonl --out runs/statistics_{name}"]
     corpus = str(wanted["corpus"])
     return [f"ld-agent statistics {_data(corpus, 'test')} --out runs/statistics_{corpus}"]
 
@@ -199,7 +199,7 @@ def _before(table: PaperTable, wanted: Where, config: str) -> list[str]:
     ]
 
 
-def _build(benchmark: str) -> str:
+def build_command(benchmark: str) -> str:
     """One model builds a benchmark, whichever systems are asked."""
     sources = {"feedback": "REQUESTS", "knowledge": ANNOTATED}.get(benchmark, "DIALOGUES")
     return f"ld-agent ecm build {benchmark} --from {sources} --samples {SAMPLES[benchmark]} --out {benchmark}.jsonl -c BUILDER"
@@ -215,7 +215,7 @@ def _run(table: PaperTable, wanted: Where, config: str) -> list[str]:
     folder = run_folder(table.paper, wanted, config)
     if task.startswith("ecm-"):
         name = task.removeprefix("ecm-")
-        return [_build(name), _spaced(f"ld-agent ecm run {name}.jsonl -c {base} {given} --out {folder}")]
+        return [build_command(name), _spaced(f"ld-agent ecm run {name}.jsonl -c {base} {given} --out {folder}")]
     sessions = [column.session for column in table.columns if column.session is not None]
     corpus = str(wanted.get("corpus", "msc"))
     data = ANNOTATED if task == "extraction" else _data(corpus, "test", max(sessions, default=5))

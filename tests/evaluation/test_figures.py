@@ -61,7 +61,7 @@ def test_the_choice_among_kinds_of_memory(tmp_path: Path, command: CommandLine):
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("ecm-5", 10), ("ecm-6", 30), ("rsum-4", 7), ("rsum-7", 8), ("ld-agent-3b", 8)]
+    ("name", "count"), [("ecm-5", 12), ("ecm-6", 31), ("rsum-4", 7), ("rsum-7", 8), ("ld-agent-3b", 8)]
 )
 def test_the_plan_names_a_command_for_each_point(name: str, count: int, command: CommandLine):
     lines = json.loads(command("figures", name, "--plan", "--json").out)

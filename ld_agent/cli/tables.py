@@ -20,7 +20,7 @@ def tables(
     name: Annotated[
         str,
         typer.Argument(
-            help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, ecm-3 … ecm-6; all: those with a run."
+            help="ld-agent-1 … 5, rsum-3 … 9, rsum-memory, rsum-a10, rsum-a11, rsum-v1-2, ecm-1 … 7; all: those with a run."
         ),
     ],
     runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,

@@ -54,10 +54,10 @@ def test_the_choice_among_kinds_of_memory(tmp_path: Path, command: CommandLine):
         answers = scripted_config(tmp_path, generator=f"It is {folder.name}.")
         assert command("ecm", "run", data, *views, "-c", answers, "--out", folder).code == 0
     judged = json.loads(command("judge", "choose", *folders, "-c", config, "--json").out)
-    found = json.loads(command("figures", "ecm-5", "--from", runs, "--json").out)
+    numbers = json.loads(command("figures", "ecm-5", "--from", runs, "--json").out)
     names = list(judged["shares"])
-    assert found == {"feedback": {"none": judged["shares"][names[0]], "history": judged["shares"][names[1]]}}
-    assert sum(found["feedback"].values()) == 1
+    assert numbers == {"feedback": {"none": judged["shares"][names[0]], "history": judged["shares"][names[1]]}}
+    assert sum(numbers["feedback"].values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_the_plan_names_a_command_for_each_point(name: str, count: int, command:
 def test_plans_of_figures_and_tables_share_their_runs(command: CommandLine):
     figure = json.loads(command("figures", "rsum-7", "--plan", "--json").out)
     table = json.loads(command("tables", "rsum-3", "--plan", "--json").out)["rsum-3"]
-    made = {line.rpartition(" ")[2] for lines in table.values() for line in lines if " eval response MSC" in line}
-    assert {line.rpartition(" ")[2] for line in figure} - made == {
+    folders = {line.rpartition(" ")[2] for lines in table.values() for line in lines if " eval response MSC" in line}
+    assert {line.rpartition(" ")[2] for line in figure} - folders == {
         f"runs/rsum/default_{view}_msc_no-personas" for view in ("none", "golden")
     }
     assert command("figures", "ld-agent-3b", "--plan").out.startswith("# FIRST_SESSION: a file")
@@ -99,8 +99,8 @@ def test_the_length_of_replies_by_session(tmp_path: Path, msc: Path, command: Co
         config = scripted_config(tmp_path, generator=reply)
         given = (f"memory.views=[{view}]", *PLAIN, "-c", config, "--no-perplexity", "--from-session", "4")
         assert command("eval", "response", msc, *given, "--out", runs / view).code == 0
-    found = json.loads(command("figures", "rsum-7", "--from", runs, "--json").out)
-    assert {name.rpartition(" ")[2]: lengths for name, lengths in found.items()} == {
+    numbers = json.loads(command("figures", "rsum-7", "--from", runs, "--json").out)
+    assert {name.rpartition(" ")[2]: lengths for name, lengths in numbers.items()} == {
         "none": {"4": 3.0, "5": 3.0}, "bm25": {"4": 5.0, "5": 5.0},
     }  # fmt: skip
     assert command("figures", "rsum-7", "--from", runs, "--out", tmp_path / "lengths.svg").code == 0
@@ -117,8 +117,8 @@ def test_preferences_whichever_run_was_named_first(tmp_path: Path, msc: Path, co
     first_wins = scripted_config(tmp_path, judge=["[[1]]", "[[4]]"] * 2)
     for first, second in (("recursive", "full"), ("memorybank", "recursive")):
         assert command("judge", "prefer", runs / first, runs / second, "-c", first_wins).code == 0
-    found = json.loads(command("figures", "rsum-4", "--from", runs, "--json").out)
-    assert {name.rpartition(" ")[2]: shares for name, shares in found.items()} == {
+    numbers = json.loads(command("figures", "rsum-4", "--from", runs, "--json").out)
+    assert {name.rpartition(" ")[2]: shares for name, shares in numbers.items()} == {
         "full": {"win": 1.0, "tie": 0.0, "lose": 0.0},
         "memorybank": {"win": 0.0, "tie": 0.0, "lose": 1.0},
     }
@@ -147,8 +147,8 @@ def test_people_rate_chats_with_each_agent(tmp_path: Path, command: CommandLine)
     ratings = tmp_path / "ratings.jsonl"
     ratings.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert command("judge", "agree", ratings, "--key", key, "--keep").code == 0
-    found = json.loads(command("figures", "ld-agent-3b", "--from", tmp_path, "--json").out)
-    assert found == {"with": {"coherence": 2.0, "fluency": 2.0}, "without": {"coherence": 0.0, "fluency": 0.0}}
+    numbers = json.loads(command("figures", "ld-agent-3b", "--from", tmp_path, "--json").out)
+    assert numbers == {"with": {"coherence": 2.0, "fluency": 2.0}, "without": {"coherence": 0.0, "fluency": 0.0}}
     shown = page.read_text()
     for text in ("The recorded reply, 0.1", "a later session", "Hello again.", "I am without."):
         assert text in shown

@@ -88,3 +88,21 @@ def test_the_prompts_of_rsum_show_what_their_arm_recalls(
     assert [text in request.content for text in shown] == [True] * len(shown)
     assert not any(text in request.content for text in absent)
     assert request.content.count("How are my bees on the roof?") == 1
+
+
+def test_the_whole_history_is_one_dialogue_in_the_prompt_of_rsum(encoder: SentenceEncoder, topics: TopicExtractor):
+    """Table B.12's systems are given earlier sessions as dialogue, oldest first, and no instructions for them."""
+    backbone = ScriptedBackbone(SCRIPT)
+    config = load_config("full", ["store.path=:memory:", "modules.generator.prompting=rsum"])
+    with Agent(config, backbone=backbone, encoder=encoder, topics=topics) as agent:
+        conversation = agent.conversation("maya")
+        conversation.respond("I keep bees.", at=START)
+        conversation.respond("They swarm.", at=START + DAY)
+        conversation.respond("How are they?", at=START + 2 * DAY)
+    [system, request] = [r for r in backbone.requests if r.module == "generator"][-1].messages
+    assert "what you are given" not in system.content
+    assert "Said earlier" not in request.content
+    dialogue = request.content.partition("<conversation>\n")[2].partition("\n</conversation>")[0]
+    assert dialogue.splitlines() == [
+        "User: I keep bees.", "Sam: Good to hear.", "User: They swarm.", "Sam: Good to hear.", "User: How are they?",
+    ]  # fmt: skip

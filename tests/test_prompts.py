@@ -70,6 +70,7 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "generator_direct": {"people": "Maya"},
     "generator_rsum": {
         "agent": "Sam",
+        "earlier": ["Maya: I have a dog."],
         "relevant": [("2 days ago", "Maya: I have a dog.")],
         "memories": [("2 days ago", "Maya has a dog.")],
         "context": [("Maya", "Hello!")],

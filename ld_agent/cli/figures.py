@@ -13,14 +13,14 @@ from ld_agent.program import print_json
 
 
 def figures(
-    name: Annotated[str, typer.Argument(help="ecm-5 (choice) or ecm-6 (sweep over K).")],
+    name: Annotated[str, typer.Argument(help="ld-agent-3b, rsum-4, rsum-7, ecm-5 or ecm-6.")],
     runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the picture here, such as choice.png.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the commands that make the runs instead.")] = False,
     config: Annotated[str, typer.Option("--config", "-c", help="With --plan: the base configuration.")] = "default",
     as_json: Json = False,
 ) -> None:
-    """Draw a figure of ECM from your runs and print its numbers.
+    """Draw a paper's figure from your runs and print its numbers.
 
     Examples:
 
@@ -30,6 +30,7 @@ def figures(
     """
     from ld_agent.errors import InputError
     from ld_agent.evaluation import figures as drawn
+    from ld_agent.evaluation.table_plan import yours
     from ld_agent.evaluation.table_runs import collect
 
     if plan:
@@ -37,7 +38,7 @@ def figures(
         if as_json:
             print_json(lines)
         else:
-            sys.stdout.write("\n".join(lines) + "\n")
+            sys.stdout.write("\n".join([*yours(lines), *lines]) + "\n")
         return
     if runs is None:
         raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")

@@ -151,7 +151,8 @@ def form(
     questions: Annotated[
         str,
         typer.Option(
-            "--questions", help="chat (whole dialogues; also files of ld-agent run), recursive, memory, benchmark."
+            "--questions",
+            help="chat (whole dialogues; also files of ld-agent run or memory export), recursive, memory, benchmark.",
         ),
     ] = "chat",
     limit: Annotated[

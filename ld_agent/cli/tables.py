@@ -115,14 +115,20 @@ def _plain(filled: FilledTable) -> dict[str, object]:
 
 
 def _planned(wanted: list[PaperTable], configs: list[str], *, as_json: bool) -> None:
-    from ld_agent.evaluation.table_plan import plan
+    from ld_agent.evaluation.table_plan import plan, shown, yours
 
-    planned = {table.name: plan(table, configs) for table in wanted}
+    planned = {table.name: dict(plan(table, configs)) for table in wanted}
     if as_json:
-        print_json({name: dict(rows) for name, rows in planned.items()})
+        shows = {table.name: {"the table": [shown(table, configs)]} for table in wanted}
+        print_json({name: rows | shows[name] for name, rows in planned.items()})
         return
+    commands = [line for rows in planned.values() for lines in rows.values() for line in lines]
+    sys.stdout.write("".join(f"{line}\n" for line in yours(commands)))
+    before: set[str] = set()
     for table in wanted:
-        sys.stdout.write(f"# {table.paper}, {table.number}: {table.title}\n")
-        for label, lines in planned[table.name]:
-            sys.stdout.write(f"\n# {label}\n" + "".join(f"{line}\n" for line in lines))
-        sys.stdout.write(f"\nld-agent tables {table.name} --from runs\n\n")
+        sys.stdout.write(f"\n# {table.paper}, {table.number}: {table.title}\n")
+        for label, lines in planned[table.name].items():
+            written = (f"# above: {line}" if line in before else line for line in lines)
+            sys.stdout.write(f"\n# {label}\n" + "".join(f"{line}\n" for line in written))
+            before.update(lines)
+        sys.stdout.write(f"\n{shown(table, configs)}\n")

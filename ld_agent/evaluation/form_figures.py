@@ -1,5 +1,6 @@
-"""Stores people's ratings where `tables` finds them: next to the runs they are about or, for a benchmark, next to the
-key."""
+"""Stores people's ratings where `tables` and `figures` find them: next to the runs they are about or, of a benchmark and of chats
+that belong to no run, next to the key.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import InputError
-from ld_agent.evaluation.form import Ratings, agreement, qualified
-from ld_agent.evaluation.table_figures import RATINGS
+from ld_agent.evaluation.form import Ratings, agreement, qualified, summary, systems_of
+from ld_agent.evaluation.table_figures import CHATS, RATINGS
 from ld_agent.evaluation.verdicts import FORMAT, PEOPLE, write_lines
 from ld_agent.files import written_atomically
 
 FOR_TABLES = ("recursive", "memory")
-"""Questions whose answers appear in a table; the paper shows those of chats in Figure 3b only."""
+"""Questions whose answers appear in a table; those of chats are in Figure 3b."""
 
 
 def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[Path]:
@@ -25,16 +26,17 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
         key: the form's key, and ``path`` its file.
 
     Raises:
-        InputError: the form is about neither runs nor a benchmark, or a run's folder is gone.
+        InputError: an item is rated that the form does not have, or a run's folder is gone.
     """
-    if "benchmark" in key:
-        return [_of_benchmark(ratings, key, path.with_suffix("").with_suffix(RATINGS))]
-    if "runs" not in key:
-        raise InputError(f"{path} is the key of dialogues without a run; their ratings cannot appear in a table")
     if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
         raise InputError(
             f"{path} has no item {min(strange)!r}, which has a rating; export the ratings from the page again"
         )
+    beside = path.with_suffix("").with_suffix(RATINGS)
+    if "benchmark" in key:
+        return [_of_benchmark(ratings, key, beside)]
+    if "runs" not in key:
+        return [_of_chats(ratings, key, beside)]
     kind = PEOPLE if key["questions"] in FOR_TABLES else f"{PEOPLE}-{key['questions']}"
     people = len({who for items in ratings.values() for given in items.values() for who in given})
     written = []
@@ -57,11 +59,25 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
     return written
 
 
+def _of_chats(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
+    means = summary(ratings, systems_of(key))["systems"]
+    agreed = {aspect: agreement(items) for aspect, items in ratings.items()}
+    about = {
+        CHATS: {system: {a: m for a, m in of_system.items() if m is not None} for system, of_system in means.items()},
+        "items": max(each["items"] for each in agreed.values()),
+        "annotators": max(each["annotators"] for each in agreed.values()),
+        "fleiss": {aspect: each["fleiss"] for aspect, each in agreed.items()},
+    }
+    with written_atomically(out) as file:
+        file.write(json.dumps({"ratings": about}, indent=2, ensure_ascii=False) + "\n")
+    return out
+
+
 def _of_benchmark(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
     both = qualified(ratings)
     agreed = agreement(both)
     values = [value for given in both.values() for value in given.values()]
-    summary = {
+    about = {
         "benchmark": key["benchmark"],
         "data": key["data"],
         "items": agreed["items"],
@@ -70,5 +86,5 @@ def _of_benchmark(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
         "kappa": agreed["fleiss"],
     }
     with written_atomically(out) as file:
-        file.write(json.dumps({"ratings": summary}, indent=2) + "\n")
+        file.write(json.dumps({"ratings": about}, indent=2) + "\n")
     return out

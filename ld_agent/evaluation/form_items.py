@@ -6,7 +6,7 @@ Knows no page and no rating.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,6 +19,7 @@ from ld_agent.evaluation.ecm import is_benchmark, read_samples
 from ld_agent.evaluation.judge import Case
 from ld_agent.evaluation.run_files import PREDICTIONS, Prediction, Run
 from ld_agent.evaluation.verdicts import cases, complete_run, episodes_of, place_of
+from ld_agent.storage.exchange import HEADER
 
 LATER = "User, later"
 BREAK = ("", "– a later session –")
@@ -57,7 +58,8 @@ def shown(sources: Sequence[Path], questions: str, limit: int | None, seed: int)
     """Collect the items of a form.
 
     Args:
-        sources: folders of runs; for whole dialogues, files of `ld-agent run`, one per system; or one benchmark.
+        sources: folders of runs; for whole dialogues, files of `ld-agent run` or exports of a memory, one per system; or one
+            benchmark.
         questions: of the form; "chat" shows whole dialogues.
         limit: maximum number of replies, dialogues, statements or samples of each system; None: all.
 
@@ -122,18 +124,38 @@ def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
 
 
 def _played(path: Path) -> list[Item]:
-    """Whole conversations of a file of `ld-agent run`."""
-    lines: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    """Whole conversations of a file of `ld-agent run`, or of an export of a memory."""
+    dialogues: dict[str, list[tuple[str, str]]] = defaultdict(list)
     session: dict[str, int] = {}
-    for record in json_lines(path, raise_bad):
-        name, number = record.text("conversation"), record.integer("session")
+    for name, number, said in _said(path):
         if name in session and number != session[name]:
-            lines[name].append(BREAK)
+            dialogues[name].append(BREAK)
         session[name] = number
-        lines[name] += [(record.text("speaker"), record.text("text")), ("Agent", str(record.values.get("reply", "")))]
-    if not lines:
-        raise InputError(f"{path} has no turns; give a file of ld-agent run --out, or a folder with {PREDICTIONS}")
-    return [Item(name, path.stem, tuple(said)) for name, said in lines.items()]
+        dialogues[name] += said
+    if not dialogues:
+        raise InputError(
+            f"{path} has no turns; give a file of ld-agent run --out or ld-agent memory export, or a folder with {PREDICTIONS}"
+        )
+    return [Item(name, path.stem, tuple(said)) for name, said in dialogues.items()]
+
+
+def _said(path: Path) -> Iterator[tuple[str, int, list[tuple[str, str]]]]:
+    """Yield what was said, in order, with its conversation and session."""
+    conversation = ""
+    exported = False
+    for record in json_lines(path, raise_bad):
+        exported = exported or record.values.get("format") == HEADER["format"]
+        if not exported:
+            replied = ("Agent", str(record.values.get("reply", "")))
+            yield (
+                record.text("conversation"),
+                record.integer("session"),
+                [(record.text("speaker"), record.text("text")), replied],
+            )
+        elif record.values.get("kind") == "conversation":
+            conversation = record.text("id")
+        elif record.values.get("kind") == "utterance" and not record.values.get("replaced"):
+            yield conversation, record.integer("session"), [(record.text("speaker"), record.text("text"))]
 
 
 def _of_benchmark(path: Path, limit: int | None, seed: int) -> Shown:

@@ -1,8 +1,8 @@
 """The papers' tables as printed, and which runs belong in which row: reads and checks `paper_tables.yaml`.
 
 A column has a ``name``, a ``group`` (the heading above it) and either a ``measure`` or ``first`` and ``second``, two kinds of
-runs to compare. ``sessions`` with ``measures`` expands to one column per session and measure; ``session`` and ``where``
-are the session and the conditions of all columns. A row is one of:
+runs to compare. ``unit`` is what stands behind its printed figures ("%"). ``sessions`` with ``measures`` expands to one column
+per session and measure; ``session`` and ``where`` are the session and the conditions of all columns. A row is one of:
 
 - a ``section`` heading;
 - the paper's figures: ``paper`` and ``values``, one for each column, "-" for none;
@@ -48,6 +48,7 @@ class Column:
         where: conditions on a run for this column, in addition to those of its row.
         session: number of the session to measure; None: all sessions with predictions.
         first, second: for a comparison, the conditions on the two runs.
+        unit: stands behind our figures, as behind the printed ones.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Column:
     session: int | None = None
     first: Where | None = None
     second: Where | None = None
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ def _columns(values: Mapping[str, Any]) -> tuple[Column, ...]:
             session,
             first=column.get("first"),
             second=column.get("second"),
+            unit=column.get("unit", ""),
         )
         for column in values["columns"]
     )

@@ -35,6 +35,25 @@ from ld_agent.evaluation.verdicts import (
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.sections import MemorySection
 
+KEYS = {
+    "views": "memory.views",
+    "personas": "personas.cap",
+    "user_personas": "personas.user_cap",
+    "agent_personas": "personas.agent_cap",
+    "tuned": "modules.generator.adapter",
+    "extractor_tuned": "modules.extractor.adapter",
+    "prompting": "modules.extractor.prompting",
+    "k": "memory.k",
+    "selection": "memory.conditional.selection",
+    "context": "memory.conditional.context",
+    "knowledge": "memory.conditional.knowledge",
+    "rounds": "memory.VIEW.rounds",
+    "checked": "memory.recursive.checked",
+    "examples": "memory.recursive.examples",
+    "shots": "memory.recursive.examples",
+    "question_encoder": "encoder.question_model",
+}
+"""The config key that decides a fact."""
 PLAIN = ("frequency", "length")
 """Measures that are not shares, and so not shown in per cent."""
 
@@ -45,7 +64,7 @@ class TableRun:
 
     Attributes:
         facts: what it is, for `matches`: task, corpus, views, personas, user_personas, agent_personas, tuned,
-            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples, shots.
+            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples, shots, question_encoder.
     """
 
     folder: Path
@@ -72,10 +91,14 @@ class TableRun:
         """The note under a table that contains the run."""
         counted = ", ".join(f"session {number}: {self.count(number)}" for number in self.sessions)
         config = self.run.header["config"]
-        adapters = [module for module, section in config["modules"].items() if section.get("adapter")]
+        given = {module: section.get("adapter") for module, section in config["modules"].items()}
+        adapters = [
+            f"{module} ({adapter})" if module == "generator" else module for module, adapter in given.items() if adapter
+        ]
         return (
             f"Ours, run {self.name} ({self.folder}): backbone {self.backbone}, "
             f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(self.facts['views'])}; "
+            f"encoder {config['encoder']['model']}; "
             f"data {self.run.header['data']}, {self.count(None)} predictions ({counted}); "
             f"fallbacks: {in_words(self.fallbacks) or 'not counted'}."
         )
@@ -104,7 +127,7 @@ class TableRun:
     def figure(self, measure: str, session: int | None = None) -> str:
         """A figure as shown in a table; "" if it was not run."""
         if measure in MEASURES:
-            value = self._judged(measure) if session is None or self.sessions == [session] else None
+            value = self._judged(measure, session)
             return "" if value is None else f"{value:.2f}"
         if not self.count(session):
             return ""
@@ -120,11 +143,13 @@ class TableRun:
             value = self._scored(measure, session)
         return "" if value is None or math.isnan(value) else f"{value if measure in PLAIN else 100 * value:.2f}"
 
-    def _judged(self, measure: str) -> float | None:
+    def _judged(self, measure: str, session: int | None) -> float | None:
         kind = MEASURES[measure]
         judged = next((judged for judged in self.verdicts if judged.kind == kind), None)
         if judged is None:
             return None
+        if session is not None:
+            judged = judged.about({p.key for p in self.run.predictions if p.session == session})
         if measure == "average":
             means = [average(judged.stated(aspect)) for aspect in ASPECTS]
             known = [value for value in means if value is not None]
@@ -232,6 +257,7 @@ def _read(path: Path) -> TableRun:
         "checked": config.memory.recursive.checked,
         "examples": config.memory.recursive.examples is not None,
         "shots": _shots(config.memory),
+        "question_encoder": config.encoder.question_model is not None,
     }
     return TableRun(path, run, facts, short_name(section.model))
 

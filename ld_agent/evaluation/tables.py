@@ -17,11 +17,14 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
 from ld_agent.evaluation.published import unpublished
-from ld_agent.evaluation.table_runs import Collected, Entry, TableRun
+from ld_agent.evaluation.table_runs import KEYS, Collected, Entry, TableRun
 from ld_agent.evaluation.verdicts import MEASURES, Judged
 
 SCORED = "ecm-knowledge"
 """Compared by GPT-score, because its references are clear; the other benchmarks by good/same/bad (ECM, section 5.2)."""
+
+OTHER_MECHANISM = 2
+"""By how many further differences a row of other memory mechanisms is less close to a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,7 @@ def _cell(
         used[chosen.hash] = chosen
         if column.measure in MEASURES:
             judges += [judged for judged in chosen.verdicts if judged.kind == MEASURES[column.measure]]
-    return best
+    return best and f"{best}{column.unit}"
 
 
 def _compared(
@@ -287,15 +290,22 @@ def _misfit(table: PaperTable, run: Entry) -> str:
             continue
         for column in table.columns:
             wanted = {**row.where, **column.where}
-            differs = [key for key, value in wanted.items() if not run.matches({key: value})]
-            words = [f"{key} is {_word(run.facts.get(key))}, not {_word(wanted[key])}" for key in differs]
+            differs = [fact for fact, value in wanted.items() if not run.matches({fact: value})]
+            words = [
+                f"{fact} is {_word(run.facts.get(fact))}, not {_word(wanted[fact])}{_key(fact)}" for fact in differs
+            ]
             if column.session is not None and not run.count(column.session):
                 words.append(
                     f"no prediction is of session {column.session}, only of {', '.join(map(str, run.sessions))}"
                 )
-            if words and (nearest is None or len(words) < nearest[0]):
-                nearest = len(words), f"for {row.label.replace('{backbone}', '…')!r}, {'; '.join(words)}"
+            distance = len(words) + OTHER_MECHANISM * ("views" in differs)
+            if words and (nearest is None or distance < nearest[0]):
+                nearest = distance, f"for {row.label.replace('{backbone}', '…')!r}, {'; '.join(words)}"
     return nearest[1] if nearest else "another run with more predictions takes its cell, or its verdicts are missing"
+
+
+def _key(fact: str) -> str:
+    return f" ({KEYS[fact]})" if fact in KEYS else ""
 
 
 def csv(filled: FilledTable) -> str:

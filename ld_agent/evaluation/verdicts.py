@@ -12,8 +12,8 @@ import hashlib
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,10 @@ class Judged:
 
     def stated(self, aspect: str = "") -> list[int | str]:
         return [verdict for _, of, verdict in self.verdicts if of == aspect and verdict is not None]
+
+    def about(self, keys: Container[str]) -> Judged:
+        """The verdicts on some of the cases."""
+        return replace(self, verdicts=tuple(verdict for verdict in self.verdicts if verdict[0] in keys))
 
     @property
     def cases(self) -> int:

@@ -19,8 +19,10 @@ from ld_agent.types import Recalled, ReplyOptions, Utterance
 
 T = TypeVar("T")
 DECISION_TOKENS = 12
-RETRIEVED = frozenset({"history", "bm25", "dense", "full"})
-"""Views whose memories are verbatim utterances."""
+RETRIEVED = frozenset({"history", "bm25", "dense"})
+"""Views whose memories are verbatim utterances that were searched for."""
+WHOLE = "full"
+"""The view that recalls all earlier sessions, newest first."""
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
 
 
@@ -241,11 +243,16 @@ def render_as_paper(situation: Situation) -> tuple[Message, ...]:
 
 def render_as_rsum(situation: Situation) -> tuple[Message, ...]:
     """The messages of a situation in the layout of LLM-Rsum's systems (Tables 2 and B.12 to B.14), without persona
-    banks."""
+    banks.
+
+    Earlier sessions that are all recalled are part of the dialogue, as those of the context-only systems.
+    """
+    earlier = [line for r in situation.recalled[::-1] if r.record.view == WHOLE for line in r.record.text.splitlines()]
     relevant = [r for r in situation.recalled if r.record.view in RETRIEVED]
-    memories = [r for r in situation.recalled if r.record.view not in RETRIEVED]
+    memories = [r for r in situation.recalled if r.record.view not in (*RETRIEVED, WHOLE)]
     system, request = situation.language.prompt("generator_rsum").render(
         agent=situation.agent,
+        earlier=earlier,
         relevant=[(_origin(r, situation), r.record.text) for r in relevant],
         memories=[(_origin(r, situation), r.record.text) for r in memories],
         context=[(u.speaker, u.text) for u in situation.context],

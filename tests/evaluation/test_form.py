@@ -156,7 +156,7 @@ def test_three_people_rate_a_benchmark_and_table_7_is_filled(tmp_path: Path, com
     assert "--keep needs --key" in command("judge", "agree", *files, "--keep").err
     assert command("judge", "agree", *files, "--key", key, "--keep").code == 0
     table = command("tables", "ecm-7", "--from", tmp_path).out
-    assert re.search(r"ours: Learning New Knowledge .*\*\* \| \*\*55\.56\*\* \| \*\*0\.55\*\*", table), table
+    assert re.search(r"ours: Learning New Knowledge .*\*\* \| \*\*55\.56%\*\* \| \*\*0\.55\*\*", table), table
     assert "3 samples by 3 people" in table
 
 
@@ -192,7 +192,7 @@ def test_errors_in_a_memory_by_judge_and_by_people_fill_table_6(tmp_path: Path, 
     ratings = rated(tmp_path / "a.jsonl", key, "ann", {"error": [0, 0, 1, 0, 0, 3]})
     assert command("judge", "agree", ratings, "--key", key, "--keep").code == 0
     table = command("tables", "rsum-6", "--from", tmp_path / "runs").out
-    figures = " | ".join(f"**{figure}**" for figure in ("16.67", "0.00", "16.67", "20.00", "20.00", "20.00"))
+    figures = " | ".join(f"**{figure}**" for figure in ("16.67%", "0.00%", "16.67%", "20.00%", "20.00%", "20.00%"))
     assert figures in table, table
     assert "| **" in command("tables", "rsum-memory", "--from", tmp_path / "runs").out
 

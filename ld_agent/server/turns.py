@@ -127,9 +127,13 @@ async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | 
 async def _answered(
     service: Service, conversation: Conversation, asked: Asked, hear: Callable[[str], None] | None
 ) -> Answered:
-    if asked.key is not None and (earlier := await service.waiting(lambda: begun(service, conversation, asked))):
-        return earlier
-    speaker, compared, notes = await service.waiting(lambda: _prepared(service, conversation, asked))
+    if asked.key is not None:
+        earlier = await service.briefly_inside(conversation, lambda: begun(service, conversation, asked))
+        if earlier is not None:
+            return earlier
+    speaker, compared, notes = await service.briefly_inside(
+        conversation, lambda: _prepared(service, conversation, asked)
+    )
     listening: dict[str, Any] = {"on_text": hear, "interruptible": hear is not None, "options": asked.options}
     if compared.answer_again:
         reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
@@ -139,7 +143,7 @@ async def _answered(
     answered = Answered(
         asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
     )
-    await service.waiting(lambda: keep(service, conversation, asked, answered))
+    await service.brief(lambda: keep(service, conversation, asked, answered))
     service.explain(conversation.id, reply)
     service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
     return answered

@@ -344,6 +344,80 @@ async def test_a_model_that_fails_in_a_stream(served: Served):
         assert await client.said() == ["I keep bees."]
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+async def test_what_fails_before_the_first_piece_of_a_stream_has_a_status(served: Served, path: str):
+    def generator(request: Request) -> str:
+        raise BackboneError("the endpoint is away")
+
+    asked = {"messages": [{"role": "user", "content": "I keep bees."}]} if "chat" in path else {"input": "I keep bees."}
+    async with served({"generator": generator}) as client:
+        body = {"model": "default", "stream": True, **asked}
+        response = await client.post(path, json=body, headers={"X-LD-Person": "ann", "X-LD-Thread": "t1"})
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "model_failed")
+        assert await client.said() == ["I keep bees."]
+        response = await client.post(path, json=body)
+        assert response.status_code == 502
+        assert "nothing was stored" in response.json()["error"]["message"]
+
+
+async def test_a_stream_with_a_key_of_another_request_is_refused(served: Served):
+    async with served() as client:
+        for text, status in (("Buy salt.", 200), ("Buy rice.", 409)):
+            response = await client.chat(text, stream=True, headers={"Idempotency-Key": "k1"})
+            assert response.status_code == status
+
+
+async def test_who_leaves_before_the_first_piece_ends_the_reply(served: Served):
+    left, ended = asyncio.Event(), threading.Event()
+
+    def generator(request: Request) -> str:
+        assert request.on_text is not None
+        try:
+            for _ in range(3000):
+                request.on_text("bees ")
+                ended.wait(0.005)
+        except KeyboardInterrupt:
+            ended.set()
+            raise
+        raise AssertionError("nobody listens, and yet the reply continues")
+
+    async with served({"generator": generator}) as client:
+        app = client._transport.app
+        body = json.dumps(
+            {"model": "default", "user": "ann", "stream": True, "messages": [{"role": "user", "content": "Hi."}]}
+        )
+        sent = [{"type": "http.request", "body": body.encode(), "more_body": False}]
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "http_version": "1.1",
+            "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")], "client": ("127.0.0.1", 1),
+            "scheme": "http", "server": ("localhost", 80), "root_path": "", "asgi": {"version": "3.0"},
+        }  # fmt: skip
+
+        async def receive() -> dict[str, Any]:
+            return sent.pop() if sent else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            left.set()
+
+        await app(scope, receive, send)
+        assert await asyncio.to_thread(ended.wait, 20)
+
+
+async def test_nulls_are_defaults(served: Served):
+    nulls = dict.fromkeys(("stream", "stream_options", "n", "max_tokens", "temperature", "seed", "metadata"))
+    async with served() as client:
+        assert (await client.chat("I keep bees.", **nulls)).status_code == 200
+        answer = await client.chat("And goats.", stream=True, stream_options={"include_usage": None})
+        assert answer.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_an_unexpected_error_is_counted_as_such(served: Served):
+    async with served() as client:
+        client.service.directory.people = None
+        assert (await client.get("/v1/memory/people")).status_code == 500
+        assert 'route="/v1/memory/people",status="500"' in (await client.get("/metrics")).text
+
+
 async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
     left = threading.Event()
 

@@ -137,6 +137,8 @@ async def test_web_pages_of_other_sites_need_to_be_named(served: Served, allowed
         headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
         answer = await client.options("/v1/chat/completions", headers=headers)
         assert ("access-control-allow-origin" in answer.headers) == allowed
+        refused = await client.post("/v1/chat/completions", content=b"x", headers={"Origin": origin})
+        assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (415, allowed)
 
 
 async def test_with_keys_nobody_is_let_in_without_one(served: Served):

@@ -150,6 +150,17 @@ class Generator:
             request = replace(request, temperature=options.temperature)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
+    def beginning(self, text: str, most: int) -> str:
+        """The longest beginning of a text that has at most so many tokens."""
+
+        def count(part: str) -> int:
+            return self._models.count_tokens("generator", [Message("assistant", part)])
+
+        room = count("") + most
+        if count(text) <= room:
+            return text
+        return "".join(_longest_tail(tuple(text[::-1]), lambda tail: count("".join(tail[::-1])) <= room)[::-1]).strip()
+
     def generate(self, prompts: Sequence[tuple[Message, ...]]) -> list[Completion]:
         """Answer rendered prompts in one batch.
 

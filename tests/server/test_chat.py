@@ -95,6 +95,22 @@ async def test_max_tokens_temperature_and_seed_reach_the_model(served: Served):
         assert others[0].seed != others[1].seed
 
 
+async def test_max_tokens_bound_an_answer_that_was_checked_too(served: Served):
+    generator = {"grounded": True}
+    async with served(
+        {"generator": "Your dog is Rex."}, modules={"generator": generator, "reader": {"passages": 4}}
+    ) as client:
+        for thread, streamed in (("t1", False), ("t2", True)):
+            answer = await client.chat("What is my dog called?", thread=thread, max_tokens=3, stream=streamed)
+            if streamed:
+                *chunks, last = events(answer)
+                text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+            else:
+                last, text = answer.json(), answer.json()["choices"][0]["message"]["content"]
+            assert (len(text.split()), last["choices"][0]["finish_reason"]) == (3, "length")
+            assert (await client.said())[-1] == text
+
+
 async def test_a_system_message_is_added_to_the_agents_own(served: Served):
     async with served() as client:
         await client.chat("I keep bees.", before=[{"role": "system", "content": "Answer like a pirate."}])

@@ -233,7 +233,10 @@ async def reply(about: About, utterance: str) -> Response:
     store, key = about.service.agent.store, about.stored.key
     said = await asyncio.to_thread(store.utterances_by_id, key, [utterance])
     recalled = await asyncio.to_thread(store.recalled_by, key, utterance)
-    return about.show("reply.html", reply=explained, said=said.get(utterance), recalled=recalled, tab="timeline")
+    shown = page_data.in_prompt(explained) if explained is not None else set()
+    return about.show(
+        "reply.html", reply=explained, said=said.get(utterance), recalled=recalled, shown=shown, tab="timeline"
+    )
 
 
 @router.get("/people/{person}/costs")

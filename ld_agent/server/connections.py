@@ -1,6 +1,6 @@
-"""Closes connections of clients that send nothing, or a request's head one byte at a time.
+"""Closes connections of clients that send nothing, send a request's head one byte at a time, or do not read their answer.
 
-uvicorn waits forever for a head. The limit for bodies is in `ld_agent.server.limits`.
+uvicorn waits for them forever. The limit for bodies is in `ld_agent.server.limits`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def patient(seconds: float) -> type[asyncio.Protocol]:
-    """uvicorn's protocol with a time limit for a request's head."""
+    """uvicorn's protocol with a time limit for a request's head, and for a client to read on."""
 
     class PatientProtocol(H11Protocol):
         _waiting: asyncio.TimerHandle | None = None
+        _full: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -29,7 +30,34 @@ def patient(seconds: float) -> type[asyncio.Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
+            self._read_on()
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._read_on()
+            self._expect_less_than(self.transport.get_write_buffer_size())
+
+        def resume_writing(self) -> None:
+            self._read_on()
+            super().resume_writing()
+
+        def _expect_less_than(self, unsent: int) -> None:
+            """Cut the client off unless some of the unsent bytes are gone in time."""
+
+            def look() -> None:
+                left = self.transport.get_write_buffer_size()
+                if left < unsent:
+                    self._expect_less_than(left)
+                else:
+                    self.transport.abort()
+
+            self._full = self.loop.call_later(seconds, look)
+
+        def _read_on(self) -> None:
+            if self._full is not None:
+                self._full.cancel()
+                self._full = None
 
         def _is_answering(self) -> bool:
             return self.cycle is not None and not self.cycle.response_complete

@@ -233,6 +233,37 @@ async def test_open_webui_regenerates_the_first_reply(served: Served):
         assert await client.said() == ["I keep bees.", "Second try."]
 
 
+async def test_librechat_with_the_headers_of_its_guide(served: Served):
+    """It streams, sends whole chats in parts, names the user in the body too, and has each chat titled."""
+    headers = {
+        "X-LD-Person": "65f0c2a1b7", "X-LD-Thread": "0f9b2c64-54c3-4a55-9d2e-1b6a5c1f0a77", "X-LD-History": "whole"
+    }  # fmt: skip
+
+    def sent(*texts: str) -> dict[str, Any]:
+        roles = ["user", "assistant"] * len(texts)
+        messages = [
+            {"role": role, "content": [{"type": "text", "text": text}]}
+            for role, text in zip(roles, texts, strict=False)
+        ]
+        return {"model": "default", "user": "65f0c2a1b7", "messages": messages, "stream": True, "n": None, "tools": []}
+
+    async with served({"generator": ["How nice.", "A title", "Two?", "Two goats!", "Oh."]}) as client:
+
+        async def asked(*texts: str, **more: Any) -> None:
+            response = await client.post("/v1/chat/completions", json=sent(*texts) | more, headers=headers)
+            assert response.status_code == 200, response.text
+
+        await asked("I keep bees.")
+        title = "Provide a concise, 5-word-or-less title for the conversation. Conversation:\nUser: I keep bees."
+        await asked(title, stream=False)
+        await asked("I keep bees.", "How nice.", "And two goats.")
+        await asked("I keep bees.", "How nice.", "And two goats.")  # generated again
+        await asked("I keep wasps.")  # edited
+        assert await client.said("65f0c2a1b7") == ["I keep wasps.", "Oh."]
+        kept = client.service.agent.resources.store.db.rows("SELECT text FROM utterance WHERE replaced = 1 ORDER BY pk")
+        assert [text for (text,) in kept] == ["I keep bees.", "How nice.", "And two goats.", "Two?", "Two goats!"]
+
+
 async def test_without_a_thread_a_transcript_changes_nothing(served: Served):
     async with served() as client:
         first = await turn(client, "Hi.", thread=None)

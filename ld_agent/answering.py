@@ -82,6 +82,8 @@ class Answering:
             completion = yield from self._completion(prompted, situation, options, hear)
             return Answer(_text(completion), completion)
         answer = yield from self._checked(situation, prompted, options)
+        if options is not None and options.max_new_tokens is not None:
+            answer = self._shortened(answer, options.max_new_tokens)
         if answer.text and hear is not None:
             hear(answer.text)
         return answer
@@ -108,6 +110,13 @@ class Answering:
             return replace(read, completion=completion)
         answer = yield from self._doubted(situation, prompted, completion, options)
         return replace(answer, notes=(*failed, *answer.notes))
+
+    def _shortened(self, answer: Answer, most: int) -> Answer:
+        """The answer within the tokens that the caller allows; what was read or quoted may have more."""
+        text = self.generator.beginning(answer.text, most)
+        if text == answer.text:
+            return answer
+        return replace(answer, text=text, completion=replace(answer.completion, finish="length"))
 
     def _doubted(
         self, situation: Situation, prompted: Prompted, completion: Completion, options: ReplyOptions | None

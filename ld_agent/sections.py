@@ -357,7 +357,7 @@ class ServerSection(Section):
         concurrency: requests that are worked on at once; more are refused with 429.
         rate: requests per minute of one key, or of one address without keys, unless the key has its own rate.
         ping: seconds of silence after which a stream sends a comment, to keep the connection open.
-        patience: seconds that a client may take to send its request.
+        patience: seconds that a client may take to send its request, or to read on.
         grace: seconds that replies and learning under way may take once the server was told to stop.
         explain: answers carry what was recalled, timings and notes under ``ld_agent``.
         tidy: seconds between looking for sessions that have ended and for work that a server left pending.

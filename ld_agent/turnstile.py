@@ -12,9 +12,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
 
 from ld_agent.errors import ConversationBusyError
 from ld_agent.storage.database import TurnLock
+
+T = TypeVar("T")
 
 
 class Turnstile:
@@ -31,6 +34,7 @@ class Turnstile:
         self._lock = threading.Lock()
         self._busy = False
         self._thread: int | None = None  # that the caller inside blocks
+        self._lent_to: int | None = None  # the thread that works for the caller inside
         self._loop_thread: int | None = None  # whose event loop the caller inside needs to go on
         self._queue: deque[tuple[Future[None], int | None]] = deque()  # with the thread whose event loop waits
 
@@ -45,6 +49,9 @@ class Turnstile:
             ConversationBusyError: another caller is inside and this one does not wait, or it is itself that caller; or the
                 call would block the event loop that the caller inside, or one that waits, needs to go on.
         """
+        if self._lent_to == threading.get_ident():
+            yield
+            return
         waits = self._waits if waits is None else waits
         self._enter(waits)
         try:
@@ -76,6 +83,31 @@ class Turnstile:
                 yield
         finally:
             self._leave()
+
+    async def alent(self, work: Callable[[], T], in_thread: Callable[[Callable[[], T]], Awaitable[T]]) -> T:
+        """Enter from a coroutine for a function that enters by itself; its thread is taken only once it is let in.
+
+        Args:
+            in_thread: runs a function in a thread.
+
+        Raises:
+            ConversationBusyError: as `entered`.
+        """
+
+        def lent() -> T:
+            self._lent_to = threading.get_ident()
+            try:
+                return work()
+            finally:
+                self._lent_to = None
+
+        async with self.aentered():
+            working = asyncio.ensure_future(in_thread(lent))
+            try:
+                return await asyncio.shield(working)
+            except asyncio.CancelledError:
+                await asyncio.wait([working])  # a thread cannot be cancelled, and nobody else may enter before it ends
+                raise
 
     @asynccontextmanager
     async def aheld(self) -> AsyncIterator[None]:

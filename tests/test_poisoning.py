@@ -194,6 +194,8 @@ def test_orders_of_others_never_reach_the_prompt(scene: Scene, channel: str, spe
     prompted = talk.messages(ASKED, "Ann", at=START + 9 * DAY)
     assert "bees in Ghent" in prompted.messages[0]["content"]
     assert "HERON" not in prompted.messages[0]["content"]
+    where = "m2, u1" if channel == "chat" else "u1"  # no memory of a document has its orders
+    assert prompted.notes == (f"orders in text that the user did not say were left out of the prompt: {where}",)
 
 
 @pytest.mark.parametrize(("channel", "read"), [("chat", True), ("observe", True), ("tool", False), ("document", False)])

@@ -184,3 +184,54 @@ def test_a_waiter_cancelled_on_admission_leaves() -> None:
     asyncio.run(asyncio.wait_for(scene(), PATIENCE))
     with turnstile.entered(waits=False):
         pass
+
+
+def test_who_waits_with_a_coroutine_takes_a_thread_only_once_it_is_let_in() -> None:
+    turnstile, order = Turnstile("it", waits=True), list[str]()
+    free = threading.Semaphore(1)
+
+    async def in_thread(work: Callable[[], None]) -> None:
+        assert free.acquire(blocking=False), "two took a thread at once"
+        try:
+            await asyncio.to_thread(work)
+        finally:
+            free.release()
+
+    def work(name: str) -> None:
+        with turnstile.entered(), turnstile.entered(waits=False):
+            order.append(name)
+
+    async def all_at_once() -> None:
+        async with turnstile.aentered():
+            lent = [asyncio.create_task(turnstile.alent(lambda name=name: work(name), in_thread)) for name in "abc"]
+            while queued(turnstile) < 3:
+                await asyncio.sleep(0)
+            assert order == []
+        await asyncio.gather(*lent)
+
+    asyncio.run(all_at_once())
+    assert order == list("abc")
+
+
+def test_nobody_enters_before_the_thread_of_a_cancelled_caller_has_ended() -> None:
+    turnstile, working, go_on = Turnstile("it", waits=True), threading.Event(), threading.Event()
+
+    def work() -> None:
+        working.set()
+        assert go_on.wait(PATIENCE)
+
+    async def cancelled() -> None:
+        lent = asyncio.create_task(turnstile.alent(work, asyncio.to_thread))
+        while not working.is_set():
+            await asyncio.sleep(0)
+        lent.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        with pytest.raises(ConversationBusyError):
+            turnstile._ticket(False)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await lent
+        assert turnstile._ticket(False) is None
+
+    asyncio.run(cancelled())

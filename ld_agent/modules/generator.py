@@ -23,6 +23,8 @@ RETRIEVED = frozenset({"history", "bm25", "dense"})
 """Views whose memories are verbatim utterances that were searched for."""
 WHOLE = "full"
 """The view that recalls all earlier sessions, newest first."""
+NAMED = 5
+"""Maximum number of things left out that a note names."""
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
 
 
@@ -105,25 +107,26 @@ class Generator:
         if situation.examples and not self._fits(situation):
             shown, start = situation.examples[::-1], situation
             kept_examples = _longest_tail(shown, lambda tail: self._fits(replace(start, examples=tail[::-1])))
-            _note(notes, len(shown) - len(kept_examples), "examples")
+            _note(notes, [""] * (len(shown) - len(kept_examples)), "examples")
             situation = replace(situation, examples=kept_examples[::-1])
         if situation.quotes and not self._fits(situation):
             quoted = _longest_tail(situation.quotes, lambda tail: self._fits(replace(situation, quotes=tail)))
-            _note(notes, len(situation.quotes) - len(quoted), "quotes")
+            _note(notes, [u.id for u in situation.quotes[: len(situation.quotes) - len(quoted)]], "quotes")
             situation = replace(situation, quotes=quoted)
         if not self._fits(situation):
             context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
-            _note(notes, len(situation.context) - len(context), "earlier utterances of this session")
+            dropped = situation.context[: len(situation.context) - len(context)]
+            _note(notes, [u.id for u in dropped], "earlier utterances of this session")
             situation = replace(situation, context=context)
         if not self._fits(situation):
             least_first, start = situation.recalled[::-1], situation
             kept = _longest_tail(least_first, lambda tail: self._fits(replace(start, recalled=tail[::-1])))
-            _note(notes, len(least_first) - len(kept), "memories")
+            _note(notes, [r.record.id for r in situation.recalled[len(kept) :]], "memories")
             situation = replace(situation, recalled=kept[::-1])
         if not self._fits(situation):
             traits, start = tuple((name, t) for name, known in situation.traits.items() for t in known), situation
             known = _longest_tail(traits, lambda tail: self._fits(replace(start, traits=_by_name(tail))))
-            _note(notes, len(traits) - len(known), "traits")
+            _note(notes, [trait for _, trait in traits[: len(traits) - len(known)]], "traits")
             situation = replace(situation, traits=_by_name(known))
         if not self._fits(situation):
             shortened = self._shortened(situation)
@@ -151,6 +154,17 @@ class Generator:
         if options.temperature is not None:
             request = replace(request, temperature=options.temperature)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
+
+    def beginning(self, text: str, most: int) -> str:
+        """The longest beginning of a text that has at most so many tokens."""
+
+        def count(part: str) -> int:
+            return self._models.count_tokens("generator", [Message("assistant", part)])
+
+        room = count("") + most
+        if count(text) <= room:
+            return text
+        return "".join(_longest_tail(tuple(text[::-1]), lambda tail: count("".join(tail[::-1])) <= room)[::-1]).strip()
 
     def generate(self, prompts: Sequence[tuple[Message, ...]]) -> list[Completion]:
         """Answer rendered prompts in one batch.
@@ -282,9 +296,18 @@ def _without_orders(situation: Situation, notes: list[str]) -> Situation:
         quotes=harmless_quotes(situation.quotes, speaker, situation.agent),
         traits=harmless_traits(situation.traits, situation.doubted),
     )
-    if harmless != situation:
-        notes.append("orders in text that the user did not say were left out of the prompt")
+    kept = set(_texts(harmless))
+    changed = [id_ for id_, text in _texts(situation) if (id_, text) not in kept]
+    changed += [t for name, known in situation.traits.items() for t in known if t not in harmless.traits[name]]
+    if changed:
+        notes.append(f"orders in text that the user did not say were left out of the prompt{_named(changed)}")
     return harmless
+
+
+def _texts(situation: Situation) -> list[tuple[str, str]]:
+    """Ids and texts of memories and quotes."""
+    memories = [(r.record.id, as_line(r.record.text)) for r in situation.recalled]
+    return memories + [(u.id, as_line(u.text)) for u in situation.quotes]
 
 
 def _with_added(system: Message, situation: Situation) -> Message:
@@ -320,9 +343,20 @@ def _marked(speaker: str, trait: str, situation: Situation) -> str:
     return f"{trait} ({situation.language.words.channels[channel]})" if channel else trait
 
 
-def _note(notes: list[str], left_out: int, what: str) -> None:
+def _note(notes: list[str], left_out: Sequence[str], what: str) -> None:
+    """Note what did not fit.
+
+    Args:
+        left_out: the ids of what was left out, or its texts; "": it has none.
+    """
     if left_out:
-        notes.append(f"{left_out} {what} did not fit the model's window")
+        notes.append(f"{len(left_out)} {what} did not fit the model's window{_named(left_out)}")
+
+
+def _named(left_out: Sequence[str]) -> str:
+    names = [name for name in left_out if name]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f": {', '.join(names[:NAMED])}{more}" if names else ""
 
 
 def _by_name(traits: tuple[tuple[str, str], ...]) -> dict[str, tuple[str, ...]]:

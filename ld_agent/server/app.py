@@ -63,9 +63,12 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     app.include_router(responses.router)
     app.include_router(memory.router)
     page.install(app)
-    if settings.cors:
-        app.add_middleware(CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(Bodies, most=int(settings.body_mb * 2**20), patience=settings.patience)
+    if settings.cors:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"],
+            expose_headers=["Retry-After", "X-LD-Memory", "X-LD-Repeated"],
+        )  # fmt: skip
     app.add_middleware(Logged, count=app.state.metrics.count)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app

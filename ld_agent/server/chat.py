@@ -57,7 +57,7 @@ class ChatMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    include_usage: bool = False
+    include_usage: bool | None = None
 
 
 class ChatRequest(BaseModel):
@@ -65,13 +65,13 @@ class ChatRequest(BaseModel):
 
     model: str
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
-    stream: bool = False
+    stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
     seed: Annotated[int | None, SEED] = None
-    n: Annotated[int, Field(ge=1, le=1)] = 1
+    n: Annotated[int | None, Field(ge=1, le=1)] = None
     user: str | None = None
     safety_identifier: str | None = None
     metadata: dict[str, str] | None = None
@@ -158,7 +158,7 @@ async def chat_completions(
         [Line(m.role == "assistant", m.text) for m in body.messages if m.role in ("user", "assistant")],
         service.config.server.messages,
     )
-    task = is_task(lines, instructions, body.stream)
+    task = is_task(lines, instructions, bool(body.stream))
     asked = Asked(
         None if whom.person is None or task else caller.conversation_id(whom.person),
         whom.thread,
@@ -172,7 +172,7 @@ async def chat_completions(
         new_id("chatcmpl-"),
         model=body.model,
     )
-    with_usage = body.stream_options is not None and body.stream_options.include_usage
+    with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
 
     def events(turn: RunningTurn) -> AsyncIterator[str]:
         return stream(service, turn, asked, with_usage, service.config.server.ping)

@@ -21,12 +21,15 @@ async def handed_out(
 ) -> Response:
     """Answer a request. Its slot is released when the turn has ended, even if the client has left.
 
+    A stream begins with its first piece, so that what fails before it has a status of its own.
+
     Args:
         body: creates the body of a complete answer.
         events: the events of a running turn; None: send the complete answer.
 
     Raises:
         ApiError: 429, all slots are taken.
+        LDAgentError: the turn failed.
     """
     places: Places = request.app.state.places
     places.take()
@@ -34,6 +37,7 @@ async def handed_out(
     turn.work.add_done_callback(lambda work: places.leave())
     headers = {"X-LD-Memory": "none" if asked.conversation is None else "on"}
     if events is not None:
+        await turn.begun(service.config.server.ping)
         headers |= {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(turn), media_type="text/event-stream", headers=headers)
     answered = await turn.work

@@ -84,10 +84,18 @@ def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Compar
 
 def same(stored: Line, sent: Line) -> bool:
     """Whether a sent line equals a stored one; a client may have seen only part of an interrupted reply."""
-    if stored.by_agent != sent.by_agent:
-        return False
-    kept, given = " ".join(stored.text.split()), " ".join(sent.text.split())
-    return kept == given or (sent.by_agent and bool(given) and kept.startswith(given))
+    return _alike(_plain(stored), _plain(sent))
+
+
+def _plain(line: Line) -> tuple[bool, str]:
+    return line.by_agent, " ".join(line.text.split())
+
+
+def _alike(stored: tuple[bool, str], sent: tuple[bool, str]) -> bool:
+    if stored == sent:
+        return True
+    by_agent, text = sent
+    return by_agent and stored[0] and bool(text) and stored[1].startswith(text)
 
 
 def _unanswered(stored: Sequence[Line], last: Line) -> bool:
@@ -97,11 +105,13 @@ def _unanswered(stored: Sequence[Line], last: Line) -> bool:
 
 def _overlap(stored: Sequence[Line], sent: Sequence[Line]) -> tuple[int, int]:
     """The longest match of the sent lines within the stored ones, as start and length; ties go to the latest."""
-    best = (0, 0)
-    for start in range(len(stored)):
-        common = 0
-        while common < len(sent) and start + common < len(stored) and same(stored[start + common], sent[common]):
+    best, most, kept, given = (0, 0), len(sent), [*map(_plain, stored)], [*map(_plain, sent)]
+    for start in range(len(stored) - 1, -1, -1):
+        common, longest = 0, min(most, len(kept) - start)
+        while common < longest and _alike(kept[start + common], given[common]):
             common += 1
-        if common and common >= best[1]:
+        if common > best[1]:
             best = (start, common)
+        if common == most:  # no match is longer, and no later one is as long
+            break
     return best

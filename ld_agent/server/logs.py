@@ -40,6 +40,9 @@ class Logged:
             await self._app(scope, receive, noting)
         except asyncio.CancelledError:  # of the server's own tasks only, when it stops and a model does not answer
             log.warning("the server stopped before this was answered")
+        except Exception:
+            status = status or 500  # it is sent from further out
+            raise
         finally:
             seconds = time.perf_counter() - begun
             route = getattr(scope.get("route"), "path", "-")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import MCPServerError, ResourceError, ResourceNotFoundError, ToolError
 from pydantic import Field
 
 from ld_agent import __version__
@@ -22,6 +22,7 @@ from ld_agent.errors import InputError, LDAgentError
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 from ld_agent.storage.base import StoredConversation
 from ld_agent.storage.served import Directory
+from ld_agent.types import Utterance
 
 T = TypeVar("T")
 THREAD = "mcp"
@@ -106,7 +107,7 @@ class _Resources:
 
     async def people(self) -> str:
         """Everyone who is known."""
-        known = await in_thread(lambda: self._directory.people("", "", 1000))
+        known = await in_thread(lambda: self._directory.people("", "", 1000), ResourceError)
         return as_json([{"id": p.id, "sessions": p.sessions, "records": p.records, "traits": p.traits} for p in known])
 
     async def one(self, person: str) -> str:
@@ -118,21 +119,28 @@ class _Resources:
             listed = [{"number": s.number, "thread": s.thread, "start": s.start, "end": s.end} for s in sessions]
             return _about(self._agent, stored) | {"sessions": listed}
 
-        return as_json(await in_thread(known))
+        return as_json(await in_thread(known, ResourceNotFoundError))
 
-    async def session(self, person: str, number: int) -> str:
+    async def session(self, person: str, number: str) -> str:
         """What was said in one session."""
-        store = self._agent.store
-        said = await in_thread(lambda: store.session_utterances(_stored(self._agent, person).key, number))
+
+        def said_in_it() -> list[Utterance]:
+            key = _stored(self._agent, person).key
+            is_number = number.isdecimal() and len(number) < 18
+            if said := self._agent.store.session_utterances(key, int(number)) if is_number else []:
+                return said
+            raise InputError(f"{person!r} has no session {number}")
+
+        said = await in_thread(said_in_it, ResourceNotFoundError)
         return as_json([UtteranceShape.of(u).model_dump(mode="json") for u in said])
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Run outside the event loop; an error becomes the tool's answer."""
+async def in_thread(work: Callable[[], T], failure: type[MCPServerError] = ToolError) -> T:
+    """Run outside the event loop; an error becomes one that the client is shown."""
     try:
         return await asyncio.to_thread(work)
     except LDAgentError as exc:
-        raise ToolError(str(exc)) from exc
+        raise failure(str(exc)) from exc
 
 
 def as_json(value: Any) -> str:

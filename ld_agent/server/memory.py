@@ -192,7 +192,7 @@ async def recall(
     """Memories relevant to a text, with the terms of their scores."""
     service = service_of(request)
     conversation = await service.known(caller.conversation_id(person))
-    hits = await service.waiting(lambda: conversation.recall(text, at, k=k))
+    hits = await service.inside(conversation, lambda: conversation.recall(text, at, k=k))
     return RecallList(recalled=[RecalledShape.of_recalled(r) for r in hits])
 
 
@@ -202,7 +202,7 @@ async def messages(request: Request, caller: MemoryCaller, person: Person, body:
     service = service_of(request)
     service.check_time(body.at)
     conversation = await service.open(caller.conversation_id(person), body.thread)
-    prompt = await service.waiting(lambda: conversation.messages(body.text, body.speaker, body.at))
+    prompt = await service.inside(conversation, lambda: conversation.messages(body.text, body.speaker, body.at))
     return PromptShape(
         messages=prompt.messages,
         agent=conversation.agent_name,

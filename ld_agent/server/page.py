@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -25,6 +27,11 @@ from ld_agent.storage.exchange import export_lines
 HERE = Path(__file__).parent
 PEOPLE = 50
 MOST_MATCHES = 50
+TRAITS = 40
+REPLIES = 100
+"""Maximum number of replies in the chart of costs."""
+LISTED = 25
+"""Maximum number of replies in the table below it."""
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -50,7 +57,8 @@ router = APIRouter(include_in_schema=False)
 def install(app: FastAPI) -> None:
     """Add the page to the application."""
     app.include_router(router)
-    app.mount("/static", StaticFiles(directory=HERE / "static"))
+    # Pages are not compressed: their lengths would tell about the tokens in them.
+    app.mount("/static", GZipMiddleware(StaticFiles(directory=HERE / "static"), compresslevel=6))
 
     app.state.error_page = error_page
 
@@ -201,12 +209,19 @@ async def session(about: About, number: int) -> Response:
 
 
 @router.get("/people/{person}/traits")
-async def traits(about: About) -> Response:
+async def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> Response:
     dated = await asyncio.to_thread(about.service.agent.store.personas(about.stored.key).traits)
-    by_speaker: dict[str, list[Any]] = {}
-    for trait, _ in dated:
-        by_speaker.setdefault(trait.speaker, []).append(trait)
-    return about.show("traits.html", by_speaker=by_speaker, tab="traits")
+    speakers = list(dict.fromkeys(trait.speaker for trait, _ in dated))
+    ordered = sorted((trait for trait, _ in dated), key=lambda trait: speakers.index(trait.speaker))
+    page = ordered[after : after + TRAITS]
+    is_part = "hx-request" in about.request.headers
+    return about.show(
+        "_traits.html" if is_part else "traits.html",
+        by_speaker=[(speaker, list(group)) for speaker, group in groupby(page, key=lambda trait: trait.speaker)],
+        continued=ordered[after - 1].speaker if is_part and page and after else "",
+        following=after + TRAITS if after + TRAITS < len(ordered) else 0,
+        tab="traits",
+    )
 
 
 @router.get("/people/{person}/ask")
@@ -214,7 +229,7 @@ async def ask(about: About, q: Annotated[str, Query(max_length=2000)] = "") -> R
     hits, quoted = [], {}
     if q.strip():
         conversation = await about.service.known(about.id)
-        hits = await about.service.waiting(lambda: conversation.recall(q, k=10))
+        hits = await about.service.inside(conversation, lambda: conversation.recall(q, k=10))
         quoted = await asyncio.to_thread(page_data.passages, about.service.agent.store, about.stored.key, hits, q)
     return about.show("ask.html", q=q, found=hits, quoted=quoted, tab="ask")
 
@@ -233,14 +248,17 @@ async def reply(about: About, utterance: str) -> Response:
     store, key = about.service.agent.store, about.stored.key
     said = await asyncio.to_thread(store.utterances_by_id, key, [utterance])
     recalled = await asyncio.to_thread(store.recalled_by, key, utterance)
-    return about.show("reply.html", reply=explained, said=said.get(utterance), recalled=recalled, tab="timeline")
+    shown = page_data.in_prompt(explained) if explained is not None else set()
+    return about.show(
+        "reply.html", reply=explained, said=said.get(utterance), recalled=recalled, shown=shown, tab="timeline"
+    )
 
 
 @router.get("/people/{person}/costs")
 async def costs(about: About) -> Response:
-    replies = [reply for (owner, _), reply in about.service.explained.items() if owner == about.id][-100:]
+    replies = [reply for (owner, _), reply in about.service.explained.items() if owner == about.id][-REPLIES:]
     steps = list(dict.fromkeys(step for reply in replies for step in reply.timings_ms))
-    table = [(r.utterance, r.tokens, {s: r.timings_ms.get(s, 0.0) for s in steps}) for r in replies]
+    table = [(r.utterance, r.tokens, {s: r.timings_ms.get(s, 0.0) for s in steps}) for r in replies[-LISTED:]]
     chart = {
         "steps": steps,
         "at": [r.heard.at.timestamp() for r in replies],

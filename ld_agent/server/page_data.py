@@ -10,9 +10,10 @@ from datetime import datetime
 from markupsafe import Markup, escape
 
 from ld_agent.languages import ENGLISH
+from ld_agent.prompts import as_line
 from ld_agent.storage.base import Store
 from ld_agent.storage.served import Directory, StoredSession
-from ld_agent.types import Recalled, Record, Trait, Utterance
+from ld_agent.types import Recalled, Record, Reply, Trait, Utterance
 
 SESSIONS = 15
 """Number of sessions per page."""
@@ -106,6 +107,12 @@ def passages(store: Store, key: int, hits: Sequence[Recalled], query: str) -> di
         r.record.id: [said[i] for i in r.record.sources if i in said and "<mark>" in marked(said[i].text, query)][:5]
         for r in hits
     }
+
+
+def in_prompt(reply: Reply) -> set[str]:
+    """The ids of the recalled memories whose whole text is in the prompt of a reply."""
+    prompt = "\n".join(message["content"] for message in reply.prompt)
+    return {r.record.id for r in reply.recalled if as_line(r.record.text) in prompt}
 
 
 def day(at: datetime) -> str:

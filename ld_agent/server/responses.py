@@ -47,7 +47,7 @@ class ResponseRequest(BaseModel):
     instructions: Text | None = None
     previous_response_id: ResponseId | None = None
     conversation: ResponseId | ConversationRef | None = None
-    stream: bool = False
+    stream: bool | None = None
     max_output_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
     seed: Annotated[int | None, SEED] = None

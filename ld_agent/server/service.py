@@ -1,7 +1,7 @@
 """The agents of a server: open conversations, one turn at a time in each, and work between turns.
 
-Knows the agent's public interface but no HTTP. Anything that may wait for a turn runs in a separate thread pool,
-because the event loop's threads are needed to finish turns.
+Knows the agent's public interface but no HTTP. A call that has to wait for a conversation's turn waits without a thread,
+so that a slow reply to one person holds up nobody else. Nothing runs in the event loop's threads, which finish turns.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ EXPLAINED = 500
 """Number of latest replies that can be explained. Kept only in memory, so that forgotten text does not survive in
 them."""
 THREADS = 8
+"""For turns, which need one only briefly, and as many for the memory, whose work may ask a model."""
 AHEAD = timedelta(hours=1)
 """How far a client's clock may be ahead."""
 
@@ -68,7 +69,8 @@ class Service:
         self.explained: OrderedDict[tuple[str, str], Reply] = OrderedDict()
         self._open: OrderedDict[tuple[str, str, str], Conversation] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._threads = ThreadPoolExecutor(THREADS, "ld-agent-memory")
+        self._threads = ThreadPoolExecutor(THREADS, "ld-agent-turn")
+        self._memory_threads = ThreadPoolExecutor(THREADS, "ld-agent-memory")
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # ---- lifecycle
@@ -101,7 +103,7 @@ class Service:
             if stored is not None:
                 now = self.agent.clock()
                 conversation = await asyncio.to_thread(self._opened, conversation_id, thread, self.model)
-                await self.waiting(lambda: conversation.resume(now, waits=False))
+                await self._remembering(lambda: conversation.resume(now, waits=False))
 
     def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something that continues if the client leaves; `close` waits for it."""
@@ -122,15 +124,27 @@ class Service:
 
     def _release(self) -> None:
         self._threads.shutdown(wait=True)
+        self._memory_threads.shutdown(wait=True)
         for agent in self.agents.values():
             agent.close(end_sessions=False)
         self.keys.close()
 
     # ---- conversations
 
-    async def waiting(self, work: Callable[[], T]) -> T:
-        """Run a function that may wait for a turn in a thread."""
+    async def brief(self, work: Callable[[], T]) -> T:
+        """Run a part of a turn that asks no model in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def briefly_inside(self, conversation: Conversation, work: Callable[[], T]) -> T:
+        """`brief`, once nobody else is inside a conversation."""
+        return await conversation.relation.turnstile.alent(work, self.brief)
+
+    async def inside(self, conversation: Conversation, work: Callable[[], T]) -> T:
+        """Run a function, which may ask a model, in a thread once nobody else is inside a conversation."""
+        return await conversation.relation.turnstile.alent(work, self._remembering)
+
+    async def _remembering(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._memory_threads, work)
 
     def lock(self, conversation_id: str) -> asyncio.Lock:
         """The lock held while a request is compared with the store and answered."""
@@ -214,12 +228,12 @@ class Service:
                 stored.append(conversation.observe(said.text, said.speaker, said.at, channel=channel))
 
         try:
-            await self.waiting(observe)
+            await self.inside(open_in[threads[0]], observe)
         except InputError as exc:
             raise ApiError(400, f"utterance {len(stored) + 1}: {exc}; {len(stored)} were stored", "refused") from exc
         if given.end_session:
             for thread in threads:
-                await self.waiting(open_in[thread].end_session)
+                await self.inside(open_in[thread], open_in[thread].end_session)
         else:
             open_in[threads[0]].learn_later()
         return stored
@@ -227,23 +241,27 @@ class Service:
     async def change(self, conversation_id: str, target: str, text: str | None, pinned: bool | None) -> None:
         """Edit a record or trait, pin or unpin it."""
         conversation = await self.known(conversation_id)
-        if text is not None:
-            await self.waiting(lambda: conversation.edit(target, text))
-        if pinned is not None:
-            await self.waiting(lambda: conversation.pin(target, pinned))
+
+        def changed() -> None:
+            if text is not None:
+                conversation.edit(target, text)
+            if pinned is not None:
+                conversation.pin(target, pinned)
+
+        await self.inside(conversation, changed)
         self.unexplain(conversation_id)
 
     async def forget(self, conversation_id: str, target: str) -> None:
         """Forget a record or trait."""
         conversation = await self.known(conversation_id)
-        await self.waiting(lambda: conversation.forget(target))
+        await self.inside(conversation, lambda: conversation.forget(target))
         self.unexplain(conversation_id)
 
     async def delete(self, conversation_id: str) -> None:
         """Delete a conversation after its current turn."""
         async with self.lock(conversation_id):
             conversation = await self.known(conversation_id)
-            await self.waiting(lambda: self._deleted(conversation))
+            await self.inside(conversation, lambda: self._deleted(conversation))
             for key in [key for key in self._open if key[0] == conversation_id]:
                 del self._open[key]
             self.unexplain(conversation_id)

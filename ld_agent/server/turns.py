@@ -11,11 +11,13 @@ import json
 import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from ld_agent.conversation import Conversation
+from ld_agent.errors import BackboneError, ModelError
 from ld_agent.server.asked import CUT_OFF, Answered, Asked
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
@@ -36,15 +38,21 @@ class RunningTurn:
     work: asyncio.Task[Answered]
     _pieces: asyncio.Queue[str | None]
     _listening: list[bool] = field(default_factory=lambda: [True])
+    _coming: asyncio.Event = field(default_factory=asyncio.Event)
 
     @classmethod
     def begin(cls, service: Service, asked: Asked) -> RunningTurn:
         loop, queue, listening = asyncio.get_running_loop(), asyncio.Queue[str | None](), [True]
+        coming = asyncio.Event()
+
+        def deliver(piece: str) -> None:
+            queue.put_nowait(piece)
+            coming.set()
 
         def hear(piece: str) -> None:
             if not listening[0] or service.ending:
                 raise KeyboardInterrupt  # ends an interruptible reply; what was generated so far is kept
-            loop.call_soon_threadsafe(queue.put_nowait, piece)
+            loop.call_soon_threadsafe(deliver, piece)
 
         async def turn() -> Answered:
             try:
@@ -52,7 +60,20 @@ class RunningTurn:
             finally:
                 queue.put_nowait(None)
 
-        return cls(service.start(turn()), queue, listening)
+        work = service.start(turn())
+        work.add_done_callback(lambda work: coming.set())
+        return cls(work, queue, listening, coming)
+
+    async def begun(self, patience: float) -> None:
+        """Wait for the first piece or the answer, but no longer than ``patience`` seconds.
+
+        Raises:
+            ApiError, LDAgentError: the turn has failed before its first piece.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._coming.wait(), patience)
+        if self.work.done() and self._pieces.qsize() <= 1:
+            self.work.result()
 
     async def pieces(self, ping: float) -> AsyncIterator[str | None]:
         """Yield the pieces of the reply, and None after ``ping`` seconds without one."""
@@ -117,6 +138,8 @@ async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | 
             )
         except KeyboardInterrupt:
             raise ApiError(499, "the client left", "client_left") from None
+        except (BackboneError, ModelError) as exc:
+            raise ApiError(502, f"the model failed: {exc}; nothing was stored", "model_failed") from exc
         return Answered(asked.id, done.text, done.finish, done.prompt_tokens, done.completion_tokens)
     async with service.lock(asked.conversation):
         conversation = await service.open(asked.conversation, asked.thread or "", asked.model)
@@ -127,9 +150,13 @@ async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | 
 async def _answered(
     service: Service, conversation: Conversation, asked: Asked, hear: Callable[[str], None] | None
 ) -> Answered:
-    if asked.key is not None and (earlier := await service.waiting(lambda: begun(service, conversation, asked))):
-        return earlier
-    speaker, compared, notes = await service.waiting(lambda: _prepared(service, conversation, asked))
+    if asked.key is not None:
+        earlier = await service.briefly_inside(conversation, lambda: begun(service, conversation, asked))
+        if earlier is not None:
+            return earlier
+    speaker, compared, notes = await service.briefly_inside(
+        conversation, lambda: _prepared(service, conversation, asked)
+    )
     listening: dict[str, Any] = {"on_text": hear, "interruptible": hear is not None, "options": asked.options}
     if compared.answer_again:
         reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
@@ -139,7 +166,7 @@ async def _answered(
     answered = Answered(
         asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
     )
-    await service.waiting(lambda: keep(service, conversation, asked, answered))
+    await service.brief(lambda: keep(service, conversation, asked, answered))
     service.explain(conversation.id, reply)
     service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
     return answered

@@ -126,7 +126,7 @@ def test_the_oldest_context_goes_first(generator):
     made, _ = generator(room_for(Situation("Sam", HEARD, CONTEXT[4:], MEMORIES, TRAITS)))
     prompted = made.prompt_for(FULL)
     assert prompted.messages == render(Situation("Sam", HEARD, CONTEXT[4:], MEMORIES, TRAITS))
-    assert prompted.notes == ("4 earlier utterances of this session did not fit the model's window",)
+    assert prompted.notes == ("4 earlier utterances of this session did not fit the model's window: u0, u1, u2, u3",)
 
 
 def test_quotes_go_before_the_running_session(generator):
@@ -134,7 +134,7 @@ def test_quotes_go_before_the_running_session(generator):
     made, _ = generator(room_for(replace(quoted, quotes=quoted.quotes[2:])))
     prompted = made.prompt_for(quoted)
     assert prompted.messages == render(replace(quoted, quotes=quoted.quotes[2:]))
-    assert prompted.notes == ("2 quotes did not fit the model's window",)
+    assert prompted.notes == ("2 quotes did not fit the model's window: u0, u1",)
 
 
 def test_then_the_least_memories(generator):
@@ -142,8 +142,8 @@ def test_then_the_least_memories(generator):
     prompted = made.prompt_for(FULL)
     assert prompted.messages == render(Situation("Sam", HEARD, (), MEMORIES[:2], TRAITS))
     assert prompted.notes == (
-        "10 earlier utterances of this session did not fit the model's window",
-        "1 memories did not fit the model's window",
+        "10 earlier utterances of this session did not fit the model's window: u0, u1, u2, u3, u4 and 5 more",
+        "1 memories did not fit the model's window: m1",
     )
 
 
@@ -152,7 +152,7 @@ def test_then_the_traits(generator):
     made, _ = generator(room_for(kept))
     prompted = made.prompt_for(FULL)
     assert prompted.messages == render(kept)
-    assert prompted.notes[2:] == ("2 traits did not fit the model's window",)
+    assert prompted.notes[2:] == ("2 traits did not fit the model's window: I sail boats., I have dogs.",)
 
 
 def test_then_the_middle_of_the_utterance(generator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -40,3 +41,18 @@ class Client(httpx.AsyncClient):
 
 
 Served = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+def events(response: httpx.Response) -> list[Any]:
+    """The events of a stream, the closing one left out."""
+    data = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
+    assert data[-1] == "[DONE]"
+    return [json.loads(line) for line in data[:-1]]
+
+
+async def turn(client: Client, *texts: str, **more: Any) -> str:
+    """The text of a reply."""
+    response = await client.chat(*texts, **more)
+    assert response.status_code == 200, response.text
+    content: str = response.json()["choices"][0]["message"]["content"]
+    return content

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from typing import Any
 
-import httpx
 import pytest
-from server_parts import Client, Served
+from server_parts import Served, events, turn
 
 from ld_agent.backbones.base import Request
-from ld_agent.errors import BackboneError
-from ld_agent.server.asked import Answered, Asked
-from ld_agent.server.chat import ChatMessage, ChatRequest, stream
+from ld_agent.server.asked import Asked
+from ld_agent.server.chat import stream
 from ld_agent.server.history import Line
-from ld_agent.server.turns import RunningTurn, fingerprint
+from ld_agent.server.turns import RunningTurn
 from ld_agent.storage.served import Answer
 from ld_agent.types import ReplyOptions
 
 pytestmark = pytest.mark.anyio
-
-
-def events(response: httpx.Response) -> list[Any]:
-    """The events of a stream, the closing one left out."""
-    data = [line[6:] for line in response.text.splitlines() if line.startswith("data: ")]
-    assert data[-1] == "[DONE]"
-    return [json.loads(line) for line in data[:-1]]
 
 
 async def test_a_completion_has_what_openai_clients_read(served: Served):
@@ -93,6 +83,22 @@ async def test_max_tokens_temperature_and_seed_reach_the_model(served: Served):
         request, *others = [r for r in client.backbone.requests if r.module == "generator"]
         assert (request.max_new_tokens, request.temperature, request.seed) == (7, 0.5, 3)
         assert others[0].seed != others[1].seed
+
+
+async def test_max_tokens_bound_an_answer_that_was_checked_too(served: Served):
+    generator = {"grounded": True}
+    async with served(
+        {"generator": "Your dog is Rex."}, modules={"generator": generator, "reader": {"passages": 4}}
+    ) as client:
+        for thread, streamed in (("t1", False), ("t2", True)):
+            answer = await client.chat("What is my dog called?", thread=thread, max_tokens=3, stream=streamed)
+            if streamed:
+                *chunks, last = events(answer)
+                text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)
+            else:
+                last, text = answer.json(), answer.json()["choices"][0]["message"]["content"]
+            assert (len(text.split()), last["choices"][0]["finish_reason"]) == (3, "length")
+            assert (await client.said())[-1] == text
 
 
 async def test_a_system_message_is_added_to_the_agents_own(served: Served):
@@ -182,13 +188,6 @@ async def test_a_person_that_is_not_an_id(served: Served, person: str):
 # ---- what clients send again
 
 
-async def turn(client: Client, *texts: str, **more: Any) -> str:
-    response = await client.chat(*texts, **more)
-    assert response.status_code == 200, response.text
-    content: str = response.json()["choices"][0]["message"]["content"]
-    return content
-
-
 async def test_a_resent_history_is_stored_once(served: Served):
     async with served() as client:
         first = await turn(client, "I keep bees.")
@@ -232,6 +231,37 @@ async def test_open_webui_regenerates_the_first_reply(served: Served):
         for _ in range(2):
             await turn(client, "I keep bees.", person=None, thread=None, headers=headers)
         assert await client.said() == ["I keep bees.", "Second try."]
+
+
+async def test_librechat_with_the_headers_of_its_guide(served: Served):
+    """It streams, sends whole chats in parts, names the user in the body too, and has each chat titled."""
+    headers = {
+        "X-LD-Person": "65f0c2a1b7", "X-LD-Thread": "0f9b2c64-54c3-4a55-9d2e-1b6a5c1f0a77", "X-LD-History": "whole"
+    }  # fmt: skip
+
+    def sent(*texts: str) -> dict[str, Any]:
+        roles = ["user", "assistant"] * len(texts)
+        messages = [
+            {"role": role, "content": [{"type": "text", "text": text}]}
+            for role, text in zip(roles, texts, strict=False)
+        ]
+        return {"model": "default", "user": "65f0c2a1b7", "messages": messages, "stream": True, "n": None, "tools": []}
+
+    async with served({"generator": ["How nice.", "A title", "Two?", "Two goats!", "Oh."]}) as client:
+
+        async def asked(*texts: str, **more: Any) -> None:
+            response = await client.post("/v1/chat/completions", json=sent(*texts) | more, headers=headers)
+            assert response.status_code == 200, response.text
+
+        await asked("I keep bees.")
+        title = "Provide a concise, 5-word-or-less title for the conversation. Conversation:\nUser: I keep bees."
+        await asked(title, stream=False)
+        await asked("I keep bees.", "How nice.", "And two goats.")
+        await asked("I keep bees.", "How nice.", "And two goats.")  # generated again
+        await asked("I keep wasps.")  # edited
+        assert await client.said("65f0c2a1b7") == ["I keep wasps.", "Oh."]
+        kept = client.service.agent.resources.store.db.rows("SELECT text FROM utterance WHERE replaced = 1 ORDER BY pk")
+        assert [text for (text,) in kept] == ["I keep bees.", "How nice.", "And two goats.", "Two?", "Two goats!"]
 
 
 async def test_without_a_thread_a_transcript_changes_nothing(served: Served):
@@ -311,191 +341,3 @@ async def test_a_clients_own_jobs_enter_no_memory(served: Served, text: str):
         assert len(await client.said()) == 2
         [*_, last] = [r for r in client.backbone.requests if r.module == "generator"]
         assert [m.content for m in last.messages] == [text]
-
-
-# ---- what goes wrong
-
-
-async def test_a_failed_model_loses_nothing_and_the_request_can_be_sent_again(served: Served):
-    failing = [True]
-
-    def generator(request: Request) -> str:
-        if failing[0]:
-            raise BackboneError("the endpoint is away")
-        return "Back again."
-
-    async with served({"generator": generator}) as client:
-        response = await client.chat("I keep bees.")
-        assert (response.status_code, response.json()["error"]["code"]) == (502, "model_failed")
-        failing[0] = False
-        assert await turn(client, "I keep bees.") == "Back again."
-        assert await client.said() == ["I keep bees.", "Back again."]
-
-
-async def test_a_model_that_fails_in_a_stream(served: Served):
-    def generator(request: Request) -> str:
-        assert request.on_text is not None
-        request.on_text("Well, ")
-        raise BackboneError("the endpoint is away")
-
-    async with served({"generator": generator}) as client:
-        last = events(await client.chat("I keep bees.", stream=True))[-1]
-        assert "the endpoint is away" in last["error"]["message"]
-        assert await client.said() == ["I keep bees."]
-
-
-async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
-    left = threading.Event()
-
-    def generator(request: Request) -> str:
-        assert request.on_text is not None
-        request.on_text("Well, bees ")
-        assert left.wait(20)
-        request.on_text("are ")
-        raise AssertionError("nobody listens, and yet the reply continues")
-
-    async with served({"generator": generator}) as client:
-        answered = await abandoned(client, left, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
-        assert (answered.finish, answered.finish_reason) == ("interrupted", "stop")
-        assert await client.said() == ["I keep bees.", "Well, bees are"]
-        shown = (await client.get("/v1/memory/people/ann/sessions/1")).json()["utterances"]
-        assert [u["interrupted"] for u in shown] == [False, True]
-        assert 'Well, bees are <em class="dim">(interrupted)' in (await client.get("/people/ann/sessions/1")).text
-        exported = (await client.get("/v1/memory/people/ann/export")).text
-        headers = {"Content-Type": "application/x-ndjson"}
-        assert (await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)).status_code == 200
-        assert (await client.get("/v1/memory/people/bob/export")).text.count('"interrupted": true') == 1
-
-
-@pytest.mark.parametrize("thread", ["t1", None])
-async def test_a_resent_request_after_a_lost_connection_gets_a_whole_reply(served: Served, thread: str | None):
-    left = threading.Event()
-
-    def generator(request: Request) -> str:
-        if left.is_set():
-            return "Well, bees are busy."
-        assert request.on_text is not None
-        request.on_text("Well, bees ")
-        assert left.wait(20)
-        request.on_text("are ")
-        raise AssertionError("nobody listens, and yet the reply continues")
-
-    async with served({"generator": generator}) as client:
-        body = ChatRequest(model="default", messages=[ChatMessage(role="user", content="I keep bees.")])
-        keyed = {"key": "k1", "fingerprint": fingerprint(body.model_dump()), "id": "chatcmpl-1"}
-        await abandoned(client, left, Asked("ann", thread, (Line(False, "I keep bees."),), ReplyOptions(), **keyed))
-        for _ in range(2):
-            again = await client.chat("I keep bees.", thread=thread, headers={"Idempotency-Key": "k1"})
-            assert again.json()["choices"][0]["message"]["content"] == "Well, bees are busy."
-        assert await client.said() == ["I keep bees.", "Well, bees are busy."]
-
-
-async def abandoned(client: Client, left: threading.Event, asked: Asked) -> Answered:
-    """What becomes of a turn whose client leaves after the first piece."""
-    turn = RunningTurn.begin(client.service, asked)
-    async for piece in turn.pieces(20):
-        assert piece
-        turn.leave()
-        left.set()
-    return await turn.work
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        (b"{", 400, "invalid_json"),
-        (b"[]", 400, "invalid_value"),
-        (b"\xff", 400, "invalid_json"),
-        (b"[" * 10**5, 400, "invalid_json"),
-        (b'{"model": "default", "messages": [{"role": "user", "content": "\\ud800"}]}', 400, "invalid_value"),
-        ({"model": "default"}, 400, "invalid_value"),
-        ({"model": "default", "messages": []}, 400, "invalid_value"),
-        ({"model": "nope", "messages": [{"role": "user", "content": "x"}]}, 404, "model_not_found"),
-        ({"model": "default", "messages": [{"role": "user", "content": " "}]}, 400, "empty_message"),
-        ({"model": "default", "messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_messages"),
-        ({"model": "default", "n": 2, "messages": [{"role": "user", "content": "x"}]}, 400, "invalid_value"),
-        ({"model": "default", "messages": [{"role": "user", "content": "x"}] * 1001}, 413, "too_many_messages"),
-        ({"model": "default", "messages": [{"role": "user", "content": "x" * 3_000_000}]}, 413, "body_too_large"),
-    ],
-)
-async def test_bad_bodies_get_one_clear_answer(served: Served, body: Any, status: int, code: str):
-    async with served() as client:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = await client.post(
-            "/v1/chat/completions", content=content, headers={"Content-Type": "application/json"}
-        )
-        assert (response.status_code, response.json()["error"]["code"]) == (status, code)
-
-
-async def test_what_is_wrong_is_named_by_its_place(served: Served):
-    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
-    async with served() as client:
-        response = await client.post("/v1/chat/completions", json={"model": "default", "messages": [image]})
-        error = response.json()["error"]
-        assert (response.status_code, error["param"]) == (400, "messages.0.content.0.type")
-        assert error["message"].startswith("messages.0.content.0.type: Input should be 'text'")
-
-
-async def test_a_wrong_content_type(served: Served):
-    async with served() as client:
-        response = await client.post("/v1/chat/completions", content=b"{}", headers={"Content-Type": "text/plain"})
-        assert response.status_code == 415
-
-
-async def test_too_many_requests_at_once(served: Served):
-    release = threading.Event()
-
-    def slow(request: Request) -> str:
-        assert release.wait(20)
-        return "At last."
-
-    async with served({"generator": slow}, **{"server.concurrency": 1}) as client:
-        asking = asyncio.create_task(client.chat("I keep bees."))
-        while not client.backbone.requests:
-            await asyncio.sleep(0)
-        refused = await client.chat("I keep goats.", person="bob")
-        release.set()
-        assert (await asking).status_code == 200
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-        assert (await client.chat("I keep goats.", person="bob")).status_code == 200
-
-
-async def test_an_unknown_path_is_refused_in_the_same_shape(served: Served):
-    async with served() as client:
-        response = await client.get("/v1/nothing")
-        assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
-
-
-async def test_what_is_pending_is_learned_after_a_restart(served: Served):
-    async with served() as client:
-        await turn(client, "I keep bees.")
-    async with served() as client:
-        while client.service.directory.unfinished():
-            await asyncio.sleep(0)
-        stored = client.service.agent.store.find_conversation("ann")
-        assert stored is not None
-        traits = client.service.agent.store.personas(stored.key).traits()
-        assert [trait.text for trait, _ in traits] == ["I keep bees."]
-
-
-async def test_metrics_count_requests_and_tokens_without_names(served: Served):
-    async with served({"generator": "How nice."}) as client:
-        await turn(client, "I keep bees.", person="ann")
-        await client.get("/v1/memory/people/ann")
-        shown = (await client.get("/metrics")).text
-    assert 'ld_agent_requests_total{method="POST",route="/v1/chat/completions",status="200"} 1' in shown
-    assert 'ld_agent_request_seconds_count{route="/v1/chat/completions"} 1' in shown
-    assert 'ld_agent_reply_tokens_total{kind="completion"} 2' in shown
-    assert "ann" not in shown
-
-
-async def test_replaced_turns_are_exported_and_imported_as_history(served: Served):
-    async with served({"generator": ["First try.", "Second try."]}) as client:
-        for _ in range(2):
-            await turn(client, "I keep bees.", headers={"X-LD-History": "whole"})
-        exported = (await client.get("/v1/memory/people/ann/export")).text
-        assert exported.count('"replaced": true') == 1
-        headers = {"Content-Type": "application/x-ndjson"}
-        done = await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)
-        assert done.json()["counts"]["utterances"] == 2
-        assert await client.said("bob") == ["I keep bees.", "Second try."]

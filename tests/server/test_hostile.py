@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from agent_parts import confessed, echo, remembered, retold
+from agent_parts import START, confessed, echo, remembered, retold
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
@@ -29,17 +29,21 @@ ASKED = {"model": "default", "user": "ann", "messages": [{"role": "user", "conte
 class Raw:
     """One connection, byte by byte."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, buffer: int | None = None) -> None:
         where = urlsplit(address)
-        self._socket = socket.create_connection((where.hostname, where.port), timeout=30)
+        self._socket = socket.socket()
+        self._socket.settimeout(30)
+        if buffer is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        self._socket.connect((where.hostname, where.port))
 
     def send(self, text: str) -> None:
         self._socket.sendall(text.encode())
 
-    def received_until(self, end: str) -> str:
+    def received_until(self, end: str, at_once: int = 65536) -> str:
         text = ""
         while not text.endswith(end):
-            text += self._socket.recv(65536).decode()
+            text += self._socket.recv(at_once).decode()
         return text
 
     def answer(self) -> str:
@@ -105,6 +109,24 @@ def test_who_sends_no_whole_head_is_cut_off(serve, sent: str):
         kept.send(sent or "G")
         assert kept.answer() == ""
         assert http.get("/healthz").status_code == 200
+
+
+def test_who_does_not_read_an_answer_is_cut_off(serve):
+    with serve(**{"server.patience": 0.5}) as (http, address, agent):
+        key = agent.store.open_conversation("ann", "Sam").key
+        with agent.store.writing(key):
+            for _ in range(60):
+                agent.store.append(key, "Ann", "bees " * 40_000, START, 3600, lambda: START)
+        reader = Raw(address, buffer=4096)
+        reader.send("GET /v1/memory/people/ann/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert reader.received_until("\n", at_once=1).startswith("HTTP/1.1 200 ")
+        open_to = serve.server.server_state.connections
+        for _ in range(1000):
+            if not open_to:
+                break
+            threading.Event().wait(0.02)
+        assert not open_to
+        assert http.get("/v1/memory/people/ann/export").text.count("bees") == 60 * 40_000
 
 
 def test_a_slow_model_is_waited_for(serve):

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from agent_parts import Clock, confessed, echo, remembered, retold
 from cli_commands import EXECUTABLE, environment, light_config
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
@@ -56,6 +56,14 @@ async def test_tools_and_resources(config: Callable[..., Config], encoder: Sente
         assert [session["number"] for session in one["sessions"]] == [1]
         said = json.loads((await client.read_resource("ldagent://people/bob/sessions/1")).contents[0].text)
         assert [u["text"] for u in said] == ["I bake bread."]
+        for uri, message in (
+            ("people/nobody", "nothing is known about 'nobody'"),
+            ("people/bob/sessions/2", "'bob' has no session 2"),
+            (f"people/bob/sessions/{'9' * 30}", "'bob' has no session"),
+            ("people/bob/sessions/x", "'bob' has no session x"),
+        ):
+            with pytest.raises(MCPError, match=message):
+                await client.read_resource(f"ldagent://{uri}")
     agent.close(end_sessions=False)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import httpx
 import pytest
 from server_parts import Client, Served
 
+from ld_agent.backbones.base import Request
 from ld_agent.client import AsyncMemoryClient, MemoryClient, Said, ServerError
+from ld_agent.server.service import THREADS
 
 pytestmark = pytest.mark.anyio
 MARCH = "2024-03-01T10:00:00+00:00"
@@ -178,3 +183,33 @@ async def test_the_client_for_threads_asks_the_same(served: Served):
         with MemoryClient("", http=httpx.Client(base_url=path, transport=httpx.MockTransport(relay))) as memory:
             assert memory.people() == []
         assert seen == [("GET", "/v1/memory/people")]
+
+
+async def test_a_slow_reply_to_one_person_holds_up_nobody_else(served: Served):
+    """However much is asked about the memory of the person who waits."""
+    go_on = threading.Event()
+
+    def generator(request: Request) -> str:
+        if "slow" in request.messages[-1].content:
+            assert go_on.wait(20)
+        return "How nice."
+
+    async with served({"generator": generator}) as client:
+        await client.chat("I keep bees.")
+        slow = asyncio.create_task(client.chat("I am slow."))
+        while not any("slow" in r.messages[-1].content for r in client.backbone.requests):
+            await asyncio.sleep(0)
+        recalls = [
+            asyncio.create_task(client.get("/v1/memory/people/ann/recall", params={"text": "bees"}))
+            for _ in range(2 * THREADS)
+        ]
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        try:
+            said = client.post("/v1/memory/people/bob/observe", json={"utterances": [{"text": "I keep goats."}]})
+            assert (await asyncio.wait_for(said, 10)).status_code == 200
+            recall = client.get("/v1/memory/people/bob/recall", params={"text": "goats"})
+            assert (await asyncio.wait_for(recall, 10)).status_code == 200
+        finally:
+            go_on.set()
+        assert {answer.status_code for answer in [await slow, *await asyncio.gather(*recalls)]} == {200}

@@ -27,9 +27,9 @@ def key_of(client: Client, tenant: str, *scopes: str, rate: int | None = None) -
     return {"Authorization": f"Bearer {key}"}
 
 
-def filled(path: str) -> str:
+def filled(path: str, response_id: str = "resp_a") -> str:
     """A route's path with the ids of what tenant a has."""
-    values = {"person": "ann", "number": "1", "target": "t1", "model": "default", "response_id": "resp_a"}
+    values = {"person": "ann", "number": "1", "target": "t1", "model": "default", "response_id": response_id}
     for name, value in values.items():
         path = path.replace("{" + name + "}", value)
     return path
@@ -54,6 +54,9 @@ async def test_no_route_shows_or_changes_what_another_tenant_has(served: Served)
             json={"utterances": [{"text": "I keep bees."}], "end_session": True},
             headers=mine,
         )
+        asked = {"model": "default", "input": SECRET, "user": "ann"}
+        response_id = (await client.post("/v1/responses", json=asked, headers=mine)).json()["id"]
+        assert "xylophone" in (await client.get(f"/v1/responses/{response_id}", headers=mine)).text
         before = (await client.get("/v1/memory/people/ann/export", headers=mine)).text
         assert SECRET in before
         document = (await client.get("/openapi.json")).json()
@@ -64,11 +67,18 @@ async def test_no_route_shows_or_changes_what_another_tenant_has(served: Served)
             for method in operations:
                 headers = other | {"X-LD-Person": "ann", "X-LD-Thread": "t1", "Idempotency-Key": "k1"}
                 response = await client.request(
-                    method, filled(path), json=BODIES.get(path), headers=headers, params={"text": "secret word"}
+                    method,
+                    filled(path, response_id),
+                    json=BODIES.get(path),
+                    headers=headers,
+                    params={"text": "secret word"},
                 )
                 assert "xylophone" not in response.text, f"{method} {path}"
                 tried += 1
         assert tried >= 16
+        for person in ({}, {"user": "ann"}):
+            body = {"model": "default", "input": "Which?", "previous_response_id": response_id, **person}
+            assert (await client.post("/v1/responses", json=body, headers=other)).status_code == 404
         assert (await client.get("/v1/memory/people/ann/export", headers=mine)).text == before
         sent = [
             r for r in client.backbone.requests if r.module == "generator" and "What is my" in r.messages[-1].content
@@ -137,6 +147,8 @@ async def test_web_pages_of_other_sites_need_to_be_named(served: Served, allowed
         headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
         answer = await client.options("/v1/chat/completions", headers=headers)
         assert ("access-control-allow-origin" in answer.headers) == allowed
+        refused = await client.post("/v1/chat/completions", content=b"x", headers={"Origin": origin})
+        assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (415, allowed)
 
 
 async def test_with_keys_nobody_is_let_in_without_one(served: Served):

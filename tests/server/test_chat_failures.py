@@ -1,0 +1,280 @@
+"""Chat completions: what goes wrong, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+from server_parts import Client, Served, events, turn
+
+from ld_agent.backbones.base import Request
+from ld_agent.errors import BackboneError
+from ld_agent.server.asked import Answered, Asked
+from ld_agent.server.chat import ChatMessage, ChatRequest
+from ld_agent.server.history import Line
+from ld_agent.server.turns import RunningTurn, fingerprint
+from ld_agent.types import ReplyOptions
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_failed_model_loses_nothing_and_the_request_can_be_sent_again(served: Served):
+    failing = [True]
+
+    def generator(request: Request) -> str:
+        if failing[0]:
+            raise BackboneError("the endpoint is away")
+        return "Back again."
+
+    async with served({"generator": generator}) as client:
+        response = await client.chat("I keep bees.")
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "model_failed")
+        failing[0] = False
+        assert await turn(client, "I keep bees.") == "Back again."
+        assert await client.said() == ["I keep bees.", "Back again."]
+
+
+async def test_a_model_that_fails_in_a_stream(served: Served):
+    def generator(request: Request) -> str:
+        assert request.on_text is not None
+        request.on_text("Well, ")
+        raise BackboneError("the endpoint is away")
+
+    async with served({"generator": generator}) as client:
+        last = events(await client.chat("I keep bees.", stream=True))[-1]
+        assert "the endpoint is away" in last["error"]["message"]
+        assert await client.said() == ["I keep bees."]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+async def test_what_fails_before_the_first_piece_of_a_stream_has_a_status(served: Served, path: str):
+    def generator(request: Request) -> str:
+        raise BackboneError("the endpoint is away")
+
+    asked = {"messages": [{"role": "user", "content": "I keep bees."}]} if "chat" in path else {"input": "I keep bees."}
+    async with served({"generator": generator}) as client:
+        body = {"model": "default", "stream": True, **asked}
+        response = await client.post(path, json=body, headers={"X-LD-Person": "ann", "X-LD-Thread": "t1"})
+        assert (response.status_code, response.json()["error"]["code"]) == (502, "model_failed")
+        assert await client.said() == ["I keep bees."]
+        response = await client.post(path, json=body)
+        assert response.status_code == 502
+        assert "nothing was stored" in response.json()["error"]["message"]
+
+
+async def test_a_stream_with_a_key_of_another_request_is_refused(served: Served):
+    async with served() as client:
+        for text, status in (("Buy salt.", 200), ("Buy rice.", 409)):
+            response = await client.chat(text, stream=True, headers={"Idempotency-Key": "k1"})
+            assert response.status_code == status
+
+
+async def test_who_leaves_before_the_first_piece_ends_the_reply(served: Served):
+    left, ended = asyncio.Event(), threading.Event()
+
+    def generator(request: Request) -> str:
+        assert request.on_text is not None
+        try:
+            for _ in range(3000):
+                request.on_text("bees ")
+                ended.wait(0.005)
+        except KeyboardInterrupt:
+            ended.set()
+            raise
+        raise AssertionError("nobody listens, and yet the reply continues")
+
+    async with served({"generator": generator}) as client:
+        app = client._transport.app
+        body = json.dumps(
+            {"model": "default", "user": "ann", "stream": True, "messages": [{"role": "user", "content": "Hi."}]}
+        )
+        sent = [{"type": "http.request", "body": body.encode(), "more_body": False}]
+        scope = {
+            "type": "http", "method": "POST", "path": "/v1/chat/completions", "query_string": b"", "http_version": "1.1",
+            "headers": [(b"content-type", b"application/json"), (b"host", b"localhost")], "client": ("127.0.0.1", 1),
+            "scheme": "http", "server": ("localhost", 80), "root_path": "", "asgi": {"version": "3.0"},
+        }  # fmt: skip
+
+        async def receive() -> dict[str, Any]:
+            return sent.pop() if sent else {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            left.set()
+
+        await app(scope, receive, send)
+        assert await asyncio.to_thread(ended.wait, 20)
+
+
+async def test_nulls_are_defaults(served: Served):
+    nulls = dict.fromkeys(("stream", "stream_options", "n", "max_tokens", "temperature", "seed", "metadata"))
+    async with served() as client:
+        assert (await client.chat("I keep bees.", **nulls)).status_code == 200
+        answer = await client.chat("And goats.", stream=True, stream_options={"include_usage": None})
+        assert answer.headers["content-type"].startswith("text/event-stream")
+
+
+async def test_an_unexpected_error_is_counted_as_such(served: Served):
+    async with served() as client:
+        client.service.directory.people = None
+        assert (await client.get("/v1/memory/people")).status_code == 500
+        assert 'route="/v1/memory/people",status="500"' in (await client.get("/metrics")).text
+
+
+async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
+    left = threading.Event()
+
+    def generator(request: Request) -> str:
+        assert request.on_text is not None
+        request.on_text("Well, bees ")
+        assert left.wait(20)
+        request.on_text("are ")
+        raise AssertionError("nobody listens, and yet the reply continues")
+
+    async with served({"generator": generator}) as client:
+        answered = await abandoned(client, left, Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions()))
+        assert (answered.finish, answered.finish_reason) == ("interrupted", "stop")
+        assert await client.said() == ["I keep bees.", "Well, bees are"]
+        shown = (await client.get("/v1/memory/people/ann/sessions/1")).json()["utterances"]
+        assert [u["interrupted"] for u in shown] == [False, True]
+        assert 'Well, bees are <em class="dim">(interrupted)' in (await client.get("/people/ann/sessions/1")).text
+        exported = (await client.get("/v1/memory/people/ann/export")).text
+        headers = {"Content-Type": "application/x-ndjson"}
+        assert (await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)).status_code == 200
+        assert (await client.get("/v1/memory/people/bob/export")).text.count('"interrupted": true') == 1
+
+
+@pytest.mark.parametrize("thread", ["t1", None])
+async def test_a_resent_request_after_a_lost_connection_gets_a_whole_reply(served: Served, thread: str | None):
+    left = threading.Event()
+
+    def generator(request: Request) -> str:
+        if left.is_set():
+            return "Well, bees are busy."
+        assert request.on_text is not None
+        request.on_text("Well, bees ")
+        assert left.wait(20)
+        request.on_text("are ")
+        raise AssertionError("nobody listens, and yet the reply continues")
+
+    async with served({"generator": generator}) as client:
+        body = ChatRequest(model="default", messages=[ChatMessage(role="user", content="I keep bees.")])
+        keyed = {"key": "k1", "fingerprint": fingerprint(body.model_dump()), "id": "chatcmpl-1"}
+        await abandoned(client, left, Asked("ann", thread, (Line(False, "I keep bees."),), ReplyOptions(), **keyed))
+        for _ in range(2):
+            again = await client.chat("I keep bees.", thread=thread, headers={"Idempotency-Key": "k1"})
+            assert again.json()["choices"][0]["message"]["content"] == "Well, bees are busy."
+        assert await client.said() == ["I keep bees.", "Well, bees are busy."]
+
+
+async def abandoned(client: Client, left: threading.Event, asked: Asked) -> Answered:
+    """What becomes of a turn whose client leaves after the first piece."""
+    turn = RunningTurn.begin(client.service, asked)
+    async for piece in turn.pieces(20):
+        assert piece
+        turn.leave()
+        left.set()
+    return await turn.work
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, "invalid_json"),
+        (b"[]", 400, "invalid_value"),
+        (b"\xff", 400, "invalid_json"),
+        (b"[" * 10**5, 400, "invalid_json"),
+        (b'{"model": "default", "messages": [{"role": "user", "content": "\\ud800"}]}', 400, "invalid_value"),
+        ({"model": "default"}, 400, "invalid_value"),
+        ({"model": "default", "messages": []}, 400, "invalid_value"),
+        ({"model": "nope", "messages": [{"role": "user", "content": "x"}]}, 404, "model_not_found"),
+        ({"model": "default", "messages": [{"role": "user", "content": " "}]}, 400, "empty_message"),
+        ({"model": "default", "messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_messages"),
+        ({"model": "default", "n": 2, "messages": [{"role": "user", "content": "x"}]}, 400, "invalid_value"),
+        ({"model": "default", "messages": [{"role": "user", "content": "x"}] * 1001}, 413, "too_many_messages"),
+        ({"model": "default", "messages": [{"role": "user", "content": "x" * 3_000_000}]}, 413, "body_too_large"),
+    ],
+)
+async def test_bad_bodies_get_one_clear_answer(served: Served, body: Any, status: int, code: str):
+    async with served() as client:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = await client.post(
+            "/v1/chat/completions", content=content, headers={"Content-Type": "application/json"}
+        )
+        assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+
+
+async def test_what_is_wrong_is_named_by_its_place(served: Served):
+    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+    async with served() as client:
+        response = await client.post("/v1/chat/completions", json={"model": "default", "messages": [image]})
+        error = response.json()["error"]
+        assert (response.status_code, error["param"]) == (400, "messages.0.content.0.type")
+        assert error["message"].startswith("messages.0.content.0.type: Input should be 'text'")
+
+
+async def test_a_wrong_content_type(served: Served):
+    async with served() as client:
+        response = await client.post("/v1/chat/completions", content=b"{}", headers={"Content-Type": "text/plain"})
+        assert response.status_code == 415
+
+
+async def test_too_many_requests_at_once(served: Served):
+    release = threading.Event()
+
+    def slow(request: Request) -> str:
+        assert release.wait(20)
+        return "At last."
+
+    async with served({"generator": slow}, **{"server.concurrency": 1}) as client:
+        asking = asyncio.create_task(client.chat("I keep bees."))
+        while not client.backbone.requests:
+            await asyncio.sleep(0)
+        refused = await client.chat("I keep goats.", person="bob")
+        release.set()
+        assert (await asking).status_code == 200
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert (await client.chat("I keep goats.", person="bob")).status_code == 200
+
+
+async def test_an_unknown_path_is_refused_in_the_same_shape(served: Served):
+    async with served() as client:
+        response = await client.get("/v1/nothing")
+        assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
+
+
+async def test_what_is_pending_is_learned_after_a_restart(served: Served):
+    async with served() as client:
+        await turn(client, "I keep bees.")
+    async with served() as client:
+        while client.service.directory.unfinished():
+            await asyncio.sleep(0)
+        stored = client.service.agent.store.find_conversation("ann")
+        assert stored is not None
+        traits = client.service.agent.store.personas(stored.key).traits()
+        assert [trait.text for trait, _ in traits] == ["I keep bees."]
+
+
+async def test_metrics_count_requests_and_tokens_without_names(served: Served):
+    async with served({"generator": "How nice."}) as client:
+        await turn(client, "I keep bees.", person="ann")
+        await client.get("/v1/memory/people/ann")
+        shown = (await client.get("/metrics")).text
+    assert 'ld_agent_requests_total{method="POST",route="/v1/chat/completions",status="200"} 1' in shown
+    assert 'ld_agent_request_seconds_count{route="/v1/chat/completions"} 1' in shown
+    assert 'ld_agent_reply_tokens_total{kind="completion"} 2' in shown
+    assert "ann" not in shown
+
+
+async def test_replaced_turns_are_exported_and_imported_as_history(served: Served):
+    async with served({"generator": ["First try.", "Second try."]}) as client:
+        for _ in range(2):
+            await turn(client, "I keep bees.", headers={"X-LD-History": "whole"})
+        exported = (await client.get("/v1/memory/people/ann/export")).text
+        assert exported.count('"replaced": true') == 1
+        headers = {"Content-Type": "application/x-ndjson"}
+        done = await client.post("/v1/memory/people/bob/import", content=exported, headers=headers)
+        assert done.json()["counts"]["utterances"] == 2
+        assert await client.said("bob") == ["I keep bees.", "Second try."]

@@ -240,14 +240,7 @@ class Turn:
         """Hear the pieces of the answer: keep them in case of an interruption, and show those that belong to the reply."""
         if self.on_text is None and not self.interruptible:
             return None
-        people, decides = self._everyone()[1:], self.relation.views.decides
-        name, said = self.relation.agent_name, self._already_said()
-        language = self.relation.models.language
-        shown = (
-            ReplyStream(name, people, self.on_text, decides=decides, said=said, language=language)
-            if self.on_text
-            else None
-        )
+        shown = self._shown()
 
         def hear(piece: str) -> None:
             self._pieces.append(piece)
@@ -255,6 +248,15 @@ class Turn:
                 shown(piece)
 
         return hear
+
+    def _shown(self) -> ReplyStream | None:
+        if self.on_text is None:
+            return None
+        relation = self.relation
+        return ReplyStream(
+            relation.agent_name, self._everyone()[1:], self.on_text, decides=relation.views.decides,
+            said=self._already_said(), language=relation.models.language,
+        )  # fmt: skip
 
     def _already_said(self) -> frozenset[str]:
         """The agent's sentences in the running session; a small model repeats its favourites in every turn."""

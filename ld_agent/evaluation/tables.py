@@ -26,6 +26,9 @@ SCORED = "ecm-knowledge"
 OTHER_MECHANISM = 2
 """By how many further differences a row of other memory mechanisms is less close to a run."""
 
+Filled = tuple[list[Entry], tuple[str, ...]]
+"""Runs of one system, and the cells that they fill."""
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -84,7 +87,7 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
                 (group, tuple(_cell(c, group, collected, used, judges) for c in table.columns))
                 for group in groups.values()
             ]
-            standing = [(group, cells) for group, cells in filled if any(cells)]
+            standing = _joined([(group, cells) for group, cells in filled if any(cells)])
             first = [group[0] for group, _ in standing]
             ours = [
                 Line(_label(row, group[0], first) + _mark(group, used), cells, ours=True) for group, cells in standing
@@ -166,6 +169,21 @@ def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[Entry
     if chosen or row.where is None or row.adapter_of:
         return chosen
     return [run for run in runs if run.hash not in taken and run.matches(row.where)]
+
+
+def _joined(standing: Sequence[Filled]) -> list[Filled]:
+    """The groups, those of one backbone as one if no two of them fill the same column: an extraction and its replies."""
+    by_backbone: dict[str, list[Filled]] = {}
+    for group, cells in standing:
+        by_backbone.setdefault(group[0].backbone, []).append((group, cells))
+    out: list[Filled] = []
+    for same in by_backbone.values():
+        columns = list(zip(*(cells for _, cells in same), strict=True))
+        if all(sum(map(bool, column)) <= 1 for column in columns):
+            out.append(([run for group, _ in same for run in group], tuple(map("".join, columns))))
+        else:
+            out += same
+    return out
 
 
 def _cell(

@@ -202,6 +202,16 @@ def test_two_systems_with_one_backbone_have_separate_rows(tmp_path: Path, data: 
     assert set(lines) == {f"SmolLM2-135M-Instruct[LDA], run {name}" for name in ("one", "two")}
 
 
+def test_runs_that_fill_different_columns_of_a_row_share_it(tmp_path: Path, data: Path):
+    modules = {"generator": {"adapter": None}, "extractor": {"adapter": None, "prompting": "direct"}}
+    make_run(tmp_path / "runs" / "traits", data, "extraction", name="traits", modules=modules)
+    make_run(tmp_path / "runs" / "replies", data, name="replies", modules=modules)
+    lines = our_lines(table("ld-agent-3", tmp_path / "runs"))
+    assert [all(cells) for cells in lines.values()] == [True]
+    make_run(tmp_path / "runs" / "more", data, name="more", modules=modules, memory={"k": 5})
+    assert len(our_lines(table("ld-agent-3", tmp_path / "runs"))) == 3, "nobody knows which replies are the extractor's"
+
+
 def test_a_run_can_be_assigned_to_a_row(tmp_path: Path, data: Path):
     adapted = {"generator": {"adapter": "some/adapter"}}  # by its configuration it would stand in the row Full
     make_run(tmp_path / "runs" / "user", data, modules=adapted)

@@ -80,8 +80,8 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
         invented += _BLANK.findall(sentence)
         written = [_plain(word) for word in WORD_RUN.findall(sentence)]
         for noun in nouns:
-            if EAST_ASIAN.match(noun):  # a word may begin anywhere
-                invented += [] if noun in plain or stems_of(noun) <= saying_nothing else [noun]
+            if EAST_ASIAN.match(noun):
+                invented += [] if _written(noun, plain) or stems_of(noun) <= saying_nothing else [noun]
                 continue
             forms = (
                 [noun] if _plain(noun) in written else [word for word in written if word[:1] == noun[:1]]
@@ -92,6 +92,13 @@ def made_up(text: str, shown: str, topics: Topics) -> list[str]:
     for word in invented:
         first.setdefault(_plain(word), word)
     return list(first.values())
+
+
+def _written(noun: str, plain: str) -> bool:
+    """Whether a noun without spaces is in a text, where words may begin anywhere; or a longer and a shorter part of it
+    are: a name may be cut off together with its verb ("叫碧茜")."""
+    cuts = ((noun[:n], noun[n:]) for n in range(1, len(noun)))
+    return noun in plain or any(len(noun) > 2 and head in plain and rest in plain for head, rest in cuts)
 
 
 def supported(

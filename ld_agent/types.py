@@ -291,3 +291,37 @@ class PersonSummary:
     records: int
     traits: int
     last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSummary:
+    """A thread of a person, as a list shows it; ``name`` is empty for the one without a name."""
+
+    name: str
+    utterances: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """One session, as a timeline shows it; ``start`` and ``end`` are the times of its first and last utterance."""
+
+    number: int
+    thread: str
+    closed: bool
+    utterances: int
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One manual change of a record or trait. ``before`` is its earlier text, empty once it was forgotten.
+
+    ``action``: ``edit``, ``pin``, ``unpin`` or ``forget``.
+    """
+
+    target: str
+    action: str
+    at: datetime
+    before: str = ""

@@ -26,6 +26,7 @@ class Operation:
         count: how many; None: as many as ``records``.
         query: the text searched for.
         model, agent: who replies.
+        provider: the kind of backbone that generates the reply.
         tokens: of prompts and of completions.
         said: the utterance and the reply.
     """
@@ -38,6 +39,7 @@ class Operation:
     query: str = ""
     model: str = ""
     agent: str = ""
+    provider: str = ""
     tokens: tuple[int, int] | None = None
     said: tuple[str, str] | None = None
 

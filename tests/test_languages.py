@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 from agent_parts import DAY, START
 from test_prompts import VARIABLES
 
@@ -308,7 +310,13 @@ def test_the_worked_example_of_the_docs_is_a_language(tmp_path: Path):
     block = page.split("```yaml\n")[1].split("```")[0]
     shutil.copytree(FOLDERS / "en", tmp_path / "fr")
     (tmp_path / "fr" / "words.yaml").write_text(textwrap.dedent("   " + block.lstrip()), encoding="utf-8")
+    example = yaml.safe_load(textwrap.dedent(page.split("```yaml\n")[2].split("```")[0]))
+    rules = yaml.safe_load((tmp_path / "fr" / "rules.yaml").read_text(encoding="utf-8"))
+    assert example.keys() <= rules.keys()
+    (tmp_path / "fr" / "rules.yaml").write_text(yaml.safe_dump(rules | example), encoding="utf-8")
     french = language(str(tmp_path / "fr"))
+    assert re.search(example["first_person"], "J'ai un chien.")
+    assert re.search(example["question_word"], "Où habites-tu ?")
     assert french.named(["Ann", "Ben", "Sam"]) == "Ann, Ben et Sam"
     assert french.ago(START, START + 5 * DAY) == "il y a 5 jours"
     assert french.canonical("Retenir : oui\nNote: aucun") == "Remember: Yes\nNote: None"

@@ -34,8 +34,8 @@ def _openai(section: BackboneSection, adapters: Mapping[str, str], models: Mappi
     if adapters:
         module = next(iter(adapters))
         raise ConfigError(
-            f"modules.{module}.adapter is set, but an endpoint loads its adapters itself; serve the adapter there and "
-            f"name it in modules.{module}.model"
+            f"modules.{module}.adapter is set, but an endpoint loads its adapters itself; set modules.{module}.adapter=null, "
+            f"or serve the adapter there and also name it in modules.{module}.model"
         )
     return EndpointBackbone(
         section.model,

@@ -100,7 +100,9 @@ async def threads(request: Request, caller: MemoryCaller, person: Person) -> Thr
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     threads_of = await asyncio.to_thread(service.directory.threads, stored.key)
-    return ThreadList(threads=[ThreadShape(name=n, utterances=count, last_at=at) for n, count, at in threads_of])
+    return ThreadList(
+        threads=[ThreadShape(name=t.name, utterances=t.utterances, last_at=t.last_at) for t in threads_of]
+    )
 
 
 @router.get("/{person}/sessions")

@@ -12,8 +12,8 @@ from markupsafe import Markup, escape
 from ld_agent.languages import ENGLISH
 from ld_agent.prompts import as_line
 from ld_agent.storage.base import Store
-from ld_agent.storage.served import Directory, StoredSession
-from ld_agent.types import Recalled, Record, Reply, Trait, Utterance
+from ld_agent.storage.served import Directory
+from ld_agent.types import Recalled, Record, Reply, SessionSummary, Trait, Utterance
 
 SESSIONS = 15
 """Number of sessions per page."""
@@ -35,7 +35,7 @@ class TimelineEntry:
         recalled_by: the latest of these replies, newest first.
     """
 
-    session: StoredSession
+    session: SessionSummary
     gap: str
     records: list[Record]
     gained: list[Trait]

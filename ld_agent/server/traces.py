@@ -96,6 +96,7 @@ def attributes(operation: Operation, texts: bool) -> dict[str, Any]:
         "operation.name": operation.name,
         "conversation.id": operation.conversation,
         "agent.name": operation.agent,
+        "provider.name": operation.provider,
         "request.model": operation.model,
         "memory.store.id": operation.store,
         "memory.record.count": count,

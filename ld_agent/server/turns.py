@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError
 from ld_agent.server.asked import CUT_OFF, Answered, Asked
@@ -123,10 +124,16 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
     """
     with operation("invoke_agent", asked.conversation or "") as watched:
         watched.model, watched.agent = asked.model or service.model, service.config.agent.name
+        watched.provider = _provider(service.agents[watched.model].config)
         answered = await _answer(service, asked, hear)
         watched.tokens = answered.prompt_tokens, answered.completion_tokens
         watched.said = asked.lines[-1].text, answered.text
         return answered
+
+
+def _provider(config: Config) -> str:
+    """The kind of backbone that generates replies; "openai" is also what tracing calls any endpoint of this protocol."""
+    return (config.modules.generator.backbone or config.backbone).kind
 
 
 async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | None) -> Answered:

@@ -19,21 +19,19 @@ from ld_agent.storage.rows import (
     PATIENCE,
     TRAITS,
     UNENCODED,
-    Change,
     Draft,
     Failure,
     IndexRow,
     StoredConversation,
 )
 from ld_agent.storage.shelves import PersonaShelf, Shelf
-from ld_agent.types import Record, Utterance
+from ld_agent.types import Change, Record, Utterance
 
 __all__ = [
     "CATCH_UP",
     "PATIENCE",
     "TRAITS",
     "UNENCODED",
-    "Change",
     "Draft",
     "Failure",
     "IndexRow",

@@ -89,16 +89,6 @@ class Failure:
         return self.attempts >= PATIENCE
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One manual change. ``before`` is empty once the target was forgotten."""
-
-    target: str
-    action: str
-    at: datetime
-    before: str = ""
-
-
 # ---- a conversation as it is exported and imported
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -18,7 +18,7 @@ from ld_agent.errors import InputError
 from ld_agent.storage.base import PATIENCE, TRAITS
 from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import EVERYONE, Database, tenant_of
-from ld_agent.types import PersonSummary, Utterance
+from ld_agent.types import PersonSummary, SessionSummary, ThreadSummary, Utterance
 
 if TYPE_CHECKING:
     from ld_agent.storage.sql_store import SQLStore
@@ -58,18 +58,6 @@ class Answer:
     prompt_tokens: int
     completion_tokens: int
     at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSession:
-    """One session as a timeline shows it."""
-
-    number: int
-    thread: str
-    closed: bool
-    utterances: int
-    start: datetime
-    end: datetime
 
 
 class Keys:
@@ -223,17 +211,17 @@ class Directory:
             )
         )
 
-    def threads(self, key: int) -> list[tuple[str, int, datetime]]:
-        """Name, number of utterances and last time of each thread, the latest first."""
+    def threads(self, key: int) -> list[ThreadSummary]:
+        """Threads, the latest first."""
         rows = self._db.of(key).rows(
             """SELECT s.thread, count(*), max(u.at) FROM utterance u
                JOIN session s ON s.conversation = u.conversation AND s.number = u.session
                WHERE u.conversation = ? AND replaced = 0 GROUP BY s.thread ORDER BY max(u.pk) DESC""",
             (key,),
         )
-        return [(thread, count, moment(at)) for thread, count, at in rows]
+        return [ThreadSummary(name, count, moment(at)) for name, count, at in rows]
 
-    def sessions(self, key: int, before: int | None, most: int) -> list[StoredSession]:
+    def sessions(self, key: int, before: int | None, most: int) -> list[SessionSummary]:
         """Sessions by number, the latest first; ``before``: only those with lower numbers."""
         rows = self._db.of(key).rows(
             """SELECT s.number, s.thread, s.closed, count(u.pk), min(u.at), max(u.at) FROM
@@ -246,7 +234,7 @@ class Directory:
             (key, before, most),
         )
         return [
-            StoredSession(number, thread, bool(closed), count, moment(start), moment(end))
+            SessionSummary(number, thread, bool(closed), count, moment(start), moment(end))
             for number, thread, closed, count, start, end in rows
         ]
 

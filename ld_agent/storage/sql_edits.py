@@ -10,7 +10,7 @@ from typing import Any
 from ld_agent.errors import InputError
 from ld_agent.storage.columns import microseconds, moment
 from ld_agent.storage.database import Database
-from ld_agent.storage.rows import Change
+from ld_agent.types import Change
 
 TABLES = {"m": "record", "t": "trait"}
 """The table of a record or trait by its id's first letter."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ld_agent.errors import InputError, StoreError
 from ld_agent.storage import sql_exchange
-from ld_agent.storage.base import PATIENCE, TRAITS, Change, Failure, StoredConversation
+from ld_agent.storage.base import PATIENCE, TRAITS, Failure, StoredConversation
 from ld_agent.storage.columns import Vector, microseconds
 from ld_agent.storage.database import EVERYONE, TurnLock, tenant_of
 from ld_agent.storage.sql_edits import SQLEdits
@@ -23,7 +23,7 @@ from ld_agent.storage.sql_personas import SQLPersonas
 from ld_agent.storage.sql_replacing import replace_utterances
 from ld_agent.storage.sql_rows import RECORD, record, utterances
 from ld_agent.storage.sql_shelf import SQLShelf
-from ld_agent.types import Record, Utterance, iso, utc
+from ld_agent.types import Change, Record, Utterance, iso, utc
 from ld_agent.watch import Operation, operation
 
 DELETED = "the conversation was deleted while in use; reopen it"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +20,25 @@ from stage import KEY, Call, echoes, fails, hangs, says, sends, streams
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone, as_plain_text
 from ld_agent.backbones.weights import resolve_model
-from ld_agent.errors import BackboneError, ModelError
+from ld_agent.config import load_config
+from ld_agent.errors import BackboneError, ConfigError, ModelError
+from ld_agent.modules.base import Models
 from ld_agent.sections import SMOLLM2
 
 
 def ask(text: str = "Hello?", module: str = "generator", **more: Any) -> Request:
     return Request((Message("user", text),), module, max_new_tokens=16, **more)
+
+
+def test_an_endpoint_for_one_module_takes_no_adapter(monkeypatch: pytest.MonkeyPatch):
+    """With the settings that docs/mechanisms.md shows for a better model of the memory."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    page = (Path(__file__).parents[2] / "docs" / "mechanisms.md").read_text(encoding="utf-8")
+    shown = next(line for line in page.splitlines() if "modules.memory.backbone=" in line).split("`")[1]
+    endpoint, adapter = shlex.split(shown)
+    assert isinstance(Models(load_config("default", [endpoint, adapter])).backbone("memory"), EndpointBackbone)
+    with pytest.raises(ConfigError, match=r"set modules\.memory\.adapter=null"):
+        Models(load_config("default", [endpoint])).backbone("memory")
 
 
 def failure(backbone: EndpointBackbone, *requests: Request) -> str:

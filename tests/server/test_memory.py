@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import threading
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -12,6 +15,7 @@ from server_parts import Client, Served
 from ld_agent.backbones.base import Request
 from ld_agent.client import AsyncMemoryClient, MemoryClient, Said, ServerError
 from ld_agent.server.service import THREADS
+from ld_agent.types import SessionSummary, ThreadSummary
 
 pytestmark = pytest.mark.anyio
 MARCH = "2024-03-01T10:00:00+00:00"
@@ -50,7 +54,7 @@ async def test_people_by_page(served: Served):
         assert [(p.id, p.utterances) for p in await memory.people(containing="E")] == [("cem", 1)]
         listed = (await client.get("/v1/memory/people?limit=2")).json()
         assert listed["next"] == "bob"
-        assert (await client.get("/v1/memory/people/bob")).json()["utterances"] == 1
+        assert (await memory.person("bob")).utterances == 1
 
 
 async def test_sessions_threads_and_records(served: Served):
@@ -59,19 +63,21 @@ async def test_sessions_threads_and_records(served: Served):
         await past(memory)
         await memory.observe("ann", [Said("On the phone.", "Ann", APRIL, "phone")])
         page = (await client.get("/v1/memory/people/ann/sessions?limit=2")).json()
-        assert [(s["number"], s["thread"], s["closed"]) for s in page["sessions"]] == [
-            (3, "phone", False),
-            (2, "", True),
-        ]
-        older = (await client.get(f"/v1/memory/people/ann/sessions?before={page['next']}")).json()
-        assert [s["number"] for s in older["sessions"]] == [1]
-        first = (await client.get("/v1/memory/people/ann/sessions/1")).json()
-        assert [u["speaker"] for u in first["utterances"]] == ["Ann", "Sam"]
-        assert len(first["records"]) == 1
-        threads = (await client.get("/v1/memory/people/ann/threads")).json()["threads"]
-        assert [(t["name"], t["utterances"]) for t in threads] == [("phone", 1), ("", 3)]
-        assert [r.session for r in await memory.records("ann")] == [1, 2]
-        assert (await client.get("/v1/memory/people/ann/sessions/9")).status_code == 404
+        latest = await memory.sessions("ann", limit=2)
+        assert [(s.number, s.thread, s.closed) for s in latest] == [(3, "phone", False), (2, "", True)]
+        assert page["next"] == latest[-1].number
+        march = datetime.fromisoformat(MARCH)
+        assert await memory.sessions("ann", before=latest[-1].number) == [SessionSummary(1, "", True, 2, march, march)]
+        first = await memory.session("ann", 1)
+        assert (first.number, [u.speaker for u in first.utterances]) == (1, ["Ann", "Sam"])
+        records = await memory.records("ann")
+        assert [r.session for r in records] == [1, 2]
+        assert first.records == (records[0],)
+        april = datetime.fromisoformat(APRIL)
+        assert await memory.threads("ann") == [ThreadSummary("phone", 1, april), ThreadSummary("", 3, april)]
+        with pytest.raises(ServerError, match="has no session 9") as refused:
+            await memory.session("ann", 9)
+        assert (refused.value.status, refused.value.code) == (404, "session_not_found")
 
 
 async def test_edit_pin_and_forget(served: Served):
@@ -86,10 +92,11 @@ async def test_edit_pin_and_forget(served: Served):
         [trait, *_] = await memory.traits("ann")
         await memory.forget("ann", trait.id)
         assert trait.id not in [t.id for t in await memory.traits("ann", history=True)]
-        changes = (await client.get("/v1/memory/people/ann/changes")).json()["changes"]
-        assert [(c["action"], c["target"]) for c in changes] == [
-            ("edit", record.id), ("pin", record.id), ("forget", trait.id)
+        changes = await memory.changes("ann")
+        assert [(c.action, c.target, c.before) for c in changes] == [
+            ("edit", record.id, record.text), ("pin", record.id, changed.text), ("forget", trait.id, "")
         ]  # fmt: skip
+        assert all(c.at.utcoffset() == timedelta(0) for c in changes)
 
 
 async def test_a_model_of_ones_own(served: Served):
@@ -183,6 +190,39 @@ async def test_the_client_for_threads_asks_the_same(served: Served):
         with MemoryClient("", http=httpx.Client(base_url=path, transport=httpx.MockTransport(relay))) as memory:
             assert memory.people() == []
         assert seen == [("GET", "/v1/memory/people")]
+
+
+def test_both_clients_have_the_same_methods():
+    def methods(client: type) -> dict[str, str]:
+        return {name: str(inspect.signature(method)) for name, method in vars(client).items() if name[0] != "_"}
+
+    assert methods(MemoryClient) == methods(AsyncMemoryClient)
+
+
+async def test_the_client_knows_every_route_of_the_memory(served: Served):
+    """Each method is called with placeholders; the paths it asks for are those of the OpenAPI document."""
+    async with served() as client:
+        described = (await client.get("/openapi.json")).json()["paths"]
+    routes = {
+        (method.upper(), re.sub(r"{\w+}", "1", path))
+        for path, methods in described.items()
+        if path.startswith("/v1/memory/")
+        for method in methods
+    }
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        asked.add((request.method, request.url.path))
+        return httpx.Response(400, json={"error": {"message": "no"}})
+
+    asked: set[tuple[str, str]] = set()
+    with MemoryClient("", http=httpx.Client(base_url="http://memory", transport=httpx.MockTransport(refuse))) as memory:
+        for name, method in inspect.getmembers(memory, inspect.ismethod):
+            if name.startswith("_") or name in ("ask", "close"):
+                continue
+            needed = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
+            with pytest.raises(ServerError, match="no"):
+                method(*("1" for _ in needed))
+    assert asked == routes
 
 
 async def test_a_slow_reply_to_one_person_holds_up_nobody_else(served: Served):

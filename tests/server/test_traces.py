@@ -67,7 +67,7 @@ async def test_a_reply_with_its_searches_and_traits(served: Served, spans: Calla
     }  # fmt: skip
     assert told(second) | {"usage.input_tokens": 0, "usage.output_tokens": 0} == {
         "operation.name": "invoke_agent", "conversation.id": "ann", "agent.name": "Sam", "request.model": "default",
-        "usage.input_tokens": 0, "usage.output_tokens": 0,
+        "provider.name": "transformers", "usage.input_tokens": 0, "usage.output_tokens": 0,
     }  # fmt: skip
     assert told(first)["usage.input_tokens"] > 0
     assert {(span["memory.store.id"], span["memory.record.count"]) for span in created} == {
@@ -75,6 +75,24 @@ async def test_a_reply_with_its_searches_and_traits(served: Served, spans: Calla
         ("personas", 1),
     }
     assert "bees" not in json.dumps([dict(span.attributes) for span in [first, second, search]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "provider"),
+    [
+        ({"backbone.kind": "openai", "backbone.base_url": "http://127.0.0.1:9/v1"}, "openai"),
+        ({"modules.generator.backbone": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"}}, "openai"),
+        ({"modules.extractor.backbone": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"}}, "transformers"),
+    ],
+)
+async def test_the_provider_is_the_generators(
+    served: Served, spans: Callable[..., list[Any]], settings: dict[str, Any], provider: str
+):
+    spans()
+    async with served(**settings) as client:
+        await client.chat("I keep bees.")
+        await client.chat("Hello.", person=None, thread=None)
+    assert [told(span)["provider.name"] for span in spans("invoke_agent Sam")] == [provider, provider]
 
 
 async def test_changes_by_hand_and_a_deletion(served: Served, spans: Callable[..., list[Any]]):

@@ -70,7 +70,7 @@ def test_sessions_threads_and_words_of_a_person(store: SQLStore, fill: Fill) -> 
         (1, True, 3),
     ]
     assert [s.number for s in directory.sessions(key, 2, 10)] == [1]
-    assert [(thread, count) for thread, count, _ in directory.threads(key)] == [("", 4)]
+    assert [(t.name, t.utterances) for t in directory.threads(key)] == [("", 4)]
     assert [u.text for u in directory.search(key, "WALNUT a", 9)] == ["walnut after all"]
     assert directory.search(key, "%", 9) == []
     assert directory.has_memory(key, "m1")

@@ -112,6 +112,8 @@ def test_the_demo_plays_and_continues(command_line: CommandLine, tmp_path: Path)
     for shown in (
         "session 1",
         "session 3",
+        "session 4",
+        "what is my dog called?",
         "remembered as m1",
         "overall",
         "what is known about",
@@ -122,7 +124,7 @@ def test_the_demo_plays_and_continues(command_line: CommandLine, tmp_path: Path)
     second = command_line("demo", "-c", config, "--store", tmp_path / "demo.db")
     assert second.code == 0
     assert "utterances of this conversation; resuming it" in second.out
-    assert "session 4" in second.out
+    assert "session 5" in second.out
     assert "session 1," not in second.out
 
 

@@ -21,10 +21,14 @@ PAUSE = timedelta(days=14)
 
 
 def run_demo(config: Config) -> None:
-    """Play the sample; if the store already contains it, continue with a follow-up two weeks after its last
-    utterance."""
+    """Play the sample and a quiz about it three weeks later.
+
+    If the store already contains them, continue with a follow-up two weeks after the last utterance.
+    """
     with Agent(config) as agent:
         [episode] = load_episodes(shipped_path("data/samples/three_sessions.jsonl"))
+        [quiz] = load_episodes(shipped_path("data/samples/quiz.jsonl"))
+        episode = replace(episode, turns=episode.turns + quiz.turns)
         stored = agent.store.find_conversation(episode.id)
         said = agent.store.utterances(stored.key) if stored else []
         if len(said) >= len(episode.turns):

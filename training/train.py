@@ -105,10 +105,10 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     run = description(settings, module)
     check_folder(folder, run, overwrite)
     prepared = prepare(settings, *rows)
-
-    if is_first_process():
+    tuned = adapted(prepared, settings)
+    if is_first_process():  # only now, when nothing is left to reject
         claim(folder, run, overwrite)
-    trainer, seconds = _trained(prepared, settings, module, rows[1], folder)
+    trainer, seconds = _trained(prepared, tuned, settings, module, rows[1], folder)
     factors = trainer.factors()
     if is_first_process():
         from training.adapters import save_adapter
@@ -123,7 +123,12 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
 
 
 def _trained(
-    prepared: Prepared, settings: TrainingSettings, module: str, held_out: list[Row] | None, folder: Path
+    prepared: Prepared,
+    tuned: tuple[Any, AnswerLogits],
+    settings: TrainingSettings,
+    module: str,
+    held_out: list[Row] | None,
+    folder: Path,
 ) -> tuple[AnswerTrainer, float]:
     """Train to the end, from the last whole checkpoint of the folder if there is one; and the seconds that it took."""
     from ld_agent.backbones.weights import quiet_transformers
@@ -132,7 +137,7 @@ def _trained(
     from training.risk import Risk
     from training.trainer import AnswerTrainer, checkpoints, finished
 
-    model, logits = adapted(prepared, settings)
+    model, logits = tuned
     generations = risk = None
     if held_out and prepared.evaluation and settings.eval_generations:
         generations = Generations(

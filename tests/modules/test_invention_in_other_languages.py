@@ -72,6 +72,17 @@ def test_only_what_is_shown_stays(question: str, reply: str, kept: str, topics: 
     assert supported(reply, SHOWN + KOREAN + question, topics.extract, question, ("小红", "Sam"))[0] == kept
 
 
+def test_a_name_cut_off_together_with_its_verb_is_shown(topics: TopicExtractor):
+    question = "我的未婚妻叫什么？"
+    shown = f"碧茜是海关官员。我的未婚妻很好。\n{question}"
+    assert topics.extract(["你的未婚妻叫碧茜。"]) == [("叫碧茜", "未婚妻")]
+    assert supported("你的未婚妻叫碧茜。", shown, topics.extract, question, ("小红", "Sam")) == (
+        "你的未婚妻叫碧茜。",
+        [],
+    )
+    assert supported("你的未婚妻叫李碧华。", shown, topics.extract, question, ("小红", "Sam"))[0] == ""
+
+
 def test_an_answer_in_the_askers_person_is_turned_to_them():
     assert addressed("我的船叫英格堡。", "我的船叫什么名字？") == "你的船叫英格堡。"
     assert addressed("我记得你的船叫英格堡。", "我的船叫什么名字？") == "我记得你的船叫英格堡。"

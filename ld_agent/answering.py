@@ -21,6 +21,7 @@ from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import reply_text
 from ld_agent.modules.summarizer import whole_sentences
+from ld_agent.modules.timing import timely
 from ld_agent.steps import Steps
 from ld_agent.types import ReplyOptions, Utterance
 
@@ -138,7 +139,8 @@ class Answering:
         return answer if answer.text else replace(answer, text=words.not_told)
 
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
-        """The answer in the most relevant passage that has one; None: no passage has, or there is no reader.
+        """The answer in the most relevant passage that has one, or in a timelier one; None: no passage has, or there is
+        no reader.
 
         Args:
             failed: takes a note if the reader cannot be asked.
@@ -152,14 +154,23 @@ class Answering:
             failed.append(f"the reader failed: {exc}")
             return None
         self.seen.extend(completions)
+        found: list[tuple[Utterance, Answer]] = []
         for passage, completion in zip(passages, completions, strict=True):
-            text = answer_in(completion.text)
-            shown = "\n".join([*(f"{said.speaker}: {said.text}" for said in passage), situation.heard.text])
-            answer = self._supported(situation, replace(completion, text=text), shown)
-            if not answer.text or says_unknown(answer.text) or answers_nothing(answer.text, situation.heard.text):
-                continue
-            return replace(answer, notes=(*answer.notes, f"read in: {passage[-1].text}"))
-        return None
+            answer = self._found(situation, passage, completion)
+            if answer is not None:
+                found.append((passage[-1], answer))
+        if not found:
+            return None
+        said, answer = _timely(situation.heard, found)
+        return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
+
+    def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
+        """The supported answer that the reader found in a passage, if any."""
+        shown = "\n".join([*(f"{said.speaker}: {said.text}" for said in passage), situation.heard.text])
+        answer = self._supported(situation, replace(completion, text=answer_in(completion.text)), shown)
+        if not answer.text or says_unknown(answer.text) or answers_nothing(answer.text, situation.heard.text):
+            return None
+        return answer
 
     def _passages(self, situation: Situation) -> list[tuple[Utterance, ...]]:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""
@@ -199,6 +210,21 @@ class Answering:
         heard, doubted = situation.heard, situation.doubted
         known = [trait for trait in situation.traits.get(heard.speaker, ()) if (heard.speaker, trait) not in doubted]
         return [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]
+
+
+def _timely(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tuple[Utterance, Answer]:
+    """The answer to use: the most relevant one, or what the same person said later or earlier, as the question asks for.
+
+    Args:
+        found: the line in which each answer was read, and the answer; the most relevant first.
+    """
+    first, *further = found
+    line = first[0]
+    if not line.id:  # a trait: nobody knows when it was said
+        return first
+    rivals = [one for one in further if one[0].id and one[0].speaker == line.speaker and one[0].session != line.session]
+    alike = [first, *rivals]
+    return alike[timely(heard.text, [a.text for _, a in alike], [said.session for said, _ in alike])]
 
 
 def _reminded(situation: Situation, line: str) -> Situation:

@@ -142,6 +142,8 @@ class Rules(Patterns):
         advice: words of questions that ask for advice or news.
         asks_name, asks_number: match questions answered by a name or a number.
         some_number: answers to such a question without a number: "a few", "every day".
+        asks_past: words of a question about the past: "did", "was".
+        asks_former: words of a question about what has changed since: "before", "used to".
         someone: its groups are names in a question.
         as_asker: begins an answer given in the asker's person: "I keep".
         turned: words in the asker's person and their counterparts: "my": "your".
@@ -198,6 +200,8 @@ class Rules(Patterns):
     filling: str
     orders: str
     some_number: str = ""
+    asks_past: str = ""
+    asks_former: str = ""
 
     @field_validator("stemmer")
     @classmethod

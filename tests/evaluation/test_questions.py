@@ -148,6 +148,20 @@ def test_the_samples_have_thirty_people_with_eight_questions_each(name: str):
         assert all(contains("\n".join(said), q.answers) for q in one.questions if q.answers)
 
 
+def test_the_sample_of_changes_asks_about_what_holds_and_what_held():
+    asked = load_questions(SAMPLES / "changes.jsonl")
+    assert len(asked) == 16
+    for one in asked:
+        told = [turn for turn in one.episode.turns if turn.speaker != one.episode.agent]
+        assert any(question.category == "changed" for question in one.questions)
+        yes_or_no = ("Who do I live with?", "Do I have a television?")
+        for question in one.questions:
+            saying = {turn.session for turn in told if contains(turn.text, question.answers)}
+            assert saying or question.text in yes_or_no
+            if question.category == "changed":
+                assert 1 not in saying, question.text  # said only after the change
+
+
 def test_locomo_has_evidence_and_its_adversarial_questions_no_answers():
     asked = load_questions(SAMPLES / "locomo.json")
     questions = [q for one in asked for q in one.questions]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -65,7 +66,9 @@ def ask(config: Callable[..., Config], topics: TopicExtractor) -> Callable[..., 
         )
         models = Models(config(), backbone)
         generator = Generator(models, "brief")
-        situation = Situation("Sam", ASKED, **{"passages": ((TALK[0],), tuple(TALK[1:3])), "people": ("Maya",)} | about)
+        situation = Situation(
+            **{"agent": "Sam", "heard": ASKED, "passages": ((TALK[0],), tuple(TALK[1:3])), "people": ("Maya",)} | about
+        )
         answering = Answering(generator, alike, topics.extract, True, Reader(models))
         return run(answering.steps(situation, generator.prompt_for(situation)), models.complete), backbone
 
@@ -88,6 +91,32 @@ def test_where_no_passage_says_it_the_generator_answers(ask: Callable[..., Any])
     answer, backbone = ask("NOT_SAID")
     assert answer.text == "I don't know where she lives."
     assert [request.module for request in backbone.requests] == ["reader", "reader", "generator"]
+
+
+def quoted(request: Request) -> str:
+    """A reader that answers with the last line of its passage."""
+    line = request.messages[-1].content.partition("\n\n")[0].splitlines()[-1]
+    return line.partition(": ")[2].replace("My sister", "She")
+
+
+@pytest.mark.parametrize(
+    ("question", "later", "expected"),
+    [
+        ("Where does my sister live?", said(9, "My sister lives in Oslo.", session=3), "She lives in Oslo."),
+        ("Where did my sister live before?", said(9, "My sister lives in Oslo.", session=3), "She lives in Turin."),
+        ("Where does my sister live?", said(9, "My sister lives in Oslo."), "She lives in Turin."),  # the same session
+        ("Where does my sister live?", said(9, "My sister lives in Oslo.", "Omar", 3), "She lives in Turin."),
+    ],
+)
+def test_what_was_said_later_replaces_what_was_said_before(
+    ask: Callable[..., Any], question: str, later: Utterance, expected: str
+):
+    before = said(3, "My sister lives in Turin.")
+    for passages_ in ((before,), (later,)), ((later,), (before,)):
+        if passages_[0][0] is later and expected == "She lives in Turin." and "before" not in question:
+            continue  # the most relevant passage then stays
+        answer, _ = ask(quoted, passages=passages_, heard=replace(ASKED, text=question))
+        assert answer.text == expected
 
 
 def test_what_the_reader_makes_up_is_no_answer(ask: Callable[..., Any]):

@@ -1,13 +1,14 @@
 """Answer one utterance: read or generate a reply, drop what is made up, and check a denial against what the user said.
 
 Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo
-last year.". So the reader, where there is one, first looks for the answer in one passage after the other. Without a
-reader such a question is asked again with that line right before it; if the answer is still a denial, the line itself
-is quoted. Knows no store and no view.
+last year.". So the reader, where there is one, looks for the answer in one passage after the other, before the generator
+is asked or when it denies. If that finds nothing, the question is asked again with the most relevant line right before
+it; if the answer is still a denial, the line itself is quoted. Knows no store and no view.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -33,6 +34,7 @@ questions about something the user said, the best line reaches it in 108 cases a
 questions about something never said, it does in 9 (`data/samples/questions.jsonl`)."""
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
 LONGEST_QUOTE = 300  # characters
+_TAG = re.compile(r"</?\w+>")
 TRAITS_READ = 3
 """Maximum number of traits in a passage for the reader."""
 
@@ -59,7 +61,8 @@ class Answering:
         grounded: check answers against what the user said (``modules.generator.grounded``).
         encode: texts → (n, dimension) unit vectors.
         topics: the nouns of texts.
-        reader: looks for the answer in passages first; None: the generator answers alone.
+        reader: looks for the answer in passages; None: the generator answers alone.
+        reads_first: ask the reader before the generator; False: only when the generator denies knowing.
         seen: collects every completion of the model.
     """
 
@@ -68,6 +71,7 @@ class Answering:
     topics: Topics
     grounded: bool
     reader: Reader | None = None
+    reads_first: bool = True
     seen: list[Completion] = field(default_factory=list)
 
     def steps(
@@ -103,13 +107,13 @@ class Answering:
         A denial of something the user said is replaced by a second answer, or by a quote.
         """
         failed: list[str] = []
-        read = yield from self._read(situation, failed)
+        read = (yield from self._read(situation, failed)) if self.reads_first else None
         if read is not None and not situation.decides:
             return read
         completion = yield from self._completion(prompted, situation, options)
         if read is not None:
             return replace(read, completion=completion)
-        answer = yield from self._doubted(situation, prompted, completion, options)
+        answer = yield from self._doubted(situation, prompted, completion, options, failed)
         return replace(answer, notes=(*failed, *answer.notes))
 
     def _shortened(self, answer: Answer, most: int) -> Answer:
@@ -120,23 +124,35 @@ class Answering:
         return replace(answer, text=text, completion=replace(answer.completion, finish="length"))
 
     def _doubted(
-        self, situation: Situation, prompted: Prompted, completion: Completion, options: ReplyOptions | None
+        self,
+        situation: Situation,
+        prompted: Prompted,
+        completion: Completion,
+        options: ReplyOptions | None,
+        failed: list[str],
     ) -> Steps[Answer]:
-        """The supported part of the generator's answer; a denial is checked against what the user said."""
-        shown = "\n".join(message.content for message in prompted.messages)
-        answer = self._supported(situation, completion, shown)
-        if not completion.text or (answer.text and not says_unknown(answer.text)):
+        """The supported part of the generator's answer; a denial is checked against what the user said.
+
+        Args:
+            failed: see `_read`.
+        """
+        answer = self._supported(situation, completion, _told(self.generator, situation, prompted))
+        if not completion.text or (answer.text and not _says_nothing(answer.text, situation)):
             return answer
+        if not self.reads_first:
+            read = yield from self._read(situation, failed)
+            if read is not None:
+                return replace(read, completion=completion, notes=(*answer.notes, *read.notes))
         words, quote = situation.language.words, self._said_by_user(situation)
         if quote is not None:
             reminded = self.generator.prompt_for(_reminded(situation, quote.text))
             again = yield from self._completion(reminded, situation, options)
             second = self._supported(situation, again, f"{quote.text}\n{situation.heard.text}")
-            if second.text and not says_unknown(second.text):
+            if second.text and not _says_nothing(second.text, situation):
                 return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {quote.text}"))
             if quote.id and len(quote.text) <= LONGEST_QUOTE:
                 return replace(answer, text=words.quoting.format(told=quote.text), notes=(*answer.notes, QUOTED))
-        return answer if answer.text else replace(answer, text=words.not_told)
+        return answer if says_unknown(answer.text) else replace(answer, text=words.not_told)
 
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
         """The answer in the most relevant passage that has one, or in a timelier one; None: no passage has, or there is
@@ -168,9 +184,7 @@ class Answering:
         """The supported answer that the reader found in a passage, if any."""
         shown = "\n".join([*(f"{said.speaker}: {said.text}" for said in passage), situation.heard.text])
         answer = self._supported(situation, replace(completion, text=answer_in(completion.text)), shown)
-        if not answer.text or says_unknown(answer.text) or answers_nothing(answer.text, situation.heard.text):
-            return None
-        return answer
+        return None if not answer.text or _says_nothing(answer.text, situation) else answer
 
     def _passages(self, situation: Situation) -> list[tuple[Utterance, ...]]:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""
@@ -225,6 +239,20 @@ def _timely(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tupl
     rivals = [one for one in further if one[0].id and one[0].speaker == line.speaker and one[0].session != line.session]
     alike = [first, *rivals]
     return alike[timely(heard.text, [a.text for _, a in alike], [said.session for said, _ in alike])]
+
+
+def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str:
+    """What a rendered prompt says about the world: its lines without those of a prompt that remembers nothing."""
+    heard = replace(situation.heard, text="")
+    bare = replace(situation, heard=heard, context=(), recalled=(), traits={}, quotes=(), instructions="")
+    frame = {line for message in generator.prompt_for(bare).messages for line in message.content.splitlines()}
+    lines = (line for message in prompted.messages for line in message.content.splitlines())
+    return "\n".join(line for line in lines if line not in frame and not _TAG.fullmatch(line))
+
+
+def _says_nothing(answer: str, situation: Situation) -> bool:
+    """Whether an answer denies knowing, or repeats the question."""
+    return says_unknown(answer) or answers_nothing(answer, situation.heard.text)
 
 
 def _reminded(situation: Situation, line: str) -> Situation:

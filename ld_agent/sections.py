@@ -161,9 +161,12 @@ class ReaderSection(ModuleSection):
     Attributes:
         passages: maximum number of passages to read for the answer to a question about the past; 0: the generator
             answers alone.
+        asked: ``first``, before the generator; or ``on_denial``, when the generator says that it does not know, which suits
+            generators that overlook less than the reader.
     """
 
     passages: Count = 0
+    asked: Literal["first", "on_denial"] = "first"
 
 
 class ModulesSection(Section):

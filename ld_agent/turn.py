@@ -216,7 +216,7 @@ class Turn:
         resources, modules = self.relation.resources, self.relation.resources.config.modules
         return Answering(
             self._generator(), resources.encoder.encode, resources.topics.extract, modules.generator.grounded,
-            Reader(self.relation.models) if modules.reader.passages else None, self._seen,
+            Reader(self.relation.models) if modules.reader.passages else None, modules.reader.asked == "first", self._seen,
         )  # fmt: skip
 
     def _reply(self, said: str, kept: Utterance | None) -> Reply:

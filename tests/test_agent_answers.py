@@ -65,6 +65,17 @@ def test_what_the_agent_makes_up_about_a_person_is_left_out_before_anyone_sees_i
     agent.close()
 
 
+@pytest.mark.parametrize("answer", ["Your job is to be a warm and attentive friend.", "You keep traits and memories."])
+def test_the_words_of_the_prompt_itself_support_no_answer(scene: Scene, answer: str):
+    agent = scene.agent(
+        {**SCRIPT, "extractor": "I like tea.", "generator": answer}, modules={"generator": {"grounded": True}}
+    )
+    talk = agent.conversation("maya", at=START)
+    talk.observe("I like tea.", "Maya", START)
+    assert talk.respond("What's my job, and what do I keep?", "Maya", START + DAY).text != answer
+    agent.close()
+
+
 TOLD = "I moved to the city of Oslo last year."
 
 

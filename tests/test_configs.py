@@ -32,10 +32,10 @@ PROMISED = {
 
 
 def dotted_keys(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Every key of a section, in order; a section that may be null counts as one key."""
+    """Every key of a section, in order; a section that may be null, such as a module's own backbone, counts as one key."""
     for key, value in values.items():
         yield prefix + key
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not (prefix and key == "backbone"):
             yield from dotted_keys(value, f"{prefix}{key}.")
 
 

@@ -85,6 +85,12 @@ def test_a_reply_to_what_was_never_said_says_so_and_invents_nothing(reply: str, 
 
 def test_an_answer_is_not_taken_for_not_knowing():
     assert not says_unknown("You told me that you live in Oslo.")
+    for reply in (
+        "I don't have any information about your cat.",
+        "I don't have information.",
+        "I have no record of it.",
+    ):
+        assert says_unknown(reply)
 
 
 def test_figures_by_hand(command_line: CommandLine, tmp_path: Path):

@@ -60,16 +60,16 @@ def ask(config: Callable[..., Config], topics: TopicExtractor) -> Callable[..., 
     def alike(texts: Sequence[str]) -> Vectors:
         return np.ones((len(texts), 2), np.float32) / np.float32(2**0.5)
 
-    def asked(reader: Any, **about: Any) -> tuple[Answer, ScriptedBackbone]:
-        backbone = ScriptedBackbone(
-            {"generator": "I don't know where she lives."} | ({"reader": reader} if reader else {})
-        )
+    def asked(
+        reader: Any, generated: str = "I don't know where she lives.", *, first: bool = True, **about: Any
+    ) -> tuple[Answer, ScriptedBackbone]:
+        backbone = ScriptedBackbone({"generator": generated} | ({"reader": reader} if reader else {}))
         models = Models(config(), backbone)
         generator = Generator(models, "brief")
         situation = Situation(
             **{"agent": "Sam", "heard": ASKED, "passages": ((TALK[0],), tuple(TALK[1:3])), "people": ("Maya",)} | about
         )
-        answering = Answering(generator, alike, topics.extract, True, Reader(models))
+        answering = Answering(generator, alike, topics.extract, True, Reader(models), first)
         return run(answering.steps(situation, generator.prompt_for(situation)), models.complete), backbone
 
     return asked
@@ -117,6 +117,28 @@ def test_what_was_said_later_replaces_what_was_said_before(
             continue  # the most relevant passage then stays
         answer, _ = ask(quoted, passages=passages_, heard=replace(ASKED, text=question))
         assert answer.text == expected
+
+
+@pytest.mark.parametrize(
+    ("generated", "asked", "expected"),
+    [
+        ("She lives in Rome.", ["generator"], "She lives in Rome."),
+        ("You haven't told me.", ["generator", "reader", "reader"], "She lives in Turin."),
+        ("Your sister lives.", ["generator", "reader", "reader"], "She lives in Turin."),  # the question again
+    ],
+)
+def test_a_reader_asked_on_denial_reads_only_then(
+    ask: Callable[..., Any], generated: str, asked: list[str], expected: str
+):
+    talk = [said(1, "My sister likes Rome.")]
+    answer, backbone = ask(turin, generated, first=False, context=tuple(talk))
+    assert answer.text == expected
+    assert [request.module for request in backbone.requests] == asked
+
+
+def test_a_reader_asked_on_denial_that_finds_nothing_leaves_the_denial(ask: Callable[..., Any]):
+    answer, _ = ask("NOT_SAID", "You haven't told me where she lives.", first=False)
+    assert answer.text == "You haven't told me where she lives."
 
 
 def test_what_the_reader_makes_up_is_no_answer(ask: Callable[..., Any]):

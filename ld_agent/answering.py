@@ -16,13 +16,13 @@ from ld_agent.backbones.base import Completion
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import worths
+from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import reply_text
 from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.modules.timing import timely
 from ld_agent.steps import Steps
 from ld_agent.types import ReplyOptions, Utterance
 
@@ -155,8 +155,7 @@ class Answering:
         return answer if says_unknown(answer.text) else replace(answer, text=words.not_told)
 
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
-        """The answer in the most relevant passage that has one, or in a timelier one; None: no passage has, or there is
-        no reader.
+        """The answer that passages agree on, or a timelier one; None: no passage has one, or there is no reader.
 
         Args:
             failed: takes a note if the reader cannot be asked.
@@ -177,7 +176,7 @@ class Answering:
                 found.append((passage[-1], answer))
         if not found:
             return None
-        said, answer = _timely(situation.heard, found)
+        said, answer = _chosen(situation.heard, found)
         return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
 
     def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
@@ -226,19 +225,24 @@ class Answering:
         return [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]
 
 
-def _timely(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tuple[Utterance, Answer]:
-    """The answer to use: the most relevant one, or what the same person said later or earlier, as the question asks for.
+def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tuple[Utterance, Answer]:
+    """The answer to use: what most passages say, or what the same person said about it later or earlier, as the question asks
+    for.
 
     Args:
         found: the line in which each answer was read, and the answer; the most relevant first.
     """
-    first, *further = found
-    line = first[0]
+    best = found[agreed(heard.text, heard.speaker, [answer.text for _, answer in found])]
+    line = best[0]
     if not line.id:  # a trait: nobody knows when it was said
-        return first
-    rivals = [one for one in further if one[0].id and one[0].speaker == line.speaker and one[0].session != line.session]
-    alike = [first, *rivals]
-    return alike[timely(heard.text, [a.text for _, a in alike], [said.session for said, _ in alike])]
+        return best
+    alike = [best, *(one for one in found if _elsewhere(one[0], line))]
+    return alike[timely(heard.text, [answer.text for _, answer in alike], [said.session for said, _ in alike])]
+
+
+def _elsewhere(said: Utterance, line: Utterance) -> bool:
+    """Whether it was said by the same person in another session."""
+    return bool(said.id) and said.speaker == line.speaker and said.session != line.session
 
 
 def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str:

@@ -1,10 +1,10 @@
-"""Which of several answers from different times is meant."""
+"""Which of several answers, read in different passages, is given."""
 
 from __future__ import annotations
 
 import pytest
 
-from ld_agent.modules.timing import timely
+from ld_agent.modules.choice import agreed, timely
 
 VOLVO, FIAT = "You drive an old Volvo.", "You drive a Fiat."
 
@@ -40,3 +40,21 @@ def test_a_later_answer_without_news_does_not_replace_the_likeliest():
 
 def test_of_equally_late_answers_the_likelier_one_counts():
     assert timely("Where do I live?", ["In Rome.", "In Oslo.", "In Bern."], [1, 2, 2]) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "answers", "chosen"),
+    [
+        ("What did I break?", ["You slipped on a peel.", "You broke your ankle.", "Your left ankle."], 1),
+        (
+            "What did I break?",
+            ["You broke a plate.", "You broke your ankle."],
+            0,
+        ),  # the question's words agree on nothing
+        ("What did I break?", ["A plate.", "Petra's foot.", "You broke it, Petra."], 0),  # nor does the asker's name
+        ("What did I break?", ["A plate."], 0),
+        ("我弄坏了什么？", ["一个盘子。", "你的自行车坏了。", "自行车。"], 1),
+    ],
+)
+def test_an_answer_that_two_passages_give_counts_more(question: str, answers: list[str], chosen: int):
+    assert agreed(question, "Petra", answers) == chosen

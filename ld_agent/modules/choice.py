@@ -1,0 +1,61 @@
+"""Which of several answers, read in different passages, to give: the one that passages agree on, or the timely one.
+
+"Where do I work?" asks for the newest, "Where did I work before?" for the oldest. Knows no memory and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ld_agent.languages.rules import Reading
+from ld_agent.modules.wording import stems_of
+
+_ASKS_FORMER, _ASKS_PAST = Reading("asks_former"), Reading("asks_past")
+NEXT = 0.9
+"""The weight of a passage, relative to the one ranked before it. Fitted to 106 questions of ``data/samples/questions.jsonl``,
+as is `OTHER`."""
+OTHER = 0.7
+"""The weight that another passage with the same answer adds, as a share of its own."""
+
+
+def agreed(question: str, asker: str, answers: Sequence[str]) -> int:
+    """The place of the answer that has the most weight: its passage's own, and that of others with the same answer.
+
+    Args:
+        answers: at least one, those of better passages first.
+
+    >>> agreed("What did I break?", "Petra", ["You slipped on a peel.", "You broke your ankle.", "Your ankle."])
+    1
+    """
+    known = stems_of(question) | stems_of(asker)
+    news = [stems_of(answer) - known for answer in answers]
+    weights = [NEXT**place for place in range(len(answers))]
+
+    def weight(place: int) -> float:
+        same = (w for other, w in enumerate(weights) if other != place and news[other] & news[place])
+        return weights[place] + OTHER * sum(same)
+
+    return max(range(len(answers)), key=lambda place: (weight(place), -place))
+
+
+def timely(question: str, answers: Sequence[str], sessions: Sequence[int]) -> int:
+    """The place of the answer that holds at the time the question is about.
+
+    Of what was, as in "Where did we meet?", the first answer; unless another names something new, the same goes for what is.
+
+    Args:
+        answers: at least one, the most likely first; all are about the same thing.
+        sessions: the session in which each was said.
+
+    >>> timely("What car do I drive?", ["You drive a Volvo.", "You drive a Fiat."], [1, 2])
+    1
+    >>> timely("What car did I drive before?", ["You drive a Fiat.", "You drove a Volvo."], [2, 1])
+    1
+    """
+    former = bool(_ASKS_FORMER.search(question))
+    if _ASKS_PAST.search(question) and not former:
+        return 0
+    places = range(len(answers))
+    wanted = min(places, key=lambda n: (sessions[n] if former else -sessions[n], n))
+    news = stems_of(answers[wanted]) - stems_of(answers[0]) - stems_of(question)
+    return wanted if news else 0

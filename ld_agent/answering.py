@@ -256,7 +256,7 @@ def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str
 
 def _says_nothing(answer: str, situation: Situation) -> bool:
     """Whether an answer denies knowing, or repeats the question."""
-    return says_unknown(answer) or answers_nothing(answer, situation.heard.text)
+    return says_unknown(answer) or answers_nothing(answer, situation.heard.text, situation.heard.speaker)
 
 
 def _reminded(situation: Situation, line: str) -> Situation:

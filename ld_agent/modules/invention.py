@@ -126,13 +126,23 @@ def supported(
     return (" ".join(kept) if says_something or not invented else ""), list(dict.fromkeys(invented))
 
 
-def answers_nothing(answer: str, question: str) -> bool:
+def answers_nothing(answer: str, question: str, asker: str = "") -> bool:
     """Whether an answer repeats the question, or states no number although one is asked for: "You passed the exam." to
     "How many tries did I need?"."""
     asked = " ".join(_questions(question)) or question
-    if not stems_of(answer) - stems_of(asked):
+    if not _beyond(answer, f"{asked} {asker}"):
         return True
     return bool(_ASKS_NUMBER.search(asked)) and not (numbers(answer) or _SOME_NUMBER.search(answer))
+
+
+def _beyond(text: str, known: str) -> set[str]:
+    """The stems in a text that are not among those of another, be it in another form: "fixed", "fix"."""
+    others = stems_of(known)
+    return {stem for stem in stems_of(text) if not any(_one_word(stem, other) for other in others)}
+
+
+def _one_word(stem: str, other: str) -> bool:
+    return stem == other or (min(len(stem), len(other)) > 2 and (stem.startswith(other) or other.startswith(stem)))
 
 
 def _denied(sentence: str, shown: str, people: Sequence[str]) -> list[str]:
@@ -154,7 +164,7 @@ def _named(sentence: str, question: str, people: Sequence[str]) -> list[str]:
     spent = asked | {_plain(word) for name in people for word in WORD_RUN.findall(name)}
     words = [word for word in WORD_RUN.findall(sentence) if word.casefold() not in turned()]
     names = [w for n, w in enumerate(words) if _names(w, first=False) and (n or _plain(w) in spent)]
-    further = stems_of(sentence) - stems_of(f"{question} {' '.join(people)}") - stems_listed("saying_nothing")
+    further = _beyond(sentence, f"{question} {' '.join(people)}") - stems_listed("saying_nothing")
     return names if names and all(_plain(name) in spent for name in names) and not further else []
 
 

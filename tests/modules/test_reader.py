@@ -184,9 +184,11 @@ def test_the_prompt_is_in_the_language(config: Callable[..., Config]):
         ("You feed them every day.", "How often do I feed them?", False),
         ("You moved your house.", "Where did I move my house?", True),  # the question again
         ("You moved it to Turin.", "Where did I move my house?", False),
+        ("The clock was fixed by Maya.", "Whose clock did I fix?", True),  # by the one who asks
+        ("The clock was fixed for Ben.", "Whose clock did I fix?", False),
         ("四只。", "我养了几只山羊？", False),
         ("你养山羊。", "我养了几只山羊？", True),
     ],
 )
 def test_an_answer_to_something_else_is_none(answer: str, question: str, nothing: bool):
-    assert answers_nothing(answer, question) is nothing
+    assert answers_nothing(answer, question, "Maya") is nothing

@@ -20,7 +20,7 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, sacrebleu, token_f1
 from ld_agent.evaluation.runner import Item, Keep, Prediction
-from ld_agent.modules.replies import repeatable
+from ld_agent.modules.replies import long_sentences, statements
 from ld_agent.prompts import as_line
 from ld_agent.replay import PlayedTurn, play, prompt_of
 from ld_agent.steps import Steps, run_many
@@ -126,17 +126,18 @@ def distinct_figures(predictions: Sequence[Prediction]) -> dict[str, float]:
 
 
 def _repeated(predictions: Sequence[Prediction]) -> Iterator[bool]:
-    """Whether each reply contains a sentence (`repeatable`) of an earlier one in its episode."""
+    """Whether each reply contains a sentence (`long_sentences`) of an earlier one in its episode, or one twice."""
     said: dict[str, set[str]] = {}
     for prediction in predictions:
-        sentences, earlier = repeatable([prediction.text]), said.setdefault(prediction.episode, set())
-        yield not earlier.isdisjoint(sentences)
-        earlier |= sentences
+        sentences, earlier = long_sentences(prediction.text), said.setdefault(prediction.episode, set())
+        yield len(set(sentences) - earlier) < len(sentences)
+        earlier.update(sentences)
 
 
 def _echoed(prediction: Prediction) -> bool:
-    """Whether a reply contains a sentence of the utterance it answers."""
-    return not repeatable([prediction.text]).isdisjoint(repeatable([str(prediction.details.get("text", ""))]))
+    """Whether a reply contains a statement of the utterance it answers; a question may be returned."""
+    heard = statements(str(prediction.details.get("text", "")))
+    return not set(long_sentences(prediction.text)).isdisjoint(long_sentences(heard))
 
 
 def _replies(episode: Episode, beta: float) -> Iterator[Item]:

@@ -220,6 +220,9 @@ class SQLStore(NotedEncoder):
     def utterances(self, key: int) -> list[Utterance]:
         return utterances(self.db.of(key), "conversation = ? ORDER BY pk", (key,))
 
+    def latest_utterances(self, key: int, most: int) -> list[Utterance]:
+        return utterances(self.db.of(key), "conversation = ?1 ORDER BY pk DESC LIMIT ?2", (key, most))[::-1]
+
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
         where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"
         return utterances(self.db.of(key), f"{where} ORDER BY pk", (key, thread))

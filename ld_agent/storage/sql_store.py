@@ -221,7 +221,8 @@ class SQLStore(NotedEncoder):
         return utterances(self.db.of(key), "conversation = ? ORDER BY pk", (key,))
 
     def latest_utterances(self, key: int, most: int) -> list[Utterance]:
-        return utterances(self.db.of(key), "conversation = ?1 ORDER BY pk DESC LIMIT ?2", (key, most))[::-1]
+        where = "conversation = ?1 ORDER BY session DESC, pk DESC LIMIT ?2"  # the order of an index
+        return utterances(self.db.of(key), where, (key, most))[::-1]
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
         where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"

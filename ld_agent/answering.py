@@ -9,7 +9,7 @@ it; if the answer is still a denial, the line itself is quoted. Knows no store a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
@@ -21,7 +21,7 @@ from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
-from ld_agent.modules.replies import reply_text
+from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.steps import Steps
 from ld_agent.types import ReplyOptions, Utterance
@@ -33,6 +33,7 @@ BEARING = 0.65
 questions about something the user said, the best line reaches it in 108 cases and contains the answer in 87; for 74
 questions about something never said, it does in 9 (`data/samples/questions.jsonl`)."""
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
+REPEATED = "the model only repeated what had been said; it was asked again"
 LONGEST_QUOTE = 300  # characters
 _TAG = re.compile(r"</?\w+>")
 TRAITS_READ = 3
@@ -75,29 +76,66 @@ class Answering:
     seen: list[Completion] = field(default_factory=list)
 
     def steps(
-        self, situation: Situation, prompted: Prompted, options: ReplyOptions | None = None, hear: Hear | None = None
+        self,
+        situation: Situation,
+        prompted: Prompted,
+        options: ReplyOptions | None = None,
+        listen: Callable[[], Hear | None] = lambda: None,
+        said: Collection[str] | None = None,
     ) -> Steps[Answer]:
         """Answer a rendered situation.
 
         Args:
-            hear: called with each piece as it is generated; an answer that is checked arrives whole, after the check.
+            listen: makes what hears the pieces of one answer as they are generated; an answer that is checked arrives
+                whole, after the check.
+            said: sentences not to say again (`repeatable`): an answer of nothing else is asked for once more.
         """
-        known = prompted.messages[0].content
-        if not (self.grounded and asks_what_was_told(situation.heard.text, known)):
-            completion = yield from self._completion(prompted, situation, options, hear)
-            return Answer(_text(completion), completion)
+        if not self.checks(situation, prompted):
+            return (yield from self._unrepeated(situation, prompted, options, listen, said))
         answer = yield from self._checked(situation, prompted, options)
         if options is not None and options.max_new_tokens is not None:
             answer = self._shortened(answer, options.max_new_tokens)
-        if answer.text and hear is not None:
+        if answer.text and (hear := listen()) is not None:
             hear(answer.text)
         return answer
 
+    def checks(self, situation: Situation, prompted: Prompted) -> bool:
+        """Whether the answer is checked against what the user said, because that is what they ask about."""
+        return self.grounded and asks_what_was_told(situation.heard.text, prompted.messages[0].content)
+
+    def _unrepeated(
+        self,
+        situation: Situation,
+        prompted: Prompted,
+        options: ReplyOptions | None,
+        listen: Callable[[], Hear | None],
+        said: Collection[str] | None,
+    ) -> Steps[Answer]:
+        """The generator's answer, or a second one in other words, if the first says nothing new and the second does."""
+
+        def reply(completion: Completion) -> str:
+            return reply_text(completion.text, situation.agent, situation.people, decides=situation.decides)
+
+        first = yield from self._completion(prompted, situation, options, listen())
+        if said and only_repeats(reply(first), said):
+            try:
+                second = yield from self._completion(prompted, situation, options, listen(), again=True)
+            except BackboneError as exc:
+                return Answer(_text(first), first, (f"asked again without success: {exc}",))
+            if reply(second) and not only_repeats(reply(second), said):
+                return Answer(_text(second), second, (REPEATED,))
+        return Answer(_text(first), first)
+
     def _completion(
-        self, prompted: Prompted, situation: Situation, options: ReplyOptions | None, hear: Hear | None = None
+        self,
+        prompted: Prompted,
+        situation: Situation,
+        options: ReplyOptions | None,
+        hear: Hear | None = None,
+        again: bool = False,
     ) -> Steps[Completion]:
         request = self.generator.request(prompted.messages, hear, decides=situation.decides, options=options)
-        [completion] = yield [request]
+        [completion] = yield [self.generator.reworded(request) if again else request]
         self.seen.append(completion)
         return completion
 

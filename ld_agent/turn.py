@@ -20,9 +20,10 @@ from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, Situation
+from ld_agent.modules.invention import asks_for_facts
 from ld_agent.modules.orders import UNTRUSTED
 from ld_agent.modules.reader import Reader
-from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text
+from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text, statements
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
@@ -34,6 +35,8 @@ UNKNOWN_SCRIPT = (
     "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
 )
 NOT_STATED = "not stated"
+LATEST = 200
+"""Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
 
 def checked_reply_time(heard_at: datetime | None, reply_at: datetime | str | None) -> datetime | None:
@@ -79,6 +82,7 @@ class Turn:
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
     _finish: str = "stop"
+    _said_before: frozenset[str] | None = None
 
     def reply(self, at: datetime | None, recorded: str | None = None) -> Steps[Reply]:
         """Answer, as steps.
@@ -202,7 +206,9 @@ class Turn:
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
         views = self.relation.views
-        answer = yield from self._answering().steps(situation, prompted, self.options, self._listener())
+        answering = self._answering()
+        self._said_before = None if answering.checks(situation, prompted) else self._not_to_be_repeated()
+        answer = yield from answering.steps(situation, prompted, self.options, self._listener, self._said_before)
         self.notes += answer.notes
         self._finish = answer.completion.finish
         if views.decides:
@@ -237,10 +243,11 @@ class Turn:
         return explanations
 
     def _listener(self) -> Callable[[str], None] | None:
-        """Hear the pieces of the answer: keep them in case of an interruption, and show those that belong to the reply."""
+        """Hear the pieces of one answer: keep them in case of an interruption, and show those that belong to the reply."""
         if self.on_text is None and not self.interruptible:
             return None
         shown = self._shown()
+        self._pieces.clear()
 
         def hear(piece: str) -> None:
             self._pieces.append(piece)
@@ -255,17 +262,25 @@ class Turn:
         relation = self.relation
         return ReplyStream(
             relation.agent_name, self._everyone()[1:], self.on_text, decides=relation.views.decides,
-            said=self._already_said(), language=relation.models.language,
+            said=self._said_before, language=relation.models.language,
         )  # fmt: skip
 
-    def _already_said(self) -> frozenset[str]:
-        """The agent's sentences in the running session; a small model repeats its favourites in every turn."""
-        return repeatable(u.text for u in self.cache.utterances if u.speaker == self.relation.agent_name)
+    def _not_to_be_repeated(self) -> frozenset[str] | None:
+        """What the agent has said lately and what it has just been told; a small model repeats both.
+
+        None: the reply may state facts that were asked for, again.
+        """
+        resources, agent = self.relation.resources, self.relation.agent_name
+        if resources.config.modules.generator.repeats or asks_for_facts(self.heard.text):
+            return None
+        lately = resources.store.latest_utterances(self.relation.key, LATEST)
+        said = [u.text for u in (*lately, *self.cache.utterances) if u.speaker == agent]
+        return repeatable([*said, statements(self.heard.text)])
 
     def _said(self, answer: str, interrupted: bool) -> str:
         """The reply in an answer; "" only if it was interrupted before the first word."""
         people, decides = self._everyone()[1:], self.relation.views.decides
-        said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._already_said())
+        said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._said_before)
         if interrupted:
             self.notes.append(INTERRUPTED)
         elif not said:

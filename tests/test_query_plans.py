@@ -25,14 +25,14 @@ OF_ALL = re.compile(
 FEW_SORTED = re.compile(r"session_open|SELECT max\(number\)|json_each")
 """What bounds the rows that a statement may sort: open sessions, the last session, or ids that were given."""
 FEW_READ = re.compile(
-    r"session_open|extracted = 0|pinned = 1|max\(number\)|LIMIT 1|SELECT count\(\*\) FROM record|SELECT DISTINCT channel"
+    r"session_open|extracted = 0|pinned = 1|max\(number\)|LIMIT \d|SELECT count\(\*\) FROM record|SELECT DISTINCT channel"
 )
 """The same for those it may read. Two read a view's records after a session, in under 1 µs each: the count for an index that
 grows, and the channels of all that a rewritten memory was made from."""
 
 
 def statements(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> dict[str, list[str]]:
-    """By statement of two turns and a session's end, the lines of its plan."""
+    """By statement of three turns and a session's end, the lines of its plan."""
     scene = Scene(config, encoder, topics)
     agent = scene.agent(**{"memory.views": VIEWS, "memory.quotes": 80})
     assert isinstance(agent.store, Store)
@@ -44,6 +44,7 @@ def statements(config: Callable[..., Config], encoder: SentenceEncoder, topics: 
     db.set_trace_callback(lambda sql: seen.setdefault(sql))
     maya.respond("How many bees do I keep in Lyon?", at=START + timedelta(days=9))
     maya.respond("And in Paris?", at=START + timedelta(days=9, minutes=3))
+    maya.respond("I keep wasps in Paris.", at=START + timedelta(days=9, minutes=6))
     maya.end_session()
     db.set_trace_callback(None)
     plans = {sql: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in seen if PLANNED.match(sql)}

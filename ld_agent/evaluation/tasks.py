@@ -102,11 +102,15 @@ Examples:
 """
 RESPONSE = """Score the agent's replies by teacher-forced replay: BLEU, ROUGE, METEOR, F1, Distinct, perplexity, by session.
 
+`repeated` is the share of replies with a sentence of an earlier reply, `echoed` with one of the utterance just heard.
+
 Examples:
 
   ld-agent eval response msc_dialogue/session_3/test.txt --limit 20 --from-session 2 --out runs/response
 
   ld-agent eval response test.txt -c default -c history --json
+
+  ld-agent eval response data/samples/three_sessions.jsonl --free
 """
 MEMORY = """Compare the words of a memory with annotated facts: precision, recall and F1 (Rsum, Figure 5).
 
@@ -172,6 +176,7 @@ TASKS: Mapping[str, TaskEntry] = {
                 Option(
                     "no_perplexity", "--no-perplexity", "Omit the perplexity of the recorded replies.", default=False
                 ),
+                FREE,
             ),
             has_texts=True,
         ),

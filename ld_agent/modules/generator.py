@@ -172,6 +172,10 @@ class Generator:
             request = replace(request, temperature=options.temperature)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
+    def reworded(self, request: Request) -> Request:
+        """The same request for an answer in other words."""
+        return self._models.reworded(request)
+
     def beginning(self, text: str, most: int) -> str:
         """The longest beginning of a text that has at most so many tokens."""
 

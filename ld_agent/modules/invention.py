@@ -40,10 +40,23 @@ def asks_what_was_told(text: str, known: str = "") -> bool:
         known: the remembered texts; a name counts if they contain it.
     """
     for question in _questions(text):
-        fact = _ASIDE.sub(" ", _REMEMBERS.sub(" ", question)).strip()
+        fact = _asked(question)
         if _WH.search(fact) and not _ADVICE.search(fact) and (FIRST_PERSON.search(fact) or _names_someone(fact, known)):
             return True
     return False
+
+
+def asks_for_facts(text: str) -> bool:
+    """Whether an utterance asks about something else than the hearer: "Is the sea salty?", "Do you recall my name?".
+
+    The same question has the same answer, however often it is asked.
+    """
+    return any(not SECOND_PERSON.search(_asked(question)) for question in _questions(text))
+
+
+def _asked(question: str) -> str:
+    """A question without "do you remember" and the like."""
+    return _ASIDE.sub(" ", _REMEMBERS.sub(" ", question)).strip()
 
 
 def _questions(text: str) -> list[str]:

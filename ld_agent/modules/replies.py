@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 from ld_agent.languages import ENGLISH, Language
 from ld_agent.modules.wording import words_of
@@ -35,13 +35,14 @@ def decision(answer: str) -> bool | None:
 
 
 def reply_text(
-    answer: str, agent: str, speakers: Sequence[str], *, decides: bool = False, said: Collection[str] = ()
+    answer: str, agent: str, speakers: Sequence[str], *, decides: bool = False, said: Collection[str] | None = None
 ) -> str:
     """The reply in a model's answer: without the agent's leading name, and ending before another speaker.
 
     Args:
         decides: a decision follows the reply and is removed.
-        said: earlier sentences of the agent in this session (`repeatable`), removed unless nothing else remains.
+        said: sentences not to say again (`repeatable`), removed unless nothing else remains; nor is one said twice in
+            the reply. None: sentences may come again.
     """
     if decides:
         answer = DECISION.split(answer)[0]
@@ -53,24 +54,50 @@ def reply_text(
     text = re.split(r"</?(?:utterance|conversation|memory|traits)>", text)[0].strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()
-    return _unrepeated(text, said)
+    return text if said is None else _unrepeated(text, said)
 
 
 def repeatable(lines: Iterable[str]) -> frozenset[str]:
-    """The sentences that a person would not repeat within a session, because they have enough words.
+    """The sentences that a person would not repeat, because they have enough words.
 
     A Chinese, Japanese or Korean character counts as a word.
     """
-    sentences = (_plain(sentence) for line in lines for sentence in SENTENCE.split(line))
-    return frozenset(sentence for sentence in sentences if len(words_of(sentence)) >= FEWEST_REPEATED)
+    return frozenset(sentence for line in lines for sentence in long_sentences(line))
+
+
+def statements(text: str) -> str:
+    """A text without its questions, which may be returned: "I'm well. How are you?"."""
+    return " ".join(one for one in SENTENCE.split(text) if not one.rstrip().endswith(("?", "？")))
+
+
+def only_repeats(text: str, said: Collection[str]) -> bool:
+    """Whether all sentences of a reply that are worth saying have been said, and there is one.
+
+    Args:
+        said: as for `reply_text`.
+    """
+    sentences = repeatable([text])
+    return bool(sentences) and sentences.issubset(said)
+
+
+@lru_cache(4096)
+def long_sentences(line: str) -> tuple[str, ...]:
+    """The sentences of a text that have enough words, in order, as `_plain` text."""
+    sentences = (_plain(sentence) for sentence in SENTENCE.split(line))
+    return tuple(sentence for sentence in sentences if len(words_of(sentence)) >= FEWEST_REPEATED)
 
 
 def _unrepeated(text: str, said: Collection[str]) -> str:
-    if not said:
-        return text
     parts = re.split(f"({SENTENCE.pattern})", text)
-    kept = [n for n in range(0, len(parts), 2) if _plain(parts[n]) not in said]
-    if not kept or len(kept) == (len(parts) + 1) // 2:
+    seen, kept = set(said), list[int]()
+    for n in range(0, len(parts), 2):
+        sentences = long_sentences(parts[n])
+        if seen.isdisjoint(sentences):
+            kept.append(n)
+        seen.update(sentences)
+    if not kept:
+        return _unrepeated(text, ())
+    if len(kept) == (len(parts) + 1) // 2:
         return text
     return "".join(parts[n] + (parts[n + 1] if n + 1 < len(parts) else "") for n in kept).strip()
 
@@ -87,7 +114,8 @@ class ReplyStream:
     Args:
         show: called with each piece to show.
         decides: a decision follows the reply and is not shown.
-        said: as for `reply_text`; a potential repetition is held back until it differs.
+        said: as for `reply_text`; a potential repetition is held back until it differs, and so are short sentences
+            before it, because an answer that `only_repeats` may be replaced.
         language: that of the prompt; its own markers are not shown either.
     """
 
@@ -98,7 +126,7 @@ class ReplyStream:
         show: Callable[[str], None],
         *,
         decides: bool = False,
-        said: Collection[str] = (),
+        said: Collection[str] | None = None,
         language: Language = ENGLISH,
     ) -> None:
         self._read = partial(language.canonical_reply, decides=decides)
@@ -115,13 +143,14 @@ class ReplyStream:
         held = len(line) + 1 if any(label.startswith(begun) for label in self._labels) else 0
         if self._decides and (coming := COMING.search(self._text)):
             held = max(held, len(self._text) - coming.start())
-        begun = _plain(SENTENCE.split(self._text)[-1])
-        if any(sentence.startswith(begun) for sentence in self._said):
-            held = max(held, len(self._text) - self._start_of_sentence())
+        start = self._start_of_sentence()
+        begun, said = _plain(self._text[start:]), self._said_by(self._text[:start])
+        if any(sentence.startswith(begun) for sentence in said):
+            held = max(held, len(self._text) - start)
         settled = self._read(self._text[: max(len(self._text) - max(held, self._marked()), 0)])
         kept = reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
-        if _plain(kept) and all(_plain(one) in self._said for one in SENTENCE.split(kept)):
-            return  # shown only if nothing else remains
+        if self._said and repeatable([kept]).issubset(self._said):
+            return  # shown only if nothing else comes
         if len(kept) > len(self._shown) and kept.startswith(self._shown):
             self._show(kept[len(self._shown) :])
             self._shown = kept
@@ -132,6 +161,10 @@ class ReplyStream:
         begun = self._text[start:].casefold()
         marked = any(marker.startswith(begun) or begun.startswith(marker) for marker in self._markers)
         return len(self._text) - start if begun and marked else 0
+
+    def _said_by(self, text: str) -> Collection[str]:
+        """What may not be said after the beginning of a reply."""
+        return () if self._said is None else {*self._said, *repeatable([text])}
 
     def _start_of_sentence(self) -> int:
         ends = [end.end() for end in SENTENCE.finditer(self._text)]

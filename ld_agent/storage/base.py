@@ -170,6 +170,10 @@ class Store(Protocol):
 
     def utterances(self, key: int) -> list[Utterance]: ...
 
+    def latest_utterances(self, key: int, most: int) -> list[Utterance]:
+        """The last utterances of all threads, oldest session first."""
+        ...
+
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
         """All utterances of a thread."""
         ...

@@ -220,6 +220,10 @@ class SQLStore(NotedEncoder):
     def utterances(self, key: int) -> list[Utterance]:
         return utterances(self.db.of(key), "conversation = ? ORDER BY pk", (key,))
 
+    def latest_utterances(self, key: int, most: int) -> list[Utterance]:
+        where = "conversation = ?1 ORDER BY session DESC, pk DESC LIMIT ?2"  # the order of an index
+        return utterances(self.db.of(key), where, (key, most))[::-1]
+
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
         where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"
         return utterances(self.db.of(key), f"{where} ORDER BY pk", (key, thread))

@@ -14,8 +14,9 @@ from ld_agent.backbones.base import Request
 from ld_agent.backbones.local.likelihood import Likelihood
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import load_config
-from ld_agent.evaluation.response import ResponseTask
-from ld_agent.evaluation.runner import Item
+from ld_agent.errors import InputError
+from ld_agent.evaluation.response import ResponseTask, response_measures
+from ld_agent.evaluation.runner import Item, Prediction
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 PERSONAS = SAMPLES / "msc_personasummary" / "session_2" / "valid.txt"  # 9 utterances, 3 of them with traits
@@ -164,6 +165,39 @@ def test_replies_are_scored_by_session(command_line: CommandLine, tmp_path: Path
     first = next(line for line in lines if line.get("key") == "c1/6")
     assert (first["references"], first["session"], first["turn"]) == (["The recorded reply, 1.0"], 2, 1)
     assert first["recalled"]
+
+
+def test_replies_that_repeat_what_was_said_are_counted():
+    def measured(*replies: tuple[str, str, str]) -> dict[str, float]:
+        made = [Prediction("", who, 1, ("Yes.",), text, {"text": heard}) for who, heard, text in replies]
+        return {name: measure.overall for name, measure in response_measures(made).items()}
+
+    found = measured(
+        ("a", "I ride to work.", "Oh no! How far is the lake?"),
+        ("b", "I ride to work.", "Oh no! How far is the lake?"),  # the first reply of another conversation
+        ("a", "I ride to work.", "You swim! HOW far is the lake"),
+        ("a", "I ride to work.", "Good. I ride, to work!"),
+        ("a", "Oh no!", "Oh no! How far?"),  # short sentences may come again
+    )
+    assert (found["repeated"], found["echoed"]) == (1 / 5, 1 / 5)
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_free_run_remembers_its_own_replies(free: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    data, asked = tmp_path / "talks.jsonl", list[Request]()
+    data.write_text(conversation_line("c1", sessions=2), encoding="utf-8")
+    config = load_config(str(scripted_config(tmp_path, generator="My words.")))
+    answer = ScriptedBackbone._answer
+    monkeypatch.setattr(ScriptedBackbone, "_answer", lambda self, r: (asked.append(r), answer(self, r))[1])
+    made: list[str] = []
+    task = ResponseTask(data, config, no_perplexity=True, free=free)
+    task.predict(config, task.items, lambda item, text, details: made.append(text))
+    in_prompts = {m.content for r in asked if r.module == "generator" for m in r.messages if m.role == "assistant"}
+    assert made == ["My words."] * 4
+    assert ("My words." in in_prompts) is free
+    assert any("recorded reply" in text for text in in_prompts) is not free
+    with pytest.raises(InputError, match="omit --from-session or --free"):
+        ResponseTask(data, config, from_session=2, free=True)
 
 
 def test_replies_follow_another_speaker(tmp_path: Path):

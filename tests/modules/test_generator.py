@@ -12,7 +12,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
 from ld_agent.modules.generator import Generator, Situation, render
-from ld_agent.modules.replies import ReplyStream, repeatable, reply_text
+from ld_agent.modules.replies import ReplyStream, only_repeats, repeatable, reply_text
 from ld_agent.types import Recalled, Record, Utterance
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -278,9 +278,13 @@ def test_a_model_that_follows_instructions_gets_guidance(config):
         ("How is your daughter doing?", "How is your daughter doing?"),
         ("Oh no! How is your daughter doing today?", "Oh no! How is your daughter doing today?"),
         ("Oh no! I see.", "Oh no! I see."),
+        ("Oh no! How is your daughter doing? You walk a lot.", "Oh no! You walk a lot."),
+        ("You walk a lot. You walk a lot. You walk a lot.", "You walk a lot."),
+        ("You walk a lot. You walk a lot too. You walk a lot", "You walk a lot. You walk a lot too."),
+        ("How is your daughter doing? How is your daughter doing?", "How is your daughter doing?"),
     ],
 )
-def test_a_sentence_is_not_repeated_within_a_session(answer: str, kept: str):
+def test_a_sentence_is_not_repeated(answer: str, kept: str):
     said = repeatable(["Hi! How is your daughter doing?", "Oh no! I see."])
     assert reply_text(answer, "Sam", ["Maya"], said=said) == kept
     for size in (1, 3, 7, 100):
@@ -289,6 +293,7 @@ def test_a_sentence_is_not_repeated_within_a_session(answer: str, kept: str):
         for start in range(0, len(answer), size):
             stream(answer[start : start + size])
         assert kept.startswith("".join(pieces))
+        assert not only_repeats(answer, said) or not pieces  # another answer may replace it
 
 
 @pytest.mark.parametrize("how", ["brief", "direct"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.modules.invention import asks_what_was_told, made_up, supported
+from ld_agent.modules.invention import asks_for_facts, asks_what_was_told, made_up, supported
 
 SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who teaches.\nHow many goats do I keep?"
 
@@ -104,3 +104,18 @@ def test_an_answer_denies_nothing_names_others_and_says_you(
 ):
     answer, _ = supported(reply, f"{TOLD}\n{question}", topics.extract, question, ("Ann", "Sam"))
     assert answer == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("What colour is the sea?", True),
+        ("I'm fine. Is it mine?", True),
+        ("Do you remember where I work?", True),
+        ("Can you tell me your name?", False),
+        ("What do you do for fun?", False),
+        ("I walk a lot.", False),
+    ],
+)
+def test_a_question_about_something_else_than_the_hearer_asks_for_a_fact(text: str, fact: bool):
+    assert asks_for_facts(text) is fact

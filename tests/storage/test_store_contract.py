@@ -595,3 +595,14 @@ def test_a_renamed_agent_is_renamed_everywhere_and_counts_as_a_change(store: Sto
     store.delete_conversation(key)
     with pytest.raises(StoreError, match="deleted"):
         store.rename_agent(key, "Kim")
+
+
+def test_the_latest_utterances_are_those_of_the_last_sessions(store: Store) -> None:
+    key, other = (store.open_conversation(name, "Sam").key for name in ("one", "other"))
+    for day in range(3):
+        say(store, key, f"Day {day}.", AT + timedelta(days=day))
+        say(store, key, f"And {day}.", AT + timedelta(days=day, minutes=1))
+        say(store, other, f"Elsewhere {day}.", AT + timedelta(days=day))
+    assert [u.text for u in store.latest_utterances(key, 3)] == ["And 1.", "Day 2.", "And 2."]
+    store.replace(key, [store.latest_utterances(key, 1)[0].id])
+    assert [u.text for u in store.latest_utterances(key, 9)] == ["Day 0.", "And 0.", "Day 1.", "And 1.", "Day 2."]

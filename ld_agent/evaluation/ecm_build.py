@@ -22,6 +22,7 @@ from ld_agent.datasets.records import json_lines, raise_bad, text_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.ecm import ASSISTANT, BENCHMARKS, USER, Probe, Sample
 from ld_agent.languages import ENGLISH
+from ld_agent.modules.wording import stems_of
 from ld_agent.steps import Complete, Steps, run_many
 
 MODULE = "builder"
@@ -32,6 +33,7 @@ CHAT_LINES = 6  # before a request
 PACE = timedelta(seconds=30)
 QUESTION = re.compile(r"^\W*question\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 ANSWER = re.compile(r"^\W*answer\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+QUOTES = re.compile('["“”]')
 SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
 
 
@@ -110,12 +112,19 @@ def build(
 
 
 def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
-    """Create one question and answer that require the dialogue (ECM, section 4.1)."""
+    """Create one question and answer that require the dialogue (ECM, section 4.1).
+
+    An answer that repeats nothing of the dialogue but what its question already says can be given without a memory.
+    """
     lines = [(turn.speaker, turn.text) for turn in source.turns]
     [answer] = yield [_request(ENGLISH.prompt("ecm_continue").render(lines=lines), LONG)]
     probe = _probe(answer.text)
     if probe is None:
         dropped["no question and answer"] += 1
+        return None
+    remembered = stems_of(" ".join(text for _, text in lines)) - stems_of(probe.question)
+    if not remembered & stems_of(probe.reference):
+        dropped["no use of the dialogue"] += 1
         return None
     return Sample(source.id, "continuing", source, (probe,))
 
@@ -230,7 +239,10 @@ def _one_line(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    text = " ".join(text.split()).strip('"“”*` ')
+    """Return a text without markup and without the quotes around it; it keeps quotes if there are more within it."""
+    text = " ".join(text.split()).strip("*` ")
+    inner = text.strip('"“”*` ')
+    text = text if QUOTES.search(inner) else inner
     return text if re.search(r"\w", text) else ""
 
 

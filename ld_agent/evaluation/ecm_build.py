@@ -247,7 +247,10 @@ def _bare(text: str) -> str:
 
 
 def _chat(text: str) -> list[tuple[str, str]]:
-    """Parse up to `CHAT_LINES` alternating turns that start with the user and end with the assistant."""
+    """Parse up to `CHAT_LINES` alternating turns, from the user's first to the assistant's last.
+
+    A chat ends before a line that repeats an earlier one: small models go round in circles.
+    """
     said: list[tuple[str, str]] = []
     for line in text.splitlines():
         match = SAID.match(line)
@@ -255,8 +258,10 @@ def _chat(text: str) -> list[tuple[str, str]]:
             if line.strip():
                 break
             continue
-        speaker = USER if match[1].casefold() == "user" else ASSISTANT
+        speaker, utterance = USER if match[1].casefold() == "user" else ASSISTANT, match[2].strip()
         if speaker != (ASSISTANT if len(said) % 2 else USER) or len(said) == CHAT_LINES:
             break
-        said.append((speaker, match[2].strip()))
+        if any(utterance.casefold() == earlier.casefold() for _, earlier in said):
+            break
+        said.append((speaker, utterance))
     return said[: len(said) // 2 * 2]

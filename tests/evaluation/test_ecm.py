@@ -142,6 +142,17 @@ def test_feedback_has_chat_draft_advice_and_better_answer():
     assert backbone.batches == [2, 2, 1, 2]  # what does not wait for another goes out together
 
 
+def test_a_chat_before_a_request_ends_where_it_repeats_itself():
+    def script(request: Request) -> str:
+        if "small talk" in request.messages[0].content:
+            return "User: It's still wet.\nAssistant: Try salt.\nUser: I did.\nAssistant: Try salt.\nUser: I did.\nAssistant: No."
+        return feedback_script(request)
+
+    made, _ = built("feedback", ["How do I bake bread?"], script)
+    chat = [turn.text for turn in made.samples[0].source.turns[:-4]]
+    assert chat == ["It's still wet.", "Try salt."]
+
+
 def test_an_echoed_request_is_not_similar():
     made, _ = built("feedback", ["How do I bake bread?"], "how do I bake bread?")
     assert made.samples == []

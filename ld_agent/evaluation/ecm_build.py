@@ -22,6 +22,7 @@ from ld_agent.datasets.records import json_lines, raise_bad, text_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.ecm import ASSISTANT, BENCHMARKS, USER, Probe, Sample
 from ld_agent.languages import ENGLISH
+from ld_agent.modules.wording import stems_of
 from ld_agent.steps import Complete, Steps, run_many
 
 MODULE = "builder"
@@ -32,6 +33,7 @@ CHAT_LINES = 6  # before a request
 PACE = timedelta(seconds=30)
 QUESTION = re.compile(r"^\W*question\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
 ANSWER = re.compile(r"^\W*answer\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+QUOTES = re.compile('["“”]')
 SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
 
 
@@ -110,12 +112,19 @@ def build(
 
 
 def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
-    """Create one question and answer that require the dialogue (ECM, section 4.1)."""
+    """Create one question and answer that require the dialogue (ECM, section 4.1).
+
+    An answer that repeats nothing of the dialogue but what its question already says can be given without a memory.
+    """
     lines = [(turn.speaker, turn.text) for turn in source.turns]
     [answer] = yield [_request(ENGLISH.prompt("ecm_continue").render(lines=lines), LONG)]
     probe = _probe(answer.text)
     if probe is None:
         dropped["no question and answer"] += 1
+        return None
+    remembered = stems_of(" ".join(text for _, text in lines)) - stems_of(probe.question)
+    if not remembered & stems_of(probe.reference):
+        dropped["no use of the dialogue"] += 1
         return None
     return Sample(source.id, "continuing", source, (probe,))
 
@@ -230,12 +239,18 @@ def _one_line(text: str) -> str:
 
 
 def _bare(text: str) -> str:
-    text = " ".join(text.split()).strip('"“”*` ')
+    """Return a text without markup and without the quotes around it; it keeps quotes if there are more within it."""
+    text = " ".join(text.split()).strip("*` ")
+    inner = text.strip('"“”*` ')
+    text = text if QUOTES.search(inner) else inner
     return text if re.search(r"\w", text) else ""
 
 
 def _chat(text: str) -> list[tuple[str, str]]:
-    """Parse up to `CHAT_LINES` alternating turns that start with the user and end with the assistant."""
+    """Parse up to `CHAT_LINES` alternating turns, from the user's first to the assistant's last.
+
+    A chat ends before a line that repeats an earlier one: small models go round in circles.
+    """
     said: list[tuple[str, str]] = []
     for line in text.splitlines():
         match = SAID.match(line)
@@ -243,8 +258,10 @@ def _chat(text: str) -> list[tuple[str, str]]:
             if line.strip():
                 break
             continue
-        speaker = USER if match[1].casefold() == "user" else ASSISTANT
+        speaker, utterance = USER if match[1].casefold() == "user" else ASSISTANT, match[2].strip()
         if speaker != (ASSISTANT if len(said) % 2 else USER) or len(said) == CHAT_LINES:
             break
-        said.append((speaker, match[2].strip()))
+        if any(utterance.casefold() == earlier.casefold() for _, earlier in said):
+            break
+        said.append((speaker, utterance))
     return said[: len(said) // 2 * 2]

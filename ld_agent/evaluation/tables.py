@@ -26,6 +26,9 @@ SCORED = "ecm-knowledge"
 OTHER_MECHANISM = 2
 """By how many further differences a row of other memory mechanisms is less close to a run."""
 
+FITTING = "another run with more predictions takes its cell, or its verdicts are missing"
+"""Why a run that fits a cell is not in it."""
+
 Filled = tuple[list[Entry], tuple[str, ...]]
 """Runs of one system, and the cells that they fill."""
 
@@ -306,8 +309,7 @@ def _misfit(table: PaperTable, run: Entry) -> str:
     for row in table.rows:
         if not isinstance(row, OurRow) or row.where is None or row.adapter_of:
             continue
-        for column in table.columns:
-            wanted = {**row.where, **column.where}
+        for column, wanted in ((c, {**row.where, **w}) for c in table.columns for w in _wanted(c)):
             differs = [fact for fact, value in wanted.items() if not run.matches({fact: value})]
             words = [
                 f"{fact} is {_word(run.facts.get(fact))}, not {_word(wanted[fact])}{_key(fact)}" for fact in differs
@@ -316,10 +318,17 @@ def _misfit(table: PaperTable, run: Entry) -> str:
                 words.append(
                     f"no prediction is of session {column.session}, only of {', '.join(map(str, run.sessions))}"
                 )
+            if not words:
+                return FITTING
             distance = len(words) + OTHER_MECHANISM * ("views" in differs)
-            if words and (nearest is None or distance < nearest[0]):
+            if nearest is None or distance < nearest[0]:
                 nearest = distance, f"for {row.label.replace('{backbone}', '…')!r}, {'; '.join(words)}"
-    return nearest[1] if nearest else "another run with more predictions takes its cell, or its verdicts are missing"
+    return nearest[1] if nearest else FITTING
+
+
+def _wanted(column: Column) -> list[Where]:
+    """The conditions on a run for a column: one run's, or those of either side of a comparison."""
+    return [{**column.where, **side} for side in (column.first, column.second) if side is not None] or [column.where]
 
 
 def _key(fact: str) -> str:

@@ -60,9 +60,11 @@ def built(benchmark: str, sources: Any, answer: str | list[str] | Callable[[Requ
 
 
 def test_continuing_adds_a_turn_to_each_dialogue():
-    made, backbone = built("continuing", [episode(sessions=2)], "Question: How are my bees?\nAnswer: Well.\nUser: Oh!")
+    made, backbone = built(
+        "continuing", [episode(sessions=2)], "Question: How are my bees?\nAnswer: On line 2.\nUser: Oh!"
+    )
     assert [sample.id for sample in made.samples] == ["e1/session1", "e1/session2"]
-    assert made.samples[0].probes == (Probe("How are my bees?", "Well."),)
+    assert made.samples[0].probes == (Probe("How are my bees?", "On line 2."),)
     assert {turn.speaker for turn in made.samples[0].source.turns} == {USER, ASSISTANT}
     assert "User: bees line 0 of session 1" in backbone.requests[0].messages[-1].content
     assert not +made.dropped
@@ -87,6 +89,28 @@ def test_malformed_output_yields_no_sample(text: str):
     made, _ = built("continuing", [episode()], text)
     assert made.samples == []
     assert made.dropped == {"no question and answer": 1}
+
+
+def test_an_answer_that_uses_nothing_of_the_dialogue_yields_no_sample():
+    made, _ = built(
+        "continuing", [episode()], "Question: Which line do my bees follow?\nAnswer: Your bees follow a line."
+    )
+    assert made.samples == []
+    assert made.dropped == {"no use of the dialogue": 1}
+
+
+@pytest.mark.parametrize(
+    ("written", "reference"),
+    [
+        ('"Line 2."', "Line 2."),
+        ('**"Line 2."**', "Line 2."),
+        ('"Line 1", "Line 2" and 3.', '"Line 1", "Line 2" and 3.'),
+        ('Read "Line 1" or "Line 2"', 'Read "Line 1" or "Line 2"'),
+    ],
+)
+def test_quotes_within_an_answer_stay_whole(written: str, reference: str):
+    made, _ = built("continuing", [episode()], f"Question: How are my bees?\nAnswer: {written}")
+    assert [sample.probes[0].reference for sample in made.samples] == [reference]
 
 
 def feedback_script(request: Request) -> str:
@@ -116,6 +140,17 @@ def test_feedback_has_chat_draft_advice_and_better_answer():
     ]
     assert sample.probes == (Probe("How do I bake rolls?", "At 220 degrees: How do I bake rolls?"),)
     assert backbone.batches == [2, 2, 1, 2]  # what does not wait for another goes out together
+
+
+def test_a_chat_before_a_request_ends_where_it_repeats_itself():
+    def script(request: Request) -> str:
+        if "small talk" in request.messages[0].content:
+            return "User: It's still wet.\nAssistant: Try salt.\nUser: I did.\nAssistant: Try salt.\nUser: I did.\nAssistant: No."
+        return feedback_script(request)
+
+    made, _ = built("feedback", ["How do I bake bread?"], script)
+    chat = [turn.text for turn in made.samples[0].source.turns[:-4]]
+    assert chat == ["It's still wet.", "Try salt."]
 
 
 def test_an_echoed_request_is_not_similar():

@@ -264,6 +264,33 @@ def test_two_runs_are_compared_by_score_or_by_good_same_bad(tmp_path: Path, data
     assert our_lines(table("ecm-5", runs)) == {}
 
 
+def test_kinds_of_memory_are_compared_without_reflection(tmp_path: Path, data: Path):
+    runs = tmp_path / "runs"
+    for view in ("history", "summary"):
+        for rounds in (0, 1):
+            memory = {"views": [view], view: {"rounds": rounds}}
+            run = make_run(runs / f"{view}_{rounds}", data, task="ecm-knowledge", memory=memory, personas={"cap": 0})
+            judged(run, "score", [2 - rounds])
+    lines = our_lines(table("ecm-4", runs))
+    assert {label: cells[0] for label, cells in lines.items()} == {
+        "History (SmolLM2-135M-Instruct)": "2.00",
+        "Summary (SmolLM2-135M-Instruct)": "2.00",
+    }
+
+
+def test_a_run_that_fits_no_comparison_is_measured_against_both_sides(tmp_path: Path, data: Path):
+    make_run(tmp_path / "runs" / "part", data, task="ecm-feedback", **conditional(context=False, rounds=1))
+    notes = table("ecm-6", tmp_path / "runs").notes
+    [note] = [note for note in notes if note.startswith("Fits no cell")]
+    assert note.endswith("for 'Learning from Feedback (…)', rounds is 1, not 0 (memory.VIEW.rounds).")
+
+
+def test_a_run_that_fits_a_comparison_lacks_verdicts(tmp_path: Path, data: Path):
+    make_run(tmp_path / "runs" / "part", data, task="ecm-feedback", **conditional(context=False))
+    [note] = [note for note in table("ecm-6", tmp_path / "runs").notes if note.startswith("Fits no cell")]
+    assert note.endswith("or its verdicts are missing.")
+
+
 def test_runs_over_different_data_are_not_compared(tmp_path: Path, data: Path):
     whole = make_run(tmp_path / "runs" / "whole", data, task="ecm-knowledge", **conditional())
     part = make_run(tmp_path / "runs" / "part", data, task="ecm-knowledge", **conditional(context=False))

@@ -89,12 +89,12 @@ def read_run(out: Path) -> Run:
 
 
 def missing(out: Path) -> tuple[int, int]:
-    """Return how many predictions of a run are missing, and its total.
+    """Return how many predictions of a run are missing, and its total, by what was last started or finished.
 
     Raises: as in `read_run`.
     """
-    plans = [value["started"] for _, value in values_of(out / PREDICTIONS) if "started" in value]
-    wanted = max((int(plan["predictions"]) for plan in plans), default=0)
+    plans = [plan for _, value in values_of(out / PREDICTIONS) if (plan := value.get("started", value.get("finished")))]
+    wanted = int(plans[-1]["predictions"]) if plans else 0
     return max(wanted - len(read_run(out).predictions), 0), wanted
 
 

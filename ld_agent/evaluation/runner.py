@@ -179,7 +179,7 @@ def perform(
             lines.write({"started": plan})
             predict(task, config, todo, keep)
     ordered = _in_order(task, {p.key: p for p in read_run(out).predictions}, out)
-    if todo:
+    if todo or missing(out)[0]:  # nothing to do, but a larger limit was interrupted
         finish(out, [p.key for p in ordered], plan)
     return Run(header, ordered)
 

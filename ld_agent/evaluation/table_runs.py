@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,6 +55,8 @@ KEYS = {
     "question_encoder": "encoder.question_model",
 }
 """The config key that decides a fact."""
+_QUANTIZED = re.compile(r"(?i)(?:[.-](?:i?q\d\w*|b?f16|f32))?\.gguf$")
+"""How the name of a GGUF file ends: ".Q4_1.gguf", "-q4_k_m.gguf"."""
 PLAIN = ("frequency", "length")
 """Measures that are not shares, and so not shown in per cent."""
 
@@ -225,7 +228,7 @@ def collect(folder: Path) -> Collected:
 def short_name(model: str) -> str:
     """A model's name without its location: "package:x/SmolLM2-135M-Instruct.Q4_1.gguf" → "SmolLM2-135M-Instruct"."""
     name = model.rstrip("/").rpartition("/")[2]
-    return name.partition(".Q")[0] if name.endswith(".gguf") else name
+    return _QUANTIZED.sub("", name)
 
 
 def _read(path: Path) -> TableRun:

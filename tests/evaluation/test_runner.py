@@ -91,6 +91,22 @@ def test_a_higher_limit_extends_a_run_and_a_lower_one_reads_a_part(tmp_path: Pat
     assert (len(run.predictions), fewer.asked) == (4, [])
 
 
+def test_a_lower_limit_finishes_what_a_higher_one_began(tmp_path: Path, data: Path):
+    out = tmp_path / "run"
+    with pytest.raises(BackboneError):
+        perform(Shouting(3, most=5), Config(), "plain", data, out, 3)  # all of e2 and e1, and one of e0
+    assert missing(out) == (1, 6)
+    fewer = Shouting(1)
+    perform(fewer, Config(), "plain", data, out, 1)
+    assert (fewer.asked, missing(out)) == (["e0/1"], (0, 2))
+    with pytest.raises(BackboneError):
+        perform(Shouting(5, most=2), Config(), "plain", data, out, 5)
+    assert missing(out) == (2, 10)
+    again = Shouting(2)
+    perform(again, Config(), "plain", data, out, 2)
+    assert (again.asked, missing(out)) == ([], (0, 4))  # all were there already
+
+
 def test_another_configuration_is_rejected_with_the_difference(tmp_path: Path, data: Path):
     out = tmp_path / "run"
     perform(Shouting(), grounded(True), "plain", data, out, None)

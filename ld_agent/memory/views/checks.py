@@ -1,0 +1,144 @@
+"""What a model wrote into a memory, checked against what was said: a statement that the dialogue does not support is dropped.
+
+A statement about one person stays if that person said most of its words about themselves, within two utterances and the
+questions that these answer; a statement about several people stays if neighbouring lines contain most of its words. Clauses
+that name the wrong person are corrected first. Pure; knows no model, no prompt and no store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ld_agent.languages.rules import Clauses
+from ld_agent.memory.views.memory_text import Facts, meaning, supported
+from ld_agent.modules.enumerations import folded, unfolded
+from ld_agent.modules.referents import referring
+from ld_agent.modules.subjects import Encode, corrected, statements
+from ld_agent.modules.wording import REPORTING, SENTENCE_END
+
+NOTED = 2 / 3
+"""Share of a statement's words that must have been said."""
+OWN, CLOSE = 2, 4
+"""Number of one person's utterances, or of neighbouring lines, that may support a statement together."""
+Lines = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What is left of a text, and how many of its statements were dropped."""
+
+    text: str
+    dropped: int = 0
+    written: int = 0
+
+
+def checked(text: str, lines: Lines, rules: Clauses, encode: Encode | None = None, about: str = "") -> Checked:
+    """Drop the statements of a text that a dialogue does not support; items of a list are separate statements.
+
+    Args:
+        lines: (speaker, text) of the dialogue.
+        rules: of the text's language.
+        encode: corrects clauses that name the wrong person, see `corrected`; None: they stay as they are.
+        about: the person whom sentences without a name are about; "": whoever the sentence before is about.
+    """
+    names = list(dict.fromkeys(speaker for speaker, _ in lines if speaker))
+    said = corrected(text, lines, encode, rules) if encode is not None and text.strip() else text
+    kept, dropped, written, last = list[str](), 0, 0, about
+    for sentence, items in zip(SENTENCE_END.split(said), unfolded(said, names, rules), strict=True):
+        good = []
+        for item in filter(str.strip, items):
+            named = [name for name in names if name in item]
+            last = about or last if not named else named[0] if len(named) == 1 else ""
+            written += 1
+            if _is_supported(item, last, lines, names):
+                good.append(item)
+        dropped += len(items) - len(good)
+        if good:
+            kept.append(sentence if len(good) == len(items) else folded(good, names, rules))
+    return Checked(" ".join(kept), dropped, written)
+
+
+def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) -> tuple[Facts, int]:
+    """Drop the facts that a dialogue does not support, and move those about somebody else to whoever said them.
+
+    Returns:
+        the facts that are left, and how many statements were dropped.
+    """
+    names = list(dict.fromkeys([*(speaker for speaker, _ in lines if speaker), *filter(None, facts)]))
+    once, kept, dropped = _remembering(encode), Facts(), 0
+    for speaker, sentences in facts.items():
+        for sentence in sentences:
+            fact = checked(sentence, lines, rules, once, speaker)
+            dropped += fact.dropped
+            if fact.text:
+                owner = next((name for name in names if fact.text.startswith(f"{name} ")), speaker)
+                of_owner = kept.setdefault(owner, [])
+                of_owner += [fact.text] if fact.text not in of_owner else []
+    return kept, dropped
+
+
+def _remembering(encode: Encode) -> Encode:
+    """An encoder that encodes each text once."""
+    known: dict[str, NDArray[np.float32]] = {}
+
+    def encoded(texts: Sequence[str]) -> NDArray[np.float32]:
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        known.update(zip(new, encode(new) if new else (), strict=True))
+        return np.stack([known[text] for text in texts])
+
+    return encoded
+
+
+def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str]) -> bool:
+    """Whether a dialogue supports one statement about a person; "": about several or none."""
+    people = " ".join(names)
+    if not meaning(statement) - meaning(people) - REPORTING:
+        return False
+    if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", " ".join([people, *(text for _, text in lines)]))):
+        return False
+    sources = _told(lines, person) if person else _windows(lines)
+    return any(supported(statement, f"{people} {source}", people, NOTED) for source in sources)
+
+
+def _told(lines: Lines, person: str) -> Iterator[str]:
+    """What a person states in utterances that follow each other, with the questions that these answer."""
+    told = [
+        " ".join([questions(lines[n - 1][1]) if n else "", *(text for _, text in statements([line]))])
+        for n, line in enumerate(lines)
+        if line[0] == person
+    ]
+    for start in range(max(1, len(told) - OWN + 1)):
+        yield " ".join(told[start : start + OWN])
+
+
+def _windows(lines: Lines) -> Iterator[str]:
+    for start in range(max(1, len(lines) - CLOSE + 1)):
+        yield " ".join(text for _, text in lines[start : start + CLOSE])
+
+
+def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str]) -> str:
+    """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says.
+
+    Args:
+        asked: the questions that the utterance may answer; a sentence rests on them only together with it.
+        names: of who speaks, the author of the utterance first.
+    """
+    said, people = " ".join(stated), " ".join(names)
+    sentences = dict.fromkeys(sentence for sentence in SENTENCE_END.split(note) if sentence)
+    return " ".join(
+        sentence
+        for sentence in sentences
+        if (meaning(sentence) - meaning(people)) & meaning(said)
+        and supported(sentence, f"{people} {said} {asked}", people, NOTED)
+        and referring(sentence.replace(names[0], "I", 1), said) is not None
+    )
+
+
+def questions(text: str) -> str:
+    """The questions of an utterance."""
+    return " ".join(s for s in SENTENCE_END.split(text) if s.rstrip().endswith(("?", "？")))

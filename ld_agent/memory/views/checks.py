@@ -19,10 +19,10 @@ from ld_agent.memory.views.memory_text import Facts, meaning, supported
 from ld_agent.modules.enumerations import folded, unfolded
 from ld_agent.modules.referents import referring
 from ld_agent.modules.subjects import Encode, corrected, statements
-from ld_agent.modules.wording import REPORTING, SENTENCE_END
+from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END
 
-NOTED = 2 / 3
-"""Share of a statement's words that must have been said."""
+NOTED, NOTED_IN_HANGUL = 2 / 3, 0.5
+"""Share of a statement's words that must have been said; in Korean, of its syllables, whose endings depend on the style."""
 OWN, CLOSE = 2, 4
 """Number of one person's utterances, or of neighbouring lines, that may support a statement together."""
 Lines = Sequence[tuple[str, str]]
@@ -34,7 +34,6 @@ class Checked:
 
     text: str
     dropped: int = 0
-    written: int = 0
 
 
 def checked(text: str, lines: Lines, rules: Clauses, encode: Encode | None = None, about: str = "") -> Checked:
@@ -48,19 +47,18 @@ def checked(text: str, lines: Lines, rules: Clauses, encode: Encode | None = Non
     """
     names = list(dict.fromkeys(speaker for speaker, _ in lines if speaker))
     said = corrected(text, lines, encode, rules) if encode is not None and text.strip() else text
-    kept, dropped, written, last = list[str](), 0, 0, about
+    kept, dropped, last = list[str](), 0, about
     for sentence, items in zip(SENTENCE_END.split(said), unfolded(said, names, rules), strict=True):
         good = []
         for item in filter(str.strip, items):
             named = [name for name in names if name in item]
             last = about or last if not named else named[0] if len(named) == 1 else ""
-            written += 1
             if _is_supported(item, last, lines, names):
                 good.append(item)
-        dropped += len(items) - len(good)
+        dropped += len([item for item in items if item.strip()]) - len(good)
         if good:
             kept.append(sentence if len(good) == len(items) else folded(good, names, rules))
-    return Checked(" ".join(kept), dropped, written)
+    return Checked(" ".join(kept), dropped)
 
 
 def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) -> tuple[Facts, int]:
@@ -80,6 +78,11 @@ def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) ->
                 of_owner = kept.setdefault(owner, [])
                 of_owner += [fact.text] if fact.text not in of_owner else []
     return kept, dropped
+
+
+def dropped_in(count: int) -> dict[str, int]:
+    """The number of dropped statements as a detail of a record."""
+    return {"dropped": count} if count else {}
 
 
 def _remembering(encode: Encode) -> Encode:
@@ -102,7 +105,11 @@ def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str
     if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", " ".join([people, *(text for _, text in lines)]))):
         return False
     sources = _told(lines, person) if person else _windows(lines)
-    return any(supported(statement, f"{people} {source}", people, NOTED) for source in sources)
+    return any(supported(statement, f"{people} {source}", people, _share(statement)) for source in sources)
+
+
+def _share(statement: str) -> float:
+    return NOTED_IN_HANGUL if HANGUL.search(statement) else NOTED
 
 
 def _told(lines: Lines, person: str) -> Iterator[str]:
@@ -134,7 +141,7 @@ def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence
         sentence
         for sentence in sentences
         if (meaning(sentence) - meaning(people)) & meaning(said)
-        and supported(sentence, f"{people} {said} {asked}", people, NOTED)
+        and supported(sentence, f"{people} {said} {asked}", people, _share(sentence))
         and referring(sentence.replace(names[0], "I", 1), said) is not None
     )
 

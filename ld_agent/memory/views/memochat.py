@@ -18,7 +18,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.languages import Language
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.checks import checked
+from ld_agent.memory.views.checks import checked, dropped_in
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled
 from ld_agent.modules.base import retried
@@ -46,7 +46,7 @@ TOKENS_OF_A_PICK = 24  # enough for some numbers, without the rambling after the
 
 @dataclass(frozen=True, slots=True)
 class Memo:
-    """One topic of a session: its title, summary and lines; ``dropped``: how many of its statements nobody made."""
+    """One topic of a session: its title, summary and lines; ``dropped``: unsupported statements of the answer it is from."""
 
     topic: str
     summary: str
@@ -96,8 +96,9 @@ class MemoChatView(View):
             return memos
         rules, encode = context.models.language.rules.clauses, context.encoder.encode
         texts = [checked(memo.summary, lines, rules, encode) for memo in memos]
-        kept = [replace(m, summary=t.text, dropped=t.dropped) for m, t in zip(memos, texts, strict=True) if t.text]
-        return kept or [fallback_memo(run, sum(text.dropped for text in texts))]
+        dropped = sum(text.dropped for text in texts)
+        kept = [replace(memo, summary=text.text) for memo, text in zip(memos, texts, strict=True) if text.text]
+        return [replace(kept[0], dropped=dropped), *kept[1:]] if kept else [fallback_memo(run, dropped)]
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         self._records.catch_up()
@@ -192,5 +193,5 @@ def _draft(memo: Memo, vector: Vectors) -> Draft:
         vector=vector,
         sources=tuple(u.id for u in memo.utterances),
         fallback=memo.fallback,
-        details={"topic": memo.topic, "summary": memo.summary, "dropped": memo.dropped},
+        details={"topic": memo.topic, "summary": memo.summary} | dropped_in(memo.dropped),
     )

@@ -18,7 +18,7 @@ import numpy as np
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.checks import Checked, Lines, checked
+from ld_agent.memory.views.checks import Checked, Lines, checked, dropped_in
 from ld_agent.memory.views.stored import StoredRecords, recalled
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
@@ -217,7 +217,7 @@ class MemoryBankView(View):
         said = self._checked(text, self._noted(notes), correcting=False)
         if said.text:
             return Note(kind, of, said.text, sources=sources, dropped=said.dropped)
-        return Note(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources)
+        return Note(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources, said.dropped)
 
     def _noted(self, notes: Sequence[tuple[str, str]]) -> Lines:
         """The sentences of dated summaries as lines of the people whom they name."""
@@ -337,6 +337,7 @@ def _stored(session: Session, note: Note, vector: Vectors, portraits: Sequence[i
         sources=note.sources,
         fallback=note.fallback,
         rewritten=note.kind != SESSION,
-        details={"kind": note.kind, "of": note.of, "dropped": note.dropped}
+        details={"kind": note.kind, "of": note.of}
+        | dropped_in(note.dropped)
         | ({"portraits": portraits} if note.kind == SESSION else {}),
     )

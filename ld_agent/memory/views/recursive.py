@@ -13,7 +13,7 @@ from dataclasses import replace
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
-from ld_agent.memory.views.checks import checked_facts
+from ld_agent.memory.views.checks import checked_facts, dropped_in
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.modules.base import retried
@@ -189,8 +189,8 @@ class RecursiveView(View):
             details={
                 "facts": {k: list(v) for k, v in facts.items()},
                 "rewrites": [refused + fallback, refused + 1],
-                "dropped": self._dropped,
             }
+            | dropped_in(self._dropped)
             | ({"previous": old.id} if old else {}),
         )
         self._shelf.digest(session.number, [draft])

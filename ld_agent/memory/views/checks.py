@@ -1,8 +1,8 @@
 """What a model wrote into a memory, checked against what was said: a statement that the dialogue does not support is dropped.
 
 A statement about one person stays if that person said most of its words about themselves, within two utterances and the
-questions that these answer; a statement about several people stays if neighbouring lines contain most of its words. Clauses
-that name the wrong person are corrected first. Pure; knows no model, no prompt and no store.
+questions that these answer, and did not say the opposite; a statement about several people stays if neighbouring lines
+contain most of its words. Clauses that name the wrong person are corrected first. Pure; knows no model, no prompt and no store.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from ld_agent.languages.rules import Clauses
 from ld_agent.memory.views.memory_text import Facts, meaning, supported
+from ld_agent.modules.attribution import NEGATED
 from ld_agent.modules.enumerations import folded, unfolded
 from ld_agent.modules.referents import referring
-from ld_agent.modules.subjects import Encode, corrected, statements
+from ld_agent.modules.subjects import NAME_END, Encode, corrected, statements
 from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END
 
 NOTED, NOTED_IN_HANGUL = 2 / 3, 0.5
@@ -36,7 +37,9 @@ class Checked:
     dropped: int = 0
 
 
-def checked(text: str, lines: Lines, rules: Clauses, encode: Encode | None = None, about: str = "") -> Checked:
+def checked(
+    text: str, lines: Lines, rules: Clauses, encode: Encode | None = None, about: str = "", *, alone: bool = False
+) -> Checked:
     """Drop the statements of a text that a dialogue does not support; items of a list are separate statements.
 
     Args:
@@ -44,6 +47,7 @@ def checked(text: str, lines: Lines, rules: Clauses, encode: Encode | None = Non
         rules: of the text's language.
         encode: corrects clauses that name the wrong person, see `corrected`; None: they stay as they are.
         about: the person whom sentences without a name are about; "": whoever the sentence before is about.
+        alone: drop statements that name only others.
     """
     names = list(dict.fromkeys(speaker for speaker, _ in lines if speaker))
     said = corrected(text, lines, encode, rules) if encode is not None and text.strip() else text
@@ -51,9 +55,9 @@ def checked(text: str, lines: Lines, rules: Clauses, encode: Encode | None = Non
     for sentence, items in zip(SENTENCE_END.split(said), unfolded(said, names, rules), strict=True):
         good = []
         for item in filter(str.strip, items):
-            named = [name for name in names if name in item]
+            named = [name for name in names if re.search(rf"(?<![A-Za-z\d]){re.escape(name)}{NAME_END}", item)]
             last = about or last if not named else named[0] if len(named) == 1 else ""
-            if _is_supported(item, last, lines, names):
+            if _is_supported(item, last, lines, names, rules) and not (alone and named and about not in named):
                 good.append(item)
         dropped += len([item for item in items if item.strip()]) - len(good)
         if good:
@@ -97,12 +101,14 @@ def _remembering(encode: Encode) -> Encode:
     return encoded
 
 
-def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str]) -> bool:
+def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str], rules: Clauses) -> bool:
     """Whether a dialogue supports one statement about a person; "": about several or none."""
     people = " ".join(names)
     if not meaning(statement) - meaning(people) - REPORTING:
         return False
     if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", " ".join([people, *(text for _, text in lines)]))):
+        return False
+    if person and _denied(statement, person, lines, rules):
         return False
     sources = _told(lines, person) if person else _windows(lines)
     return any(supported(statement, f"{people} {source}", people, _share(statement)) for source in sources)
@@ -110,6 +116,18 @@ def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str
 
 def _share(statement: str) -> float:
     return NOTED_IN_HANGUL if HANGUL.search(statement) else NOTED
+
+
+def _denied(statement: str, person: str, lines: Lines, rules: Clauses) -> bool:
+    """Whether a person said the opposite: the clauses that share most words with a statement deny it, or it denies them."""
+    words = meaning(statement) - REPORTING
+    said = statements([line for line in lines if line[0] == person], rules)
+    clauses = [clause for _, sentence in said for clause in rules.pattern("part").split(sentence)]
+    shared = [len(words & meaning(clause)) for clause in clauses]
+    most = max(shared, default=0)
+    nearest = [clause for clause, count in zip(clauses, shared, strict=True) if count == most > 0]
+    negated = NEGATED.search(statement) is not None
+    return bool(nearest) and all((NEGATED.search(clause) is not None) != negated for clause in nearest)
 
 
 def _told(lines: Lines, person: str) -> Iterator[str]:

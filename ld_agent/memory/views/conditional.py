@@ -156,7 +156,10 @@ class ConditionalView(View):
         budget = models.prompt_budget("memory")
         while before and models.count_tokens("memory", self._messages(before, utterance, decide)) > budget:
             before = before[(len(before) + 1) // 2 :]
-        return models.request("memory", self._messages(before, utterance, decide), most=MOST_TOKENS, marked=True)
+        messages = self._messages(before, utterance, decide)
+        direct = models.modules.memory.prompting == "direct"
+        constant = len(messages) - 1 if direct else 0  # within one conversation: the examples bear its names
+        return models.request("memory", messages, most=MOST_TOKENS, marked=True, constant_messages=constant)
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
         return self._context.models.memory_prompt("conditional_record").render(

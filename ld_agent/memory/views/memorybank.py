@@ -137,7 +137,7 @@ class MemoryBankView(View):
         if not text or not context.settings.memorybank.checked:
             return Checked(text)
         encode = context.encoder.encode if correcting else None
-        return checked(text, lines, context.models.language.rules.clauses, encode, about)
+        return checked(text, lines, context.models.language.rules.clauses, encode, about, alone=bool(about))
 
     def _bank(self) -> Bank:
         bank = Bank()

@@ -17,7 +17,7 @@ from ld_agent.memory.views.checks import checked_facts, dropped_in
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.modules.base import retried
-from ld_agent.modules.summarizer import pack
+from ld_agent.modules.summarizer import pack, whole_sentences
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE, Draft, Shelf
@@ -114,14 +114,13 @@ class RecursiveView(View):
             text = answer.text.strip()
             facts = facts_from(text, [*known, *session.speakers]) or ({"": [text]} if text else known)
             return facts, "" if facts else "it is empty"
-        text = answer.text if answer.finish == "stop" or "\n" not in answer.text else answer.text.rpartition("\n")[0]
         lines = [
             *((who, fact) for who, of_one in known.items() for fact in of_one),
             *((u.speaker, u.text) for u in part),
         ]
         context = self._context
         facts, dropped = checked_facts(
-            facts_from(text, [*known, *session.speakers]),
+            facts_from(_finished(answer), [*known, *session.speakers]),
             lines,
             context.models.language.rules.clauses,
             context.encoder.encode,
@@ -213,6 +212,15 @@ def facts_of(record: Record) -> Facts:
     if not isinstance(facts, dict):
         return {"": [record.text]}
     return {str(speaker): [str(fact) for fact in sentences] for speaker, sentences in facts.items()}
+
+
+def _finished(answer: Completion) -> str:
+    """An answer without the sentence, or the line without a sentence, that the bound on new tokens cut off."""
+    before, newline, last = answer.text.rpartition("\n")
+    if answer.finish == "stop":
+        return answer.text
+    whole = whole_sentences(last)
+    return f"{before}{newline}{whole}" if whole != last or not newline else before
 
 
 def _shortened(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> Utterance:

@@ -15,7 +15,7 @@ LINES = [
     ("Sam", "Oh no! Do you play anything else?"),
     ("Maya", "The trumpet, in a band. Do you like horses?"),
     ("Sam", "I love horses! I bought 2 of them. You must be sad about the violin."),
-    ("Maya", "A little. The band rehearses in Ghent on Mondays."),
+    ("Maya", "A little, but I don't have a boat. The band rehearses in Ghent on Mondays."),
 ]
 RULES = ENGLISH.rules.clauses
 
@@ -36,6 +36,9 @@ RULES = ENGLISH.rules.clauses
         ("Sam bought 2 horses.", "Sam bought 2 horses.", 0),
         ("Sam bought 3 horses.", "", 1),
         ("Maya's band rehearses in Antwerp.", "", 1),
+        ("Maya has a boat.", "", 1),  # she denied it
+        ("Maya doesn't have a boat.", "Maya doesn't have a boat.", 0),
+        ("Maya doesn't rehearse in Ghent on Mondays.", "", 1),
         ("Maya and Sam talk about horses and a band.", "Maya and Sam talk about horses and a band.", 0),
         ("Maya and Sam talk about a wedding.", "", 1),
         ("Maya and Sam talk.", "", 1),  # of nothing
@@ -51,6 +54,12 @@ def test_a_sentence_without_a_name_is_about_the_person_before_or_the_one_given()
     assert checked("Sam loves horses. He sold a violin.", LINES, RULES).text == "Sam loves horses."
     assert checked("Sold a violin.", LINES, RULES, about="Maya") == Checked("Sold a violin.", 0)
     assert checked("Sold a violin.", LINES, RULES, about="Sam") == Checked("", 1)
+
+
+def test_a_text_about_one_person_alone_has_no_statements_about_others():
+    text = "Sam loves horses. Maya sold her violin. Maya and Sam talk about a band."
+    left = checked(text, LINES, RULES, about="Maya", alone=True)
+    assert left == Checked("Maya sold her violin. Maya and Sam talk about a band.", 1)
 
 
 def test_the_wrong_person_is_corrected_before_anything_is_dropped(encoder: SentenceEncoder):

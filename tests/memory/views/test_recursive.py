@@ -11,13 +11,14 @@ import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent, Conversation
+from ld_agent.backbones.base import Completion
 from ld_agent.cli.versions import versions_json, versions_text
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memory_text import capped, difference, facts_from, lost, memory_text, repetitive
-from ld_agent.memory.views.recursive import PATIENCE
+from ld_agent.memory.views.recursive import PATIENCE, _finished
 from ld_agent.memory.views.reply_examples import reply_examples
 
 FIRST = "Maya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails."
@@ -134,6 +135,20 @@ def test_what_a_rewrite_invents_is_dropped_counted_and_moved_to_whoever_said_it(
     assert version.details["dropped"] == 2
     [plain] = talked(made(scene, rewrite, **{"memory.recursive": {"checked": False}}), SAID[:1]).records[-1:]
     assert "Maya is a nurse." in plain.text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Maya: Maya keeps bees. Maya li", "Maya: Maya keeps bees."),
+        ("Maya: Maya keeps bees.\nSam: Sam sails. Sam sa", "Maya: Maya keeps bees.\nSam: Sam sails."),
+        ("Maya:\n- Maya keeps bees\n- Maya li", "Maya:\n- Maya keeps bees"),
+        ("Maya keeps be", "Maya keeps be"),
+    ],
+)
+def test_a_sentence_that_was_cut_off_is_no_fact(text: str, kept: str):
+    assert _finished(Completion(text, 1, 1, "length")) == kept
+    assert _finished(Completion(text, 1, 1)) == text
 
 
 def test_a_session_too_long_for_the_window_is_split(scene: Scene):

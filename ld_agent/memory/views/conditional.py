@@ -49,12 +49,14 @@ class Kept:
 
     Attributes:
         fallback: the model's answer was unusable, so the utterance itself is kept.
+        unreadable: it had none of the parts of a record.
         by_extractor: it was unusable, and the note is what the extractor found.
     """
 
     situation: str
     note: str
     fallback: bool = False
+    unreadable: bool = False
     by_extractor: bool = False
 
     @property
@@ -197,17 +199,20 @@ class ConditionalView(View):
                 return None
         if not note and (written or not situation):
             said = self._context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
-            return Kept(situation, said, fallback=True)
+            return Kept(situation, said, fallback=True, unreadable=not parts)
         return Kept(situation, note)
 
 
 def _from_traits(unusable: Kept | None, utterance: Utterance, traits: Sequence[str], decided: bool) -> Kept | None:
-    """A record whose note is what the extractor found in an utterance; if it found nothing that was said, the unusable record
-    of an utterance that was decided to be worth one, else None."""
+    """A record whose note is what the extractor found in an utterance.
+
+    If it found nothing that was said, the utterance is kept word for word if it was decided to be worth a record or the
+    answer was unreadable; None: it is not kept.
+    """
     known = (referring(trait, utterance.text) for trait in traits)
     said = [trait for trait in known if trait is not None and supported(trait, utterance.text, share=NOTED)]
     if unusable is None or not said:
-        return unusable if decided else None
+        return unusable if decided or (unusable is not None and unusable.unreadable) else None
     return Kept(unusable.situation, f"{utterance.speaker}: {' '.join(said)}", by_extractor=True)
 
 

@@ -85,7 +85,7 @@ def test_an_answer_is_given_no_more_room_than_it_can_use(scene: Scene):
         ("Remember: yes\n" + RECORD, ["Maya tells of her garden. Maya keeps bees in Lyon."]),
         ("Remember: no", []),
         ("No.", []),
-        ("What a nice garden", []),  # nor did the extractor find anything
+        ("What a nice garden", [f'Maya said: "{BEES}"']),
     ],
 )
 def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene, answer: str, records: list[str]):
@@ -94,6 +94,7 @@ def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene
     assert talk.respond(BEES, "Maya", START).text == "Lovely bees!"
     talk.resume()
     assert calls(agent) == ["generator", "memory"]
+    assert [r.fallback for r in talk.records] == ["said" in text for text in records]
     assert "Remember:" in shown(requests_of(agent, "memory")[0])
     assert [r.text for r in talk.records] == records
 

@@ -55,7 +55,7 @@ def checked(
     for sentence, items in zip(SENTENCE_END.split(said), unfolded(said, names, rules), strict=True):
         good = []
         for item in filter(str.strip, items):
-            named = [name for name in names if re.search(rf"(?<![A-Za-z\d]){re.escape(name)}{NAME_END}", item)]
+            named = _named(item, names)
             last = about or last if not named else named[0] if len(named) == 1 else ""
             if _is_supported(item, last, lines, names, rules) and not (alone and named and about not in named):
                 good.append(item)
@@ -118,6 +118,10 @@ def _share(statement: str) -> float:
     return NOTED_IN_HANGUL if HANGUL.search(statement) else NOTED
 
 
+def _named(text: str, names: Sequence[str]) -> list[str]:
+    return [name for name in names if re.search(rf"(?<![A-Za-z\d]){re.escape(name)}{NAME_END}", text)]
+
+
 def _denied(statement: str, person: str, lines: Lines, rules: Clauses) -> bool:
     """Whether a person said the opposite: the clauses that share most words with a statement deny it, or it denies them."""
     words = meaning(statement) - REPORTING
@@ -146,8 +150,9 @@ def _windows(lines: Lines) -> Iterator[str]:
         yield " ".join(text for _, text in lines[start : start + CLOSE])
 
 
-def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str]) -> str:
-    """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says.
+def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str], rules: Clauses) -> str:
+    """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says, and
+    nothing about others alone.
 
     Args:
         asked: the questions that the utterance may answer; a sentence rests on them only together with it.
@@ -161,6 +166,8 @@ def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence
         if (meaning(sentence) - meaning(people)) & meaning(said)
         and supported(sentence, f"{people} {said} {asked}", people, _share(sentence))
         and referring(sentence.replace(names[0], "I", 1), said) is not None
+        and names[0] in (_named(sentence, names) or names)
+        and not _denied(sentence, names[0], [(names[0], said)], rules)
     )
 
 

@@ -194,7 +194,8 @@ class ConditionalView(View):
             situation = situation if supported(situation, _source(session, utterance)) else ""
             stated = [text for _, text in statements([(utterance.speaker, utterance.text)])]
             names = [utterance.speaker, self._context.agent]
-            note = supported_note(written, stated, _asked(session, utterance), names)
+            rules = self._context.models.language.rules.clauses
+            note = supported_note(written, stated, _asked(session, utterance), names, rules)
             if decide and written and not note and not any(map(speaks_of_self, stated)):
                 return None
         if not note and (written or not situation):

@@ -312,9 +312,11 @@ def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -
 def _line_about(name: str, answer: str) -> str:
     """The part of an answer about one person, if it has a line for each; otherwise the whole answer."""
     for line in answer.splitlines():
-        label, colon, rest = line.strip().replace("：", ":", 1).partition(":")
-        if colon and label.strip(" *-") == name and name in rest:
-            return rest.strip()
+        rest, labelled = line.strip(), False
+        while (label := re.match(rf"[ *-]*{re.escape(name)}[ *-]*[:：]", rest)) is not None:  # sometimes repeated
+            rest, labelled = rest[label.end() :].strip(), True
+        if labelled and name in rest:
+            return rest
     return answer
 
 

@@ -279,6 +279,8 @@ def test_recalls_beyond_those_kept_are_counted(view):
     [
         ("Maya: Maya loves bees.\nSam: Sam is kind.", "Maya loves bees."),
         ("Sam: Sam is kind.\n**Maya**: Maya is shy.", "Maya is shy."),
+        ("Maya: Maya: Maya is shy.\nSam: Sam is kind.", "Maya is shy."),
+        ("Maya：Maya is shy.", "Maya is shy."),
         ("Maya: I love bees.\nSam: I see.", "Maya: I love bees.\nSam: I see."),  # the conversation over again
         ("Maya loves bees.", "Maya loves bees."),
     ],

@@ -36,6 +36,8 @@ RULES = ENGLISH.rules.clauses
         ("Sam bought 2 horses.", "Sam bought 2 horses.", 0),
         ("Sam bought 3 horses.", "", 1),
         ("Maya's band rehearses in Antwerp.", "", 1),
+        ("Sam owns 2 horses.", "Sam owns 2 horses.", 0),
+        ("Maya owns horses.", "", 1),
         ("Maya has a boat.", "", 1),  # she denied it
         ("Maya doesn't have a boat.", "Maya doesn't have a boat.", 0),
         ("Maya doesn't rehearse in Ghent on Mondays.", "", 1),

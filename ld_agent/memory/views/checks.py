@@ -26,8 +26,8 @@ NOTED, NOTED_IN_HANGUL = 2 / 3, 0.5
 """Share of a statement's words that must have been said; in Korean, of its syllables, whose endings depend on the style."""
 OWN, CLOSE = 2, 4
 """Number of one person's utterances, or of neighbouring lines, that may support a statement together."""
-HAVING = "owns"
-"""A word that says no more than "has", which is not a word of content either."""
+IDLE = "owns his her hers him himself herself themselves"
+"""Further words without content; "owns" says no more than "has"."""
 Lines = Sequence[tuple[str, str]]
 
 
@@ -105,7 +105,7 @@ def _remembering(encode: Encode) -> Encode:
 
 def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str], rules: Clauses) -> bool:
     """Whether a dialogue supports one statement about a person; "": about several or none."""
-    people = " ".join([*names, HAVING])
+    people = " ".join([*names, IDLE])
     if not meaning(statement) - meaning(people) - REPORTING:
         return False
     if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", " ".join([people, *(text for _, text in lines)]))):
@@ -152,6 +152,13 @@ def _windows(lines: Lines) -> Iterator[str]:
         yield " ".join(text for _, text in lines[start : start + CLOSE])
 
 
+def supported_situation(situation: str, lines: Lines) -> bool:
+    """Whether the last lines of a dialogue contain half of the words of a situation, which is rarely worded as they are."""
+    people = " ".join([*dict.fromkeys(speaker for speaker, _ in lines), IDLE])
+    latest = " ".join(text for _, text in lines[-CLOSE:])
+    return supported(situation, f"{people} {latest}", people)
+
+
 def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str], rules: Clauses) -> str:
     """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says, and
     nothing about others alone.
@@ -160,7 +167,7 @@ def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence
         asked: the questions that the utterance may answer; a sentence rests on them only together with it.
         names: of who speaks, the author of the utterance first.
     """
-    said, people = " ".join(stated), " ".join([*names, HAVING])
+    said, people = " ".join(stated), " ".join([*names, IDLE])
     sentences = dict.fromkeys(sentence for sentence in SENTENCE_END.split(note) if sentence)
     return " ".join(
         sentence

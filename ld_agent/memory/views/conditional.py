@@ -15,7 +15,7 @@ from datetime import timedelta
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
-from ld_agent.memory.views.checks import NOTED, questions, supported_note
+from ld_agent.memory.views.checks import NOTED, questions, supported_note, supported_situation
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
@@ -179,7 +179,7 @@ class ConditionalView(View):
     ) -> Kept | None:
         """The record in an answer; None: the utterance is not worth one.
 
-        If records are checked, they keep a situation only if the session up to there supports it, and the sentences of
+        If records are checked, they keep a situation only if the last lines support it, and the sentences of
         a note that the utterance and the question before it support. An utterance with nothing to note is not worth a
         record, and neither is one that is about somebody else if nobody decided before.
         """
@@ -191,7 +191,7 @@ class ConditionalView(View):
         if self._settings.checked:
             if self._settings.selection and self._settings.knowledge and "note" in parts and not written:
                 return None
-            situation = situation if supported(situation, _source(session, utterance)) else ""
+            situation = situation if supported_situation(situation, _until(session, utterance)) else ""
             stated = [text for _, text in statements([(utterance.speaker, utterance.text)])]
             names = [utterance.speaker, self._context.agent]
             rules = self._context.models.language.rules.clauses
@@ -249,11 +249,10 @@ def _asked(said: Sequence[Utterance], utterance: Utterance) -> str:
     return questions(said[position - 1].text) if position else ""
 
 
-def _source(said: Sequence[Utterance], utterance: Utterance) -> str:
-    """The session up to an utterance, with the speakers' names."""
+def _until(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, str]]:
+    """The lines of a session up to an utterance."""
     until = next((n for n, u in enumerate(said, 1) if u.id == utterance.id), len(said))
-    names = dict.fromkeys(u.speaker for u in said)
-    return " ".join([*names, *(u.text for u in said[:until]), utterance.text])
+    return [(u.speaker, u.text) for u in said[:until]] or [(utterance.speaker, utterance.text)]
 
 
 def _draft(utterance: Utterance, kept: Kept, vector: Vectors) -> Draft:

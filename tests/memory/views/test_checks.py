@@ -8,7 +8,7 @@ import pytest
 
 from ld_agent.languages import ENGLISH, language
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.views.checks import Checked, checked, checked_facts, questions
+from ld_agent.memory.views.checks import Checked, checked, checked_facts, questions, supported_situation
 
 LINES = [
     ("Maya", "I sold my violin last week."),
@@ -103,6 +103,13 @@ def test_facts_of_one_memory_are_encoded_once():
 )
 def test_other_languages_are_checked_too(code: str, text: str, lines: list[tuple[str, str]], left: str):
     assert checked(text, lines, language(code).rules.clauses).text == left
+
+
+def test_a_situation_rests_on_the_last_lines():
+    assert supported_situation("Maya tells where her band rehearses.", LINES)
+    assert supported_situation("Sam asks Maya about the instruments that the band plays.", LINES[:3])
+    assert not supported_situation("Maya asks about Sam's origin.", LINES), "names alone are not enough"
+    assert not supported_situation("Maya sold a violin last week.", [*LINES, ("Sam", "Nice."), ("Maya", "Bye!")][3:])
 
 
 def test_the_questions_of_an_utterance():

@@ -120,6 +120,11 @@ def _share(statement: str) -> float:
     return NOTED_IN_HANGUL if HANGUL.search(statement) else NOTED
 
 
+def _of_author(sentence: str, names: Sequence[str]) -> str:
+    named = _named(sentence, names)
+    return sentence.replace(named[0], names[0]) if len(named) == 1 else sentence
+
+
 def _named(text: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if re.search(rf"(?<![A-Za-z\d]){re.escape(name)}{NAME_END}", text)]
 
@@ -160,22 +165,21 @@ def supported_situation(situation: str, lines: Lines) -> bool:
 
 
 def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str], rules: Clauses) -> str:
-    """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says, and
-    nothing about others alone.
+    """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says. One
+    that names only somebody else is taken to be about the author, who said it.
 
     Args:
         asked: the questions that the utterance may answer; a sentence rests on them only together with it.
         names: of who speaks, the author of the utterance first.
     """
     said, people = " ".join(stated), " ".join([*names, IDLE])
-    sentences = dict.fromkeys(sentence for sentence in SENTENCE_END.split(note) if sentence)
+    sentences = dict.fromkeys(_of_author(sentence, names) for sentence in SENTENCE_END.split(note) if sentence)
     return " ".join(
         sentence
         for sentence in sentences
         if (meaning(sentence) - meaning(people)) & meaning(said)
         and supported(sentence, f"{people} {said} {asked}", people, _share(sentence))
         and referring(sentence.replace(names[0], "I", 1), said) is not None
-        and names[0] in (_named(sentence, names) or names)
         and not _denied(sentence, names[0], [(names[0], said)], rules)
     )
 

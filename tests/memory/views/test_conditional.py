@@ -294,7 +294,7 @@ def test_the_stream_holds_back_what_may_become_a_decision():
         ("I keep bees in Lyon.", "Maya is a nurse.", [], None),
         ("My dad keeps bees and is old.", "Maya is old.", [], None),
         ("Your bees are old.", "Maya has bees.", [], None),  # it is about somebody else
-        ("I need bees in Lyon.", "Sam needs bees.", [], None),  # so is the note
+        ("I need bees in Lyon.", "Sam needs bees.", ["Maya needs bees."], False),  # it is Maya who said so
         ("I have never kept bees.", "Maya keeps bees.", [], None),
         ("I have never kept bees.", "Maya has never kept bees.", ["Maya has never kept bees."], False),
     ],

@@ -158,6 +158,16 @@ class GeneratorSection(ModuleSection):
     repeats: bool = False
 
 
+class MemoryModuleSection(ModuleSection):
+    """The memory module's own keys.
+
+    Attributes:
+        prompting: ``direct`` shows worked examples of a conditional record; ``brief`` is the form the adapter was tuned with.
+    """
+
+    prompting: Literal["direct", "brief"] = "direct"
+
+
 class ReaderSection(ModuleSection):
     """The reader's own keys.
 
@@ -181,7 +191,7 @@ class ModulesSection(Section):
     summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
     extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
     generator: GeneratorSection = GeneratorSection(max_new_tokens=64, repetition_penalty=1.1)
-    memory: ModuleSection = ModuleSection(max_new_tokens=256, repetition_penalty=1.1)
+    memory: MemoryModuleSection = MemoryModuleSection(max_new_tokens=256, repetition_penalty=1.1)
     reader: ReaderSection = ReaderSection(max_new_tokens=40)
 
 
@@ -250,15 +260,24 @@ class SummarySection(Section):
 
 
 class MemoryBankSection(Section):
-    """MemoryBank's forgetting, R = exp(-Δt / S).
+    """MemoryBank, with its forgetting, R = exp(-Δt / S).
 
     Attributes:
         strength: S of a new memory in seconds; every recall adds as much.
         forgotten_below: memories with R below this are no longer recalled; 0 forgets nothing.
+        checked: drop the statements of summaries and portraits that the dialogue does not support; false keeps them as the
+            model wrote them, as in the paper.
     """
 
     strength: Positive = 86400.0
     forgotten_below: Share = 0.01
+    checked: bool = True
+
+
+class MemoChatSection(Section):
+    """MemoChat. ``checked``: reject memos that the dialogue does not support; false keeps them as the model wrote them."""
+
+    checked: bool = True
 
 
 class MemorySection(Section):
@@ -294,6 +313,7 @@ class MemorySection(Section):
     history: HistorySection = HistorySection()
     summary: SummarySection = SummarySection()
     memorybank: MemoryBankSection = MemoryBankSection()
+    memochat: MemoChatSection = MemoChatSection()
 
 
 class PersonasSection(Section):

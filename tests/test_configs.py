@@ -60,7 +60,7 @@ def test_the_default_file_is_the_default_config_with_the_adapters_that_ship():
     changes["summarizer"] = changes["summarizer"].model_copy(update={"max_new_tokens": 192})
     changes["extractor"] = changes["extractor"].model_copy(update={"prompting": "brief", "grounded": False})
     changes["generator"] = changes["generator"].model_copy(update={"prompting": "brief", "repetition_penalty": 1.0})
-    changes["memory"] = changes["memory"].model_copy(update={"repetition_penalty": 1.0})
+    changes["memory"] = changes["memory"].model_copy(update={"prompting": "brief", "repetition_penalty": 1.0})
     changes["reader"] = changes["reader"].model_copy(update={"passages": 4})
     assert load_config("default") == shipped
     assert shipped == Config().model_copy(update={"modules": bare.model_copy(update=changes)})

@@ -85,6 +85,7 @@ class MemoryTask:
                         "memories": [r.text for r in kept],
                         "statements": [statement for statement, _ in stated],
                         "unsupported": [s for s, said in stated if not rests_on(s, said)],
+                        "dropped": sum(int(record.details.get("dropped", 0)) for record in records),
                         MEMORY: of_memory(agent.store, conversation.key),
                     },
                 )
@@ -110,7 +111,8 @@ def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute precision, recall and F1 over bags of words, averaged over conversations; and how much was remembered.
 
     ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1). ``unsupported`` is the share of
-    model-written statements that the dialogue does not support (`ld_agent.evaluation.support`).
+    model-written statements that the dialogue does not support (`ld_agent.evaluation.support`), and ``dropped`` the share
+    that the mechanism itself found unsupported and did not store.
     """
     counts = [(_number(p, "records"), _number(p, "utterances"), _number(p, "words")) for p in predictions]
     shared = [_shared(p.text, p.references[0]) for p in predictions]
@@ -129,7 +131,11 @@ def _unsupported(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     counts = [
         (len(p.details["unsupported"]), len(p.details["statements"])) for p in predictions if "statements" in p.details
     ]
-    return {"unsupported": shares(counts)} if len(counts) == len(predictions) else {}
+    if len(counts) < len(predictions):
+        return {}
+    dropped = [_number(p, "dropped") for p in predictions]
+    written = [(number, number + stored) for number, (_, stored) in zip(dropped, counts, strict=True)]
+    return {"unsupported": shares(counts)} | ({"dropped": shares(written)} if any(dropped) else {})
 
 
 def statements_of(prediction: Prediction) -> list[str]:

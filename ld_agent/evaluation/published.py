@@ -18,7 +18,7 @@ Values = dict[str, Any]
 LD_AGENT = "paper-tuned"
 DEFAULT = "default"
 CAPS = ("cap", "user_cap", "agent_cap")
-CHECKED = ("recursive", "conditional")
+CHECKED = ("recursive", "conditional", "memorybank", "memochat")
 """The mechanisms whose records are checked, except when following their papers."""
 FOR_SMALL_MODELS = ("memory.conditional.decision",)
 """Settings of the arms that only apply to the embedded default."""

@@ -1,5 +1,5 @@
-"""Whether the dialogue supports a memory: its words were said close together, its names and numbers were said at all,
-and by the person it names.
+"""Whether the dialogue supports a memory: its words were said close together, or those of each thing that it lists, its
+names and numbers were said at all, and by the person it names.
 
 Stricter than the check that mechanisms apply to their own answers, which requires half of the words anywhere in the
 dialogue. Pure; knows no model and no store.
@@ -11,9 +11,10 @@ import re
 from collections.abc import Sequence
 
 from ld_agent.evaluation.wrong_person import judged
-from ld_agent.memory.views.memory_text import supported
+from ld_agent.languages import ENGLISH
+from ld_agent.memory.views.memory_text import meaning, supported
 from ld_agent.modules.enumerations import unfolded
-from ld_agent.modules.wording import SENTENCE_END, words_of
+from ld_agent.modules.wording import REPORTING, SENTENCE_END, words_of
 from ld_agent.types import Record
 
 CLOSE = 4
@@ -51,8 +52,20 @@ def rests_on(statement: str, lines: Lines) -> bool:
         return False
     if any(clause.wrong for clause in judged(statement, lines)):
         return False
-    windows = (lines[start : start + CLOSE] for start in range(max(1, len(lines) - CLOSE + 1)))
-    return any(supported(statement, f"{people} {_joined(window)}", people, SAID) for window in windows)
+    windows = [_joined(lines[start : start + CLOSE]) for start in range(max(1, len(lines) - CLOSE + 1))]
+
+    def close(text: str) -> bool:
+        return any(supported(text, f"{people} {window}", people, SAID) for window in windows)
+
+    return close(statement) or all(map(close, _things(statement, people)))
+
+
+def _things(statement: str, people: str) -> list[str]:
+    """The things that a statement lists, "their car", "their hobbies", which may come from different parts of a dialogue; if
+    it lists none, the statement."""
+    names = meaning(people) | REPORTING
+    things = [thing for thing in ENGLISH.rules.clauses.pattern("lists").split(statement) if meaning(thing) - names]
+    return things if len(things) > 1 else [statement]
 
 
 def _joined(lines: Lines) -> str:

@@ -69,6 +69,12 @@ def speaks_of_self(sentence: str) -> bool:
     return FIRST_PERSON.search(rest) is not None
 
 
+def only_asks(text: str) -> bool:
+    """Whether a text consists of questions that say nothing about whoever asks them."""
+    sentences = [s for s in _SENTENCE.split(text) if s.strip()]
+    return bool(sentences) and all(s.rstrip().endswith(_ASKS) and not speaks_of_self(s) for s in sentences)
+
+
 def _begins_with_self(sentence: str) -> bool:
     """Whether a sentence begins with "I" or "My", in any known language."""
     return _selves(tuple(KNOWN)).match(sentence) is not None

@@ -39,12 +39,14 @@ class Models:
         backbone: a ready backbone to use for every module instead, such as a `ScriptedBackbone`.
 
     Attributes:
+        modules: the settings of the modules.
         language: language of the prompts; its markers are replaced with canonical ones in answers.
     """
 
     def __init__(self, config: Config, backbone: Backbone | None = None) -> None:
         self._settings: Mapping[str, ModuleSection] = {m: getattr(config.modules, m) for m in MODULES}
         self._sections = {m: self._settings[m].backbone or config.backbone for m in MODULES}
+        self.modules = config.modules
         self._given = backbone
         self._built: dict[str, Backbone] = {}
         self._lock = threading.Lock()
@@ -58,6 +60,10 @@ class Models:
 
     def prompt(self, name: str) -> Prompt:
         return self.language.prompt(name)
+
+    def memory_prompt(self, name: str) -> Prompt:
+        """A prompt of the memory module in the wording that ``modules.memory.prompting`` chooses."""
+        return self.prompt(f"{name}_direct" if self.modules.memory.prompting == "direct" else name)
 
     def backbone(self, module: str) -> Backbone:
         """The backbone of a module, loaded if necessary.

@@ -90,6 +90,10 @@ class Summarizer:
         rules = self._models.language.rules.clauses
         return replace(summary, text=corrected(summary.text, lines, self._encode, rules))
 
+    def extracted(self, session: Session) -> Summary:
+        """The summary that stands in for an unusable one: what was typically said."""
+        return Summary(self._extracted(session.utterances), fallback=True)
+
     def prompt_for(self, session: Session) -> tuple[Message, ...]:
         """Render the prompt of a session that fits the window; training uses the same prompt."""
         return self._render(self._models.language.named(session.speakers), session.utterances, 1, 1)

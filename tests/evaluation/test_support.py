@@ -33,6 +33,8 @@ LINES = [
         ("Mira's sister Ann lives in Lisbon.", False),  # no such name
         ("Mira studies fish at a university.", False),  # hardly a word of it
         ("Mira's garage is in Lisbon.", False),  # said apart
+        ("Mira and Sam talk about sharks, motorbikes and a sister.", True),  # each thing was said
+        ("Mira and Sam talk about sharks, motorbikes and a wedding.", False),
     ],
 )
 def test_a_statement_rests_on_what_was_said_close_together(statement: str, rests: bool):

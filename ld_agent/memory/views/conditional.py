@@ -1,8 +1,8 @@
 """Conditional memory (ECM): for each utterance worth remembering, a record of its situation and of what was learned.
 
 One call replies and decides; if the answer is yes, a second call writes the record. If the model gives no decision, the
-second call asks again. An unusable record is asked for once more, so that an utterance costs at most three calls. Recall
-is dense, with self-reflection.
+second call asks again. If the note is unusable, the extractor says whether the utterance tells anything of its speaker, so
+that an utterance costs at most three calls. Recall is dense, with self-reflection.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from datetime import timedelta
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
-from ld_agent.memory.views.memory_text import meaning, supported
+from ld_agent.memory.views.checks import NOTED, questions, supported_note, supported_situation
+from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
-from ld_agent.modules.attribution import speaks_of_self
-from ld_agent.modules.base import retried
+from ld_agent.modules.attribution import only_asks, speaks_of_self
+from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.referents import referring
 from ld_agent.modules.subjects import statements
-from ld_agent.modules.wording import SENTENCE_END
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
@@ -37,19 +37,27 @@ _LABEL = re.compile(
 )
 """The beginning of a part: "Note:", in a list, in Markdown or JSON, or "The note is that"."""
 _EMPTY = re.compile(r"\W*(?:none|nan|n/a|nothing|no note)?\W*", re.IGNORECASE)
+_BRACKET, _BULLET = re.compile(r"[\[\]【】]"), re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)])\s+", re.MULTILINE)
 INSTANT = timedelta(microseconds=1)  # the time resolution of the store
 LONGEST = 600  # characters of one part of a record
-NOTED = 2 / 3  # share of a note's words that were said
 MOST_TOKENS = 160  # of a record: the related lines, and a sentence each of the situation and the note
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The record of one utterance; ``fallback``: the model's answer was unusable, so the utterance itself is kept."""
+    """The record of one utterance.
+
+    Attributes:
+        fallback: the model's answer was unusable, so the utterance itself is kept.
+        unreadable: it had none of the parts of a record.
+        by_extractor: it was unusable, and the note is what the extractor found.
+    """
 
     situation: str
     note: str
     fallback: bool = False
+    unreadable: bool = False
+    by_extractor: bool = False
 
     @property
     def text(self) -> str:
@@ -67,6 +75,8 @@ class ConditionalView(View):
         super().__init__(context)
         self._settings = context.settings.conditional
         self._records = StoredRecords(context, self.name)
+        extractor = context.models.modules.extractor
+        self._extractor = Extractor(context.models, extractor.prompting, extractor.grounded)
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
@@ -113,11 +123,13 @@ class ConditionalView(View):
 
     def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
         """Send one request per utterance, in one batch, except for utterances already judged not worth it. If records
-        are checked, unusable answers are requested once more."""
-        verdicts = self._shelf.verdicts() if self._settings.selection else {u.id: True for u in waiting}
+        are checked, utterances that only ask are not worth it either, and the extractor is asked about those whose
+        answers are unusable."""
+        selects, checked = self._settings.selection, self._settings.checked
+        verdicts = self._shelf.verdicts() if selects else {u.id: True for u in waiting}
         asked = []
         for utterance in waiting:
-            if verdicts.get(utterance.id) is False:
+            if verdicts.get(utterance.id) is False or (selects and checked and only_asks(utterance.text)):
                 self._shelf.observe(utterance)
             else:
                 asked.append((utterance, utterance.id not in verdicts))
@@ -128,11 +140,12 @@ class ConditionalView(View):
         answers = yield [self._request(said[u.session], u, decide) for u, decide in asked]
         records = [self._kept(said[u.session], u, d, answer) for (u, d), answer in zip(asked, answers, strict=True)]
         unusable = [n for n, record in enumerate(records) if record is not None and record.fallback]
-        if unusable and self._settings.checked:  # worth a record, as was decided
-            again = [asked[n][0] for n in unusable]
-            answers = yield [retried(self._request(said[u.session], u, decide=False)) for u in again]
-            for n, utterance, answer in zip(unusable, again, answers, strict=True):
-                records[n] = self._kept(said[utterance.session], utterance, False, answer)
+        if unusable and checked and self._settings.knowledge:
+            again = [asked[n] for n in unusable]
+            answered = [store.answered(key, u) for u, _ in again]
+            found = yield from self._extractor.steps([u.text for u, _ in again], answered)
+            for n, (utterance, decide), traits in zip(unusable, again, found, strict=True):
+                records[n] = _from_traits(records[n], utterance, traits, decided=not decide)
         texts = [kept.text for kept in records if kept is not None]
         vectors = iter(self._context.encoder.encode(texts) if texts else ())
         for (utterance, _), kept in zip(asked, records, strict=True):
@@ -145,10 +158,13 @@ class ConditionalView(View):
         budget = models.prompt_budget("memory")
         while before and models.count_tokens("memory", self._messages(before, utterance, decide)) > budget:
             before = before[(len(before) + 1) // 2 :]
-        return models.request("memory", self._messages(before, utterance, decide), most=MOST_TOKENS, marked=True)
+        messages = self._messages(before, utterance, decide)
+        direct = models.modules.memory.prompting == "direct"
+        constant = len(messages) - 1 if direct else 0  # within one conversation: the examples bear its names
+        return models.request("memory", messages, most=MOST_TOKENS, marked=True, constant_messages=constant)
 
     def _messages(self, before: Sequence[Utterance], utterance: Utterance, decide: bool) -> tuple[Message, ...]:
-        return self._context.models.prompt("conditional_record").render(
+        return self._context.models.memory_prompt("conditional_record").render(
             agent=self._context.agent,
             decide=decide,
             context=self._settings.context,
@@ -161,10 +177,11 @@ class ConditionalView(View):
     def _kept(
         self, session: Sequence[Utterance], utterance: Utterance, decide: bool, answer: Completion
     ) -> Kept | None:
-        """The record in an answer; None: the answer says that the utterance is not worth one.
+        """The record in an answer; None: the utterance is not worth one.
 
-        If records are checked, they keep a situation only if the session up to there supports it, and the sentences of
-        a note that the utterance and the question before it support.
+        If records are checked, they keep a situation only if the last lines support it, and the sentences of
+        a note that the utterance and the question before it support. An utterance with nothing to note is not worth a
+        record, and neither is one that is about somebody else if nobody decided before.
         """
         parts = labelled(answer.text)
         if decide and (yes_or_no(parts.get("remember", "")) is False or yes_or_no(answer.text) is False):
@@ -172,26 +189,42 @@ class ConditionalView(View):
         situation = _part(parts, "situation") if self._settings.context else ""
         note = written = _part(parts, "note") if self._settings.knowledge else ""
         if self._settings.checked:
-            situation = situation if supported(situation, _source(session, utterance)) else ""
+            if self._settings.selection and self._settings.knowledge and "note" in parts and not written:
+                return None
+            situation = situation if supported_situation(situation, _until(session, utterance)) else ""
             stated = [text for _, text in statements([(utterance.speaker, utterance.text)])]
-            note = _supported_note(
-                written, stated, _asked(session, utterance), [utterance.speaker, self._context.agent]
-            )
+            names = [utterance.speaker, self._context.agent]
+            rules = self._context.models.language.rules.clauses
+            note = supported_note(written, stated, _asked(session, utterance), names, rules)
             if decide and written and not note and not any(map(speaks_of_self, stated)):
-                return None  # it tells nothing, whatever the model calls worth remembering
+                return None
         if not note and (written or not situation):
             said = self._context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
-            return Kept(situation, said, fallback=True)
+            return Kept(situation, said, fallback=True, unreadable=not parts)
         return Kept(situation, note)
 
 
+def _from_traits(unusable: Kept | None, utterance: Utterance, traits: Sequence[str], decided: bool) -> Kept | None:
+    """A record whose note is what the extractor found in an utterance.
+
+    If it found nothing that was said, the utterance is kept word for word if it was decided to be worth a record or the
+    answer was unreadable; None: it is not kept.
+    """
+    known = (referring(trait, utterance.text) for trait in traits)
+    said = [trait for trait in known if trait is not None and supported(trait, utterance.text, share=NOTED)]
+    if unusable is None or not said:
+        return unusable if decided or (unusable is not None and unusable.unreadable) else None
+    return Kept(unusable.situation, f"{utterance.speaker}: {' '.join(said)}", by_extractor=True)
+
+
 def labelled(answer: str) -> dict[str, str]:
-    """The parts of an answer by kind; the first of each kind counts."""
+    """The parts of an answer by kind; the first of each kind that says anything counts."""
     marks = list(_LABEL.finditer(answer))
     ends = [mark.start() for mark in marks[1:]] + [len(answer)]
     parts: dict[str, str] = {}
     for mark, end in zip(marks, ends, strict=False):  # an answer without marks also has an end
-        parts.setdefault(LABELS[mark.group(1).casefold()], answer[mark.end() : end].strip())
+        kind = LABELS[mark.group(1).casefold()]
+        parts[kind] = parts.get(kind) or answer[mark.end() : end].strip()
     return parts
 
 
@@ -202,40 +235,24 @@ def yes_or_no(text: str) -> bool | None:
 
 
 def _part(parts: Mapping[str, str], name: str) -> str:
-    text = " ".join(parts.get(name, "").split()).strip("*<>[]{}`\"', ")[:LONGEST]
+    """One part as plain text, without the brackets of the form and the bullets of a list."""
+    plain = _BULLET.sub("", _BRACKET.sub("", parts.get(name, "")))
+    while label := _LABEL.match(plain):  # "Note: Note: Maya ..."
+        plain = plain[label.end() :]
+    text = " ".join(plain.split()).strip("*<>{}`\"', ")[:LONGEST]
     return "" if _EMPTY.fullmatch(text) else text
-
-
-def _supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str]) -> str:
-    """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says.
-
-    Args:
-        asked: the questions that the utterance may answer; a sentence rests on them only together with it.
-        names: of who speaks, the author of the utterance first.
-    """
-    said, people = " ".join(stated), " ".join(names)
-    sentences = dict.fromkeys(sentence for sentence in SENTENCE_END.split(note) if sentence)
-    return " ".join(
-        sentence
-        for sentence in sentences
-        if (meaning(sentence) - meaning(people)) & meaning(said)
-        and supported(sentence, f"{people} {said} {asked}", people, NOTED)
-        and referring(sentence.replace(names[0], "I", 1), said) is not None
-    )
 
 
 def _asked(said: Sequence[Utterance], utterance: Utterance) -> str:
     """The questions right before an utterance."""
     position = next((n for n, u in enumerate(said) if u.id == utterance.id), 0)
-    before = said[position - 1].text if position else ""
-    return " ".join(s for s in SENTENCE_END.split(before) if s.rstrip().endswith(("?", "？")))
+    return questions(said[position - 1].text) if position else ""
 
 
-def _source(said: Sequence[Utterance], utterance: Utterance) -> str:
-    """The session up to an utterance, with the speakers' names."""
+def _until(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, str]]:
+    """The lines of a session up to an utterance."""
     until = next((n for n, u in enumerate(said, 1) if u.id == utterance.id), len(said))
-    names = dict.fromkeys(u.speaker for u in said)
-    return " ".join([*names, *(u.text for u in said[:until]), utterance.text])
+    return [(u.speaker, u.text) for u in said[:until]] or [(utterance.speaker, utterance.text)]
 
 
 def _draft(utterance: Utterance, kept: Kept, vector: Vectors) -> Draft:
@@ -246,5 +263,5 @@ def _draft(utterance: Utterance, kept: Kept, vector: Vectors) -> Draft:
         vector=vector,
         sources=(utterance.id,),
         fallback=kept.fallback,
-        details={"situation": kept.situation, "note": kept.note},
+        details={"situation": kept.situation, "note": kept.note} | ({"by": "extractor"} if kept.by_extractor else {}),
     )

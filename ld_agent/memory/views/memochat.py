@@ -1,14 +1,14 @@
 """MemoChat: the model writes memos by topic after a session; at recall it chooses the topics.
 
 Costs one call per session (more if it exceeds the model's window) and one per recall. If the model writes no memos, two
-lines of the session are kept; if it chooses no topics, the nearest ones are used.
+lines of the session are kept, after a second try if memos are checked; if it chooses no topics, the nearest ones are used.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -18,8 +18,10 @@ from ld_agent.errors import BackboneError
 from ld_agent.languages import Language
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.checks import checked, dropped_in
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled
+from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import is_summary, pack
 from ld_agent.prompts import as_name
 from ld_agent.steps import Steps
@@ -44,12 +46,13 @@ TOKENS_OF_A_PICK = 24  # enough for some numbers, without the rambling after the
 
 @dataclass(frozen=True, slots=True)
 class Memo:
-    """One topic of a session: its title, summary and lines."""
+    """One topic of a session: its title, summary and lines; ``dropped``: unsupported statements of the answer it is from."""
 
     topic: str
     summary: str
     utterances: tuple[Utterance, ...]
     fallback: bool = False
+    dropped: int = 0
 
     @property
     def text(self) -> str:
@@ -70,15 +73,32 @@ class MemoChatView(View):
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context
-        runs = [pack(session.utterances, self._fits) for session in sessions]
-        answers = iter(
-            (yield [self._request(memo_prompt(self._context.models.language, run)) for parts in runs for run in parts])
-        )
-        for session, parts in zip(sessions, runs, strict=True):
-            memos = [memo for run in parts for memo in memos_of(next(answers), run)]
-            vectors = context.encoder.encode([memo.text for memo in memos])
-            drafts = [_draft(memo, vector) for memo, vector in zip(memos, vectors, strict=True)]
+        runs = [(session, run) for session in sessions for run in pack(session.utterances, self._fits)]
+        requests = [self._request(memo_prompt(context.models.language, run)) for _, run in runs]
+        answers = yield requests
+        memos = [self._memos(answer, run) for answer, (_, run) in zip(answers, runs, strict=True)]
+        again = [n for n, of_run in enumerate(memos) if of_run[0].fallback]
+        if again and context.settings.memochat.checked:
+            answers = yield [retried(requests[n]) for n in again]
+            for n, answer in zip(again, answers, strict=True):
+                memos[n] = self._memos(answer, runs[n][1])
+        for session in sessions:
+            of_session = [memo for m, (s, _) in zip(memos, runs, strict=True) if s is session for memo in m]
+            vectors = context.encoder.encode([memo.text for memo in of_session])
+            drafts = [_draft(memo, vector) for memo, vector in zip(of_session, vectors, strict=True)]
             self._shelf.digest(session.number, drafts)
+
+    def _memos(self, answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
+        """The memos in an answer; if they are checked, of each what the dialogue supports."""
+        memos = memos_of(answer, run)
+        context, lines = self._context, [(u.speaker, u.text) for u in run]
+        if memos[0].fallback or not context.settings.memochat.checked:
+            return memos
+        rules, encode = context.models.language.rules.clauses, context.encoder.encode
+        texts = [checked(memo.summary, lines, rules, encode) for memo in memos]
+        dropped = sum(text.dropped for text in texts)
+        kept = [replace(memo, summary=text.text) for memo, text in zip(memos, texts, strict=True) if text.text]
+        return [replace(kept[0], dropped=dropped), *kept[1:]] if kept else [fallback_memo(run, dropped)]
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         self._records.catch_up()
@@ -136,7 +156,12 @@ def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
         title, text = " ".join(topic.split()).strip("\"'*`[] "), " ".join(summary.split()).strip("\"'*`[] ")
         if lines and title and len(title) <= LONGEST_TOPIC and is_summary(text, run) and supported(text, source):
             memos.append(Memo(title, text, lines))
-    return memos or [Memo(UNTITLED, _longest_lines(run), tuple(run), fallback=True)]
+    return memos or [fallback_memo(run)]
+
+
+def fallback_memo(run: Sequence[Utterance], dropped: int = 0) -> Memo:
+    """The two longest of some utterances, in place of memos; ``dropped``: statements of unsupported memos."""
+    return Memo(UNTITLED, _longest_lines(run), tuple(run), True, dropped)
 
 
 def picked_numbers(answer: str, most: int) -> set[int] | None:
@@ -168,5 +193,5 @@ def _draft(memo: Memo, vector: Vectors) -> Draft:
         vector=vector,
         sources=tuple(u.id for u in memo.utterances),
         fallback=memo.fallback,
-        details={"topic": memo.topic, "summary": memo.summary},
+        details={"topic": memo.topic, "summary": memo.summary} | dropped_in(memo.dropped),
     )

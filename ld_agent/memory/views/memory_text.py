@@ -89,16 +89,6 @@ def meaning(text: str) -> set[str]:
     return set(EAST_ASIAN.findall(text)) | stems_of(EAST_ASIAN.sub(" ", text))
 
 
-def grounded(facts: Facts, source: str) -> Facts:
-    """The facts that their source supports; see `supported`."""
-    names, said = " ".join(facts), meaning(source) - meaning(" ".join(facts))
-    kept = {
-        speaker: [s for s in sentences if meaning(s) & said and supported(s, source, names)]
-        for speaker, sentences in facts.items()
-    }
-    return {speaker: sentences for speaker, sentences in kept.items() if sentences}
-
-
 def supported(text: str, source: str, names: str = "", share: float = SUPPORTED) -> bool:
     """Whether the dialogue contains all names and a share of the other words of a text, so that the text is not made
     up.

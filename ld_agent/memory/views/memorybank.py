@@ -18,9 +18,11 @@ import numpy as np
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.checks import Checked, Lines, checked, dropped_in
 from ld_agent.memory.views.stored import StoredRecords, recalled
+from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
-from ld_agent.modules.wording import stems_of, words_of
+from ld_agent.modules.wording import SENTENCE_END, stems_of, words_of
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import Draft
 from ld_agent.storage.recollection import recalls_before
@@ -36,13 +38,14 @@ PROMPT_PART = re.compile(r"</?(?:conversation|summaries|traits)>|^\W*\d{4}-\d\d-
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A record to store after a session: its kind, its person or day, and its text."""
+    """A record to store after a session: its kind, its person or day, its text, and how many of its statements were dropped."""
 
     kind: str
     of: str
     text: str
     fallback: bool = False
     sources: tuple[str, ...] = ()
+    dropped: int = 0
 
 
 @dataclass(slots=True)
@@ -98,9 +101,10 @@ class MemoryBankView(View):
         drafts: dict[int, list[Note]] = {}
         last_of_day: dict[str, int] = {}
         for session, summary, changed in zip(sessions, summaries, portraits, strict=True):
-            day, sources = date_of(session.utterances[-1].at), tuple(u.id for u in session.utterances)
-            bank.take(SESSION, day, summary.text, sources)
-            drafts[session.number] = [Note(SESSION, day, summary.text, summary.fallback, sources), *changed]
+            day = date_of(session.utterances[-1].at)
+            note = self._of_session(session, day, summary)
+            bank.take(SESSION, day, note.text, note.sources)
+            drafts[session.number] = [note, *changed]
             last_of_day[day] = session.number
         full_days = [day for day in last_of_day if len(bank.days[day]) > 1]
         for draft in (yield from self._daily(full_days, bank)):
@@ -119,6 +123,22 @@ class MemoryBankView(View):
             ]
             self._shelf.digest(session.number, stored)
 
+    def _of_session(self, session: Session, day: str, summary: Summary) -> Note:
+        """The summary of a session or, if the dialogue supports nothing of it, one extracted from the dialogue."""
+        sources = tuple(u.id for u in session.utterances)
+        said = Checked(summary.text) if summary.fallback else self._checked(summary.text, _lines(session))
+        if said.text:
+            return Note(SESSION, day, said.text, summary.fallback, sources, said.dropped)
+        return Note(SESSION, day, self._context.summarizer.extracted(session).text, True, sources, said.dropped)
+
+    def _checked(self, text: str, lines: Lines, about: str = "", *, correcting: bool = True) -> Checked:
+        """What the dialogue supports of a text; all of it, if texts are kept as the model wrote them."""
+        context = self._context
+        if not text or not context.settings.memorybank.checked:
+            return Checked(text)
+        encode = context.encoder.encode if correcting else None
+        return checked(text, lines, context.models.language.rules.clauses, encode, about, alone=bool(about))
+
     def _bank(self) -> Bank:
         bank = Bank()
         self._records.catch_up()
@@ -131,18 +151,29 @@ class MemoryBankView(View):
         portraits, changed = dict(known), list[list[Note]]()
         for session in sessions:
             people = [name for name in session.speakers if name != self._context.agent]
-            answers = yield [self._portrait_request(session, name, portraits.get(name, "")) for name in people]
-            said = " ".join([*people, *(u.text for u in session.utterances)])
-            notes = []
-            for name, answer in zip(people, answers, strict=True):
-                of_person = replace(answer, text=_line_about(name, answer.text))
-                text = usable_text(of_person, said, session.speakers)
-                if text:
-                    portraits[name] = text
-                    sources = tuple(u.id for u in session.utterances if u.speaker == name)
-                    notes.append(Note(PORTRAIT, name, text, sources=sources))
-            changed.append(notes)
+            requests = [self._portrait_request(session, name, portraits.get(name, "")) for name in people]
+            answers = yield requests
+            notes = [self._portrait(session, n, a, portraits) for n, a in zip(people, answers, strict=True)]
+            again = [n for n, note in enumerate(notes) if note is None]
+            if again and self._context.settings.memorybank.checked:
+                answers = yield [retried(requests[n]) for n in again]
+                for n, answer in zip(again, answers, strict=True):
+                    notes[n] = self._portrait(session, people[n], answer, portraits)
+            usable = [note for note in notes if note is not None]
+            portraits |= {note.of: note.text for note in usable}
+            changed.append(usable)
         return changed
+
+    def _portrait(self, session: Session, person: str, answer: Completion, known: Mapping[str, str]) -> Note | None:
+        """The portrait of a person in an answer; None: it is unusable, or the dialogue supports nothing of it."""
+        said = " ".join([person, *(u.text for u in session.utterances)])
+        text = usable_text(replace(answer, text=_line_about(person, answer.text)), said, session.speakers)
+        lines = [(person, sentence) for sentence in SENTENCE_END.split(known.get(person, "")) if sentence]
+        portrait = self._checked(text, [*lines, *_lines(session)], person)
+        if not portrait.text:
+            return None
+        sources = tuple(u.id for u in session.utterances if u.speaker == person)
+        return Note(PORTRAIT, person, portrait.text, sources=sources, dropped=portrait.dropped)
 
     def _portrait_request(self, session: Session, person: str, known: str) -> Request:
         def messages(lines: Sequence[tuple[str, str]]) -> tuple[Message, ...]:
@@ -183,9 +214,16 @@ class MemoryBankView(View):
         self, kind: str, of: str, notes: Sequence[tuple[str, str]], answer: Completion, sources: tuple[str, ...]
     ) -> Note:
         text = usable_text(answer, " ".join(note for _, note in notes))
-        if text:
-            return Note(kind, of, text, sources=sources)
-        return Note(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources)
+        said = self._checked(text, self._noted(notes), correcting=False)
+        if said.text:
+            return Note(kind, of, said.text, sources=sources, dropped=said.dropped)
+        return Note(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources, said.dropped)
+
+    def _noted(self, notes: Sequence[tuple[str, str]]) -> Lines:
+        """The sentences of dated summaries as lines of the people whom they name."""
+        speakers = self._context.store.speakers(self._context.key)
+        sentences = [sentence for _, text in notes for sentence in SENTENCE_END.split(text)]
+        return [(who, sentence) for sentence in sentences for who in [n for n in speakers if n in sentence] or [""]]
 
     def _fitted(
         self, items: Sequence[tuple[str, str]], messages: Callable[[Sequence[tuple[str, str]]], tuple[Message, ...]]
@@ -274,10 +312,16 @@ def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -
 def _line_about(name: str, answer: str) -> str:
     """The part of an answer about one person, if it has a line for each; otherwise the whole answer."""
     for line in answer.splitlines():
-        label, colon, rest = line.strip().replace("：", ":", 1).partition(":")
-        if colon and label.strip(" *-") == name and name in rest:
-            return rest.strip()
+        rest, labelled = line.strip(), False
+        while (label := re.match(rf"[ *-]*{re.escape(name)}[ *-]*[:：]", rest)) is not None:  # sometimes repeated
+            rest, labelled = rest[label.end() :].strip(), True
+        if labelled and name in rest:
+            return rest
     return answer
+
+
+def _lines(session: Session) -> Lines:
+    return [(u.speaker, u.text) for u in session.utterances]
 
 
 def date_of(at: datetime) -> str:
@@ -295,5 +339,7 @@ def _stored(session: Session, note: Note, vector: Vectors, portraits: Sequence[i
         sources=note.sources,
         fallback=note.fallback,
         rewritten=note.kind != SESSION,
-        details={"kind": note.kind, "of": note.of} | ({"portraits": portraits} if note.kind == SESSION else {}),
+        details={"kind": note.kind, "of": note.of}
+        | dropped_in(note.dropped)
+        | ({"portraits": portraits} if note.kind == SESSION else {}),
     )

@@ -13,10 +13,11 @@ from dataclasses import replace
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
-from ld_agent.memory.views.memory_text import Facts, capped, facts_from, grounded, lost, memory_text, repetitive
+from ld_agent.memory.views.checks import checked_facts, dropped_in
+from ld_agent.memory.views.memory_text import Facts, capped, facts_from, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.modules.base import retried
-from ld_agent.modules.summarizer import pack
+from ld_agent.modules.summarizer import pack, whole_sentences
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE, Draft, Shelf
@@ -42,6 +43,7 @@ class RecursiveView(View):
         super().__init__(context)
         settings = context.settings.recursive
         self._settings = settings
+        self._dropped = 0  # statements of the last rewrite
         self._examples = reply_examples(settings.examples, context.models.language) if settings.examples else ()
 
     @classmethod
@@ -97,7 +99,7 @@ class RecursiveView(View):
         Args:
             tried: number of earlier rejections or failures of this rewrite.
         """
-        facts = known
+        facts, self._dropped = known, 0
         for part in self._pieces(session, known):
             [answer] = yield [self._request(session, part, facts, tried)]
             facts, problem = self._judged(answer, part, session, facts)
@@ -112,9 +114,18 @@ class RecursiveView(View):
             text = answer.text.strip()
             facts = facts_from(text, [*known, *session.speakers]) or ({"": [text]} if text else known)
             return facts, "" if facts else "it is empty"
-        text = answer.text if answer.finish == "stop" or "\n" not in answer.text else answer.text.rpartition("\n")[0]
-        source = " ".join([*(u.text for u in part), memory_text(known)])
-        facts = grounded(facts_from(text, [*known, *session.speakers]), source)
+        lines = [
+            *((who, fact) for who, of_one in known.items() for fact in of_one),
+            *((u.speaker, u.text) for u in part),
+        ]
+        context = self._context
+        facts, dropped = checked_facts(
+            facts_from(_finished(answer), [*known, *session.speakers]),
+            lines,
+            context.models.language.rules.clauses,
+            context.encoder.encode,
+        )
+        self._dropped += dropped
         if not any(facts.values()):
             return known, "it contains nothing that was said"
         if repetitive(memory_text(facts)):
@@ -174,7 +185,11 @@ class RecursiveView(View):
             sources=tuple(u.id for u in session.utterances),
             fallback=fallback,
             rewritten=True,
-            details={"facts": {k: list(v) for k, v in facts.items()}, "rewrites": [refused + fallback, refused + 1]}
+            details={
+                "facts": {k: list(v) for k, v in facts.items()},
+                "rewrites": [refused + fallback, refused + 1],
+            }
+            | dropped_in(self._dropped)
             | ({"previous": old.id} if old else {}),
         )
         self._shelf.digest(session.number, [draft])
@@ -197,6 +212,15 @@ def facts_of(record: Record) -> Facts:
     if not isinstance(facts, dict):
         return {"": [record.text]}
     return {str(speaker): [str(fact) for fact in sentences] for speaker, sentences in facts.items()}
+
+
+def _finished(answer: Completion) -> str:
+    """An answer without the sentence, or the line without a sentence, that the bound on new tokens cut off."""
+    before, newline, last = answer.text.rpartition("\n")
+    if answer.finish == "stop":
+        return answer.text
+    whole = whole_sentences(last)
+    return f"{before}{newline}{whole}" if whole != last or not newline else before
 
 
 def _shortened(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> Utterance:

@@ -24,6 +24,10 @@ def made(scene: Scene, replies: Any, memory: Any = RECORD, **settings: Any) -> A
     return scene.agent(script, **{"memory.views": ["conditional"]} | settings)
 
 
+def shown(request: Any) -> str:
+    return "\n".join(message.content for message in request.messages)
+
+
 def calls(agent: Agent) -> list[str]:
     modules = ("generator", "memory")
     return [m for m in modules for _ in requests_of(agent, m)]
@@ -55,7 +59,7 @@ def test_the_reply_decides_and_one_more_call_makes_the_record(scene: Scene):
     assert (record.sources, record.at, record.fallback) == ((told.heard.id,), START, False)
     request = requests_of(agent, "memory")[0]
     assert "Maya: Hello there!\nSam: Hello you!\nMaya: I keep bees" in request.messages[-1].content
-    assert "Remember:" not in request.messages[-1].content, "it is decided"
+    assert "Remember:" not in shown(request), "it is decided"
     generator = requests_of(agent, "generator")[0]
     assert "Remember:" in generator.messages[0].content
     assert generator.max_new_tokens > agent.config.modules.generator.max_new_tokens
@@ -89,11 +93,10 @@ def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene
     talk = agent.conversation("maya")
     assert talk.respond(BEES, "Maya", START).text == "Lovely bees!"
     talk.resume()
-    unusable = any("said" in text for text in records)
-    assert calls(agent) == ["generator", "memory", *(["memory"] if unusable else [])]
-    assert "Remember:" in requests_of(agent, "memory")[0].messages[-1].content
-    assert [r.text for r in talk.records] == records
+    assert calls(agent) == ["generator", "memory"]
     assert [r.fallback for r in talk.records] == ["said" in text for text in records]
+    assert "Remember:" in shown(requests_of(agent, "memory")[0])
+    assert [r.text for r in talk.records] == records
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ def test_only_the_reply_reaches_the_stream(scene: Scene):
 
 
 def test_what_others_say_among_themselves_is_taken_in_with_the_next_turn(scene: Scene):
-    agent = made(scene, NO, "Remember: yes\n" + RECORD)
+    agent = made(scene, NO, "Remember: yes\nNote: Ben paints bees.")
     talk = agent.conversation("maya")
     talk.observe("I paint bees.", "Ben", START)
     talk.respond("Hello!", "Maya", START)
@@ -174,7 +177,7 @@ def test_ablations(scene: Scene, ablation: dict[str, Any], text: str, asked: lis
     assert ([r.text for r in talk.records], calls(agent)) == ([text], asked)
     decides = "Remember:" in requests_of(agent, "generator")[0].messages[0].content
     assert decides == bool(set(ablation) & {"context", "knowledge"})
-    assert ("Remember:" in requests_of(agent, "memory")[0].messages[-1].content) == ("decision" in ablation)
+    assert ("Remember:" in shown(requests_of(agent, "memory")[0])) == ("decision" in ablation)
     with pytest.raises(ConfigError, match="context and knowledge are both false"):
         made(scene, YES, **{"memory.conditional": {"context": False, "knowledge": False}})
 
@@ -288,9 +291,12 @@ def test_the_stream_holds_back_what_may_become_a_decision():
             False,
         ),
         ("I keep bees in Lyon.", "Maya keeps bees in Lyon. Maya is a nurse.", ["Maya keeps bees in Lyon."], False),
-        ("I keep bees in Lyon.", "Maya is a nurse.", ['Maya said: "I keep bees in Lyon."'], True),
-        ("My dad keeps bees and is old.", "Maya is old.", ['Maya said: "My dad keeps bees and is old."'], True),
-        ("Do you keep bees?", "Maya keeps bees.", [], None),  # it only asks
+        ("I keep bees in Lyon.", "Maya is a nurse.", [], None),
+        ("My dad keeps bees and is old.", "Maya is old.", [], None),
+        ("Your bees are old.", "Maya has bees.", [], None),  # it is about somebody else
+        ("I need bees in Lyon.", "Sam needs bees.", ["Maya needs bees."], False),  # it is Maya who said so
+        ("I have never kept bees.", "Maya keeps bees.", [], None),
+        ("I have never kept bees.", "Maya has never kept bees.", ["Maya has never kept bees."], False),
     ],
 )
 def test_a_note_rests_on_what_was_stated(scene: Scene, said: str, note: str, kept: list[str], fallback: bool | None):
@@ -303,18 +309,100 @@ def test_a_note_rests_on_what_was_stated(scene: Scene, said: str, note: str, kep
     assert {r.fallback for r in talk.records} == (set() if fallback is None else {fallback})
 
 
-def test_an_unusable_record_is_requested_once_more(scene: Scene):
-    answers = iter(["Remember: yes\nNote: Maya is a nurse.", "Remember: yes\nNote: Maya keeps bees in Lyon."])
-    settings = {"decision": "apart", "context": False}
-    agent = made(scene, "Oh!", lambda request: next(answers), **{"memory.conditional": settings})
+APART = {"decision": "apart", "context": False}
+UNUSABLE = "Remember: yes\nNote: Maya is a nurse."
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        ("I keep bees. I live in Rome.", ["Maya: I keep bees."]),  # Rome was not mentioned
+        ("NO_TRAIT", []),
+        ("I am a nurse.", []),
+    ],
+)
+def test_the_extractor_reads_an_utterance_whose_note_is_unusable(scene: Scene, found: str, kept: list[str]):
+    script = {"generator": "Oh!", "memory": UNUSABLE, "extractor": found}
+    agent = scene.agent(script, **{"memory.views": ["conditional"], "memory.conditional": APART})
     talk = agent.conversation("maya")
     talk.respond(BEES, "Maya", START)
     talk.resume()
+    assert [(r.text, r.fallback, r.details.get("by")) for r in talk.records] == [(t, False, "extractor") for t in kept]
+    assert len(requests_of(agent, "memory")) == 1
+
+
+def test_what_the_reply_found_worth_remembering_is_kept_word_for_word_if_nothing_else_is_usable(scene: Scene):
+    agent = made(scene, YES, "Note: Maya is a nurse.", **{"memory.conditional": {"context": False}})
+    talk = agent.conversation("maya")
+    talk.respond("Please answer in rhymes.", "Maya", START)
+    talk.resume()
+    assert [(r.text, r.fallback) for r in talk.records] == [('Maya said: "Please answer in rhymes."', True)]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Do you keep bees?", 0),
+        ("What? Where do you live?", 0),
+        ("养蜜蜂吗？", 0),
+        ("벌을 키우세요?", 0),
+        ("I'm new here, could you help?", 1),
+        ("Do you keep bees? I do.", 1),
+    ],
+)
+def test_a_plain_question_is_no_record(scene: Scene, said: str, asked: int):
+    agent = made(scene, YES, RECORD)
+    talk = agent.conversation("maya")
+    talk.respond(said, "Maya", START)
+    talk.resume()
+    assert len(requests_of(agent, "memory")) == asked
+    assert asked or talk.records == []
+    every = made(scene, YES, RECORD, **{"memory.conditional": {"selection": False}}).conversation("ben")
+    every.respond(said, "Ben", START)
+    every.resume()
+    assert len(every.records) == 1, "without selection everything is kept"
+
+
+@pytest.mark.parametrize("settings", [{}, APART])
+def test_an_utterance_with_nothing_to_note_is_no_record(scene: Scene, settings: dict[str, Any]):
+    answer = "Remember: yes\nSituation: Maya talks of bees.\nNote: none"
+    talk = made(scene, YES, answer, **{"memory.conditional": settings}).conversation("maya")
+    talk.respond(BEES, "Maya", START)
+    talk.resume()
+    assert talk.records == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Note: Maya [keeps bees in Lyon].",
+        "Note: [Maya keeps bees in Lyon.]",
+        "- Note:\n- Maya keeps bees in Lyon.",
+        "Note: Note: Maya keeps bees in Lyon.",
+        "Note: \nNote: Maya keeps bees in Lyon.",
+        "笔记：【Maya keeps bees in Lyon.】",
+    ],
+)
+def test_brackets_bullets_and_repeated_labels_are_not_part_of_a_note(scene: Scene, answer: str):
+    settings = {"memory.conditional": {"context": False}, "language": "zh" if "笔记" in answer else "en"}
+    talk = made(scene, YES, answer, **settings).conversation("maya")
+    talk.respond(BEES, "Maya", START)
+    talk.resume()
     assert [(r.text, r.fallback) for r in talk.records] == [("Maya keeps bees in Lyon.", False)]
-    first, again = requests_of(agent, "memory")
-    assert (first.temperature, "Remember:" in first.messages[-1].content) == (0.0, True)
-    assert again.temperature > 0
-    assert "Remember:" not in again.messages[-1].content, "it was decided"
+
+
+def test_the_prompt_of_a_record_is_the_one_for_the_model(scene: Scene):
+    prompts = {}
+    for prompting in ("brief", "direct"):
+        agent = made(scene, YES, RECORD, **{"modules.memory": {"prompting": prompting}})
+        talk = agent.conversation(prompting)
+        talk.respond(BEES, "Maya", START)
+        talk.resume()
+        prompts[prompting] = requests_of(agent, "memory")[-1].messages
+    assert "Note: Maya [what Maya tells" in prompts["brief"][-1].content
+    roles = [message.role for message in prompts["direct"]]
+    assert roles == ["system", *["user", "assistant"] * 3, "user"]
+    assert "[" not in "".join(message.content for message in prompts["direct"])
 
 
 def test_an_unchecked_note_is_kept_as_written(scene: Scene):

@@ -120,6 +120,24 @@ def test_garbage_leaves_a_marked_fallback(view, memos: str):
     assert one.store.shelf(one.key, "memochat").undigested() == []
 
 
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_memo_that_nobody_supports_is_rejected(view, checked: bool):
+    memos = MEMOS + "\n3-4 | a wedding | Maya married Ben in Rome, and Sam was the best man."
+    one = view(Model(memos=memos), memochat={"checked": checked})
+    one.session(0, *LINES)
+    assert [r.details["topic"] for r in one.records] == ["dogs in Rome", "the violin", *["a wedding"] * (not checked)]
+    assert one.records[0].details.get("dropped", 0) == checked
+    assert not any(r.fallback for r in one.records)
+
+
+def test_a_session_of_unsupported_memos_is_requested_once_more(view):
+    answers = iter(["1-4 | Rome | Maya married Ben and moved to Rome for her studies.", MEMOS])
+    one = view(lambda request: next(answers))
+    one.session(0, *LINES)
+    assert [r.details["topic"] for r in one.records] == ["dogs in Rome", "the violin"]
+    assert [r.temperature for r in one.backbone.requests] == [0.0, 0.7]
+
+
 def test_a_session_beyond_the_window_is_noted_part_by_part(view):
     one = view(Model(memos="1-2 | boats | Maya counted boats in the harbour."), context_window=400)
     one.session(0, *(f"Maya: On day {n} I counted all the boats in the harbour." for n in range(12)))
@@ -140,7 +158,7 @@ def test_more_topics_than_fit_are_narrowed_to_the_nearest(view):
     for day in range(20):
         one.session(day, "Maya: I counted the boats.", "Sam: In the harbour?")
     model.memos = "1-2 | bees | Maya keeps bees in Lyon."
-    one.session(20, "Maya: I keep bees.", "Sam: In Lyon?")
+    one.session(20, "Maya: I keep bees in Lyon.", "Sam: Nice.")
     model.picks = "1"
     one.ask("Do you keep bees?", 30)
     assert "bees: Maya keeps bees in Lyon." in model.asked[-1]

@@ -57,7 +57,8 @@ def view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> It
     opened: list[OneView] = []
     make = opener(tmp_path, encoder, topics, opened)
 
-    def made(bank: Any = None, summaries: Any = summarizer, **settings: Any) -> OneView:
+    def made(bank: Any = None, summaries: Any = summarizer, checked: bool = False, **settings: Any) -> OneView:
+        settings["memorybank"] = {"checked": checked} | settings.get("memorybank", {})
         return make("memorybank", {"summarizer": summaries, "memory": bank or Bank()}, **settings)
 
     yield made
@@ -142,6 +143,40 @@ def test_a_portrait_survives_a_useless_answer(view):
     assert [r.record.text for r in one.ask("Hello", 2) if r.record.details["kind"] == "portrait"] == [
         "Maya is cheerful, portrait 1."
     ]
+
+
+def test_what_the_dialogue_does_not_support_is_dropped_and_counted(view):
+    def answer(prompt: str) -> str:
+        if "<conversation>" in prompt:
+            return "Maya has two dogs. She is a nurse."
+        return "Maya took her dogs to Rome. Maya bought a boat."
+
+    one = view(Bank(answer), summaries=lambda _: "Maya took her two dogs to Rome. Maya is married.", checked=True)
+    one.session(0, *DOGS)
+    one.session(1, *BREAD)
+    texts = {(r.session, r.details["kind"]): (r.text, r.details.get("dropped", 0), r.fallback) for r in one.records}
+    assert texts[1, "session"] == ("Maya took her two dogs to Rome.", 1, False)
+    assert texts[1, "portrait"] == ("Maya has two dogs.", 1, False)
+    assert texts[2, "session"][1:] == (2, True), "the dialogue about bread supports nothing of it"
+    assert "Maya: I bake bread every Sunday." in texts[2, "session"][0]
+    assert texts[2, "portrait"] == ("Maya has two dogs.", 1, False), "it was known"
+    assert texts[2, "whole"] == ("Maya took her dogs to Rome.", 1, False)
+    plain = view(Bank(answer), summaries=lambda _: "Maya is married.")
+    plain.session(2, *VIOLIN)
+    assert [r.text for r in plain.records][-3:] == [
+        "Maya is married.",
+        "Maya has two dogs. She is a nurse.",
+        "Maya took her dogs to Rome. Maya bought a boat.",
+    ]
+
+
+def test_an_unsupported_portrait_is_requested_once_more(view):
+    answers = iter(["Maya is a nurse.", "Maya has two dogs."])
+    one = view(Bank(lambda _: next(answers)), checked=True)
+    one.session(0, *DOGS)
+    assert [r.text for r in one.records if r.details["kind"] == "portrait"] == ["Maya has two dogs."]
+    first, again = [r for r in one.backbone.requests if r.module == "memory"]
+    assert (first.temperature, again.temperature) == (0.0, 0.7)
 
 
 def test_a_past_too_long_for_the_window_is_replaced_by_its_summary(view):
@@ -244,6 +279,8 @@ def test_recalls_beyond_those_kept_are_counted(view):
     [
         ("Maya: Maya loves bees.\nSam: Sam is kind.", "Maya loves bees."),
         ("Sam: Sam is kind.\n**Maya**: Maya is shy.", "Maya is shy."),
+        ("Maya: Maya: Maya is shy.\nSam: Sam is kind.", "Maya is shy."),
+        ("Maya：Maya is shy.", "Maya is shy."),
         ("Maya: I love bees.\nSam: I see.", "Maya: I love bees.\nSam: I see."),  # the conversation over again
         ("Maya loves bees.", "Maya loves bees."),
     ],

@@ -11,18 +11,19 @@ import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent, Conversation
+from ld_agent.backbones.base import Completion
 from ld_agent.cli.versions import versions_json, versions_text
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views.memory_text import capped, difference, facts_from, grounded, lost, memory_text, repetitive
-from ld_agent.memory.views.recursive import PATIENCE
+from ld_agent.memory.views.memory_text import capped, difference, facts_from, lost, memory_text, repetitive
+from ld_agent.memory.views.recursive import PATIENCE, _finished
 from ld_agent.memory.views.reply_examples import reply_examples
 
 FIRST = "Maya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails."
 SECOND = "Maya:\n- Maya keeps bees.\n- Maya moved to Oslo.\nSam:\n- Sam sails."
-SAID = ["I keep bees in Lyon. Do you sail?", "I moved to Oslo with my bees."]
+SAID = ["I live in Lyon and keep bees. Do you sail?", "I moved to Oslo with my bees."]
 VIEWS = {"memory.views": ["recursive"]}
 
 
@@ -44,10 +45,10 @@ def test_each_session_rewrites_the_memory_from_itself_and_the_version_before(sce
     talk = talked(agent, SAID)
     first, second = (request.messages[-1].content for request in requests_of(agent, "memory"))
     assert "<memory>\nnone\n</memory>" in first
-    assert "Maya: I keep bees in Lyon. Do you sail?\nSam: I sail.\n</conversation>" in first
+    assert "Maya: I live in Lyon and keep bees. Do you sail?\nSam: I sail.\n</conversation>" in first
     assert "at most 20 in all" in first
     assert "<memory>\nMaya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails.\n</memory>" in second
-    assert "Lyon. Do you sail?" not in second, "a session before the last is known by the memory alone"
+    assert "bees. Do you sail?" not in second, "a session before the last is known by the memory alone"
     versions = talk.records
     assert [r.text for r in versions] == [
         "Maya: Maya keeps bees. Maya lives in Lyon.\nSam: Sam sails.",
@@ -127,11 +128,34 @@ def test_no_more_sentences_than_configured_and_nothing_invented(scene: Scene):
     assert talk.records[0].text == "Maya: Maya lives in Lyon.\nSam: Sam sails."
 
 
+def test_what_a_rewrite_invents_is_dropped_counted_and_moved_to_whoever_said_it(scene: Scene):
+    rewrite = "Maya:\n- Maya keeps bees.\n- Maya is a nurse.\n- Maya sails.\nSam:\n- Sam keeps horses."
+    [version] = talked(made(scene, rewrite), SAID[:1]).records
+    assert version.details["facts"] == {"Maya": ["Maya keeps bees."], "Sam": ["Sam sails."]}
+    assert version.details["dropped"] == 2
+    [plain] = talked(made(scene, rewrite, **{"memory.recursive": {"checked": False}}), SAID[:1]).records[-1:]
+    assert "Maya is a nurse." in plain.text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Maya: Maya keeps bees. Maya li", "Maya: Maya keeps bees."),
+        ("Maya: Maya keeps bees.\nSam: Sam sails. Sam sa", "Maya: Maya keeps bees.\nSam: Sam sails."),
+        ("Maya:\n- Maya keeps bees\n- Maya li", "Maya:\n- Maya keeps bees"),
+        ("Maya keeps be", "Maya keeps be"),
+    ],
+)
+def test_a_sentence_that_was_cut_off_is_no_fact(text: str, kept: str):
+    assert _finished(Completion(text, 1, 1, "length")) == kept
+    assert _finished(Completion(text, 1, 1)) == text
+
+
 def test_a_session_too_long_for_the_window_is_split(scene: Scene):
     backbone_window = {"modules.memory": {"max_new_tokens": 20}}
     agent = made(
         scene,
-        lambda request: f"Maya:\n- Maya has bees and honey {len(request.messages[-1].content)}.",
+        lambda request: "Maya:\n- Maya has bees and honey.",
         **backbone_window,
     )
     agent.models.backbone("memory")._window = 420  # type: ignore[attr-defined]
@@ -196,9 +220,6 @@ def test_what_a_rewrite_lost_and_what_holds_no_fact():
     assert lost(old, {"Maya": ["Maya has bees and lives in Oslo, once Lyon."]}) == pytest.approx(1 / 3)
     assert lost({}, old) == 0.0
     assert capped(old, 2) == {"Maya": ["Maya lives in Lyon."], "Sam": ["Sam sails."]}
-    assert grounded({"Ann": ["Ann lives in York."], "Maya": ["Maya keeps bees."]}, "Maya: my bees") == {
-        "Maya": ["Maya keeps bees."]
-    }
     assert repetitive("so glad I am " * 12)
     assert not repetitive(memory_text(old))
     assert difference({"A": ["x y"]}, {"B": ["z"]}) == [("-", "A", "x y"), ("+", "B", "z")]

@@ -159,11 +159,7 @@ class GeneratorSection(ModuleSection):
 
 
 class MemoryModuleSection(ModuleSection):
-    """The memory module's own keys.
-
-    Attributes:
-        prompting: ``direct`` shows worked examples of a conditional record; ``brief`` is the form the adapter was tuned with.
-    """
+    """Adds ``prompting``: ``direct`` shows worked examples of a conditional record; ``brief`` is for a tuned module."""
 
     prompting: Literal["direct", "brief"] = "direct"
 
@@ -248,12 +244,7 @@ class HistorySection(Section):
 
 
 class SummarySection(Section):
-    """Session summaries by themselves (ECM's summary-based memory).
-
-    Attributes:
-        k: maximum number of summaries in a prompt.
-        rounds: how often a recall is reflected on (Table 5); 0: never.
-    """
+    """Session summaries by themselves (ECM's summary-based memory): at most ``k``, with ``rounds`` as `HistorySection`."""
 
     k: Count = 1
     rounds: Count = 0
@@ -265,8 +256,7 @@ class MemoryBankSection(Section):
     Attributes:
         strength: S of a new memory in seconds; every recall adds as much.
         forgotten_below: memories with R below this are no longer recalled; 0 forgets nothing.
-        checked: drop the statements of summaries and portraits that the dialogue does not support; false keeps them as the
-            model wrote them, as in the paper.
+        checked: drop statements that the dialogue does not support; false, as published, keeps what the model wrote.
     """
 
     strength: Positive = 86400.0

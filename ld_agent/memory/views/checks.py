@@ -158,10 +158,10 @@ def _windows(lines: Lines) -> Iterator[str]:
 
 
 def supported_situation(situation: str, lines: Lines) -> bool:
-    """Whether the last lines of a dialogue contain half of the words of a situation, which is rarely worded as they are."""
+    """Whether the last lines of a dialogue contain most of the words of a situation."""
     people = " ".join([*dict.fromkeys(speaker for speaker, _ in lines), IDLE])
     latest = " ".join(text for _, text in lines[-CLOSE:])
-    return supported(situation, f"{people} {latest}", people)
+    return supported(situation, f"{people} {latest}", people, _share(situation))
 
 
 def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str], rules: Clauses) -> str:

@@ -27,7 +27,7 @@ NOTHING = Reading("nothing")
 
 
 def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
-    """Parse facts from an answer: lines under a speaker's name, or sentences that begin with it.
+    """Parse facts from an answer: lines or sentences under a speaker's name, or sentences that begin with it.
 
     Exact repetitions and texts of fewer than two words are dropped.
     """
@@ -35,7 +35,7 @@ def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
     facts: Facts = {}
     current = ""
     seen: set[tuple[str, ...]] = set()
-    for line in answer.replace("**", "").splitlines():
+    for line in _labelled(answer.replace("**", ""), speakers).splitlines():
         line = _MARK.sub("", line).strip()
         if "<" in line and re.search(r"</?(?:memory|conversation)>", line):
             continue
@@ -53,6 +53,12 @@ def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
             seen.add(key)
             facts.setdefault(current or _subject(sentence, names), []).append(sentence)
     return facts
+
+
+def _labelled(answer: str, speakers: Sequence[str]) -> str:
+    """An answer in which every speaker's name with a colon begins a line: "Ann: Skis. Ben: Swims."."""
+    names = "|".join(re.escape(name) for name in speakers if name)
+    return re.sub(rf"(?<=[.!?。！？])[ \t]*(?=(?:{names})\s*[:：])", "\n", answer) if names else answer
 
 
 def _subject(sentence: str, names: dict[str, str]) -> str:

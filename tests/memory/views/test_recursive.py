@@ -212,6 +212,10 @@ def test_facts_are_read_by_speaker_in_any_shape():
         "Maya": ["Maya keeps bees."],
         "": ["Nobody sleeps."],
     }
+    assert facts_from("Maya: Keeps bees. Sings in a choir. Ben: Plays chess on Sundays.", ["Maya", "Ben"]) == {
+        "Maya": ["Keeps bees.", "Sings in a choir."],
+        "Ben": ["Plays chess on Sundays."],
+    }
     assert facts_from("none", ["Maya"]) == {}
 
 

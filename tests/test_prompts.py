@@ -10,6 +10,15 @@ from ld_agent.errors import ConfigError
 from ld_agent.languages import ENGLISH
 from ld_agent.prompts import Prompt, as_line, as_name
 
+RECORD = {
+    "agent": "Sam",
+    "decide": True,
+    "context": True,
+    "knowledge": True,
+    "lines": [("Maya", "Hello!")],
+    "speaker": "Maya",
+    "text": "I have a dog.",
+}
 VARIABLES: dict[str, dict[str, Any]] = {
     "summarizer": {"people": "Maya and Sam", "lines": [("Maya", "Hello!")], "part": 0, "parts": 1},
     "summarizer_merge": {"people": "Maya and Sam", "summaries": ["Maya said hello.", "Sam left."]},
@@ -55,24 +64,8 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "recursive_reply": {},
     "recursive_example": {"number": 1, "memory": ["Maya sails."], "dialogue": [("Maya", "Hello!")], "reply": "Hi!"},
     "conditional_reply": {},
-    "conditional_record": {
-        "agent": "Sam",
-        "decide": True,
-        "context": True,
-        "knowledge": True,
-        "lines": [("Maya", "Hello!")],
-        "speaker": "Maya",
-        "text": "I have a dog.",
-    },
-    "conditional_record_direct": {
-        "agent": "Sam",
-        "decide": True,
-        "context": True,
-        "knowledge": True,
-        "lines": [("Maya", "Hello!")],
-        "speaker": "Maya",
-        "text": "I have a dog.",
-    },
+    "conditional_record": RECORD,
+    "conditional_record_direct": RECORD,
     "judge_error": {"lines": [("Maya", "Hello!")], "reference": "Maya sails.", "reply": "Maya swims."},
     "replay_answers": {"speaker": "Maya", "text": "I have a dog."},
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},

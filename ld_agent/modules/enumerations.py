@@ -32,6 +32,16 @@ def folded(items: Sequence[str], names: Sequence[str], rules: Clauses = ENGLISH.
     )
 
 
+def with_subject(sentence: str, person: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> str:
+    """A sentence from under a person's name, "Has a son, sails.", or about "he" or "she", with the name as its subject."""
+    if not person or not rules.verb or sentence.startswith(tuple(names)):
+        return sentence
+    pronoun = rules.pattern("pronoun").match(sentence)
+    predicate = sentence[pronoun.end() :].lstrip() if pronoun and pronoun["pronoun"] else sentence
+    predicate = predicate[:1].lower() + predicate[1:]
+    return f"{person} {predicate}" if re.match(rules.verb, predicate) else sentence
+
+
 def listed(things: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> str:
     """ "keeps bees", "has a son", "sails" → "keeps bees, has a son and sails"."""
     between, before_last = rules.listed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ld_agent.modules.enumerations import folded, unfolded
+from ld_agent.modules.enumerations import folded, unfolded, with_subject
 
 NAMES = ["Ann", "Ben"]
 
@@ -28,3 +28,18 @@ def test_a_sentence_is_split_into_what_it_lists(text: str, items: list[list[str]
 
 def test_items_become_a_sentence_a_person():
     assert folded(["Ann is old.", "Ben has a son.", "Ann sings."], NAMES) == "Ann is old and sings. Ben has a son."
+
+
+@pytest.mark.parametrize(
+    ("sentence", "whole"),
+    [
+        ("Owns a jeep, works in Leeds.", "Ann owns a jeep, works in Leeds."),
+        ("He is from York.", "Ann is from York."),
+        ("Ben has a son.", "Ben has a son."),
+        ("Three sons.", "Three sons."),
+        ("His dog is old.", "His dog is old."),
+    ],
+)
+def test_a_sentence_from_under_a_name_gets_it_as_its_subject(sentence: str, whole: str):
+    assert with_subject(sentence, "Ann", NAMES) == whole
+    assert with_subject(sentence, "", NAMES) == sentence

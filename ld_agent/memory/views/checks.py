@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ld_agent.languages.rules import Clauses
 from ld_agent.memory.views.memory_text import Facts, meaning, supported
 from ld_agent.modules.attribution import NEGATED
-from ld_agent.modules.enumerations import folded, unfolded
+from ld_agent.modules.enumerations import folded, unfolded, with_subject
 from ld_agent.modules.referents import referring
 from ld_agent.modules.subjects import NAME_END, Encode, corrected, statements
 from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END
@@ -77,7 +77,7 @@ def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) ->
     once, kept, dropped = _remembering(encode), Facts(), 0
     for speaker, sentences in facts.items():
         for sentence in sentences:
-            fact = checked(sentence, lines, rules, once, speaker)
+            fact = checked(with_subject(sentence, speaker, names, rules), lines, rules, once, speaker)
             dropped += fact.dropped
             if fact.text:
                 owner = next((name for name in names if fact.text.startswith(f"{name} ")), speaker)

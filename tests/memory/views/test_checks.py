@@ -76,6 +76,11 @@ def test_a_corrected_fact_is_filed_under_whoever_said_it(encoder: SentenceEncode
     assert dropped == 2
 
 
+def test_a_list_under_a_name_is_checked_item_by_item(encoder: SentenceEncoder):
+    facts = {"Maya": ["Is a nurse, sold her violin, likes the sea."]}
+    assert checked_facts(facts, LINES, RULES, encoder.encode) == ({"Maya": ["Maya sold her violin."]}, 2)
+
+
 def test_facts_of_one_memory_are_encoded_once():
     asked: list[str] = []
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.languages.rules import Clauses
-from ld_agent.memory.views.memory_text import Facts, meaning, supported
+from ld_agent.memory.views.memory_text import FEWEST_WORDS, Facts, meaning, supported
 from ld_agent.modules.attribution import NEGATED
 from ld_agent.modules.enumerations import folded, unfolded, with_subject
 from ld_agent.modules.referents import referring
 from ld_agent.modules.subjects import NAME_END, Encode, corrected, statements
-from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END
+from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END, words_of
 
 NOTED, NOTED_IN_HANGUL = 2 / 3, 0.5
 """Share of a statement's words that must have been said; in Korean, of its syllables, whose endings depend on the style."""
@@ -70,14 +70,25 @@ def checked(
 def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) -> tuple[Facts, int]:
     """Drop the facts that a dialogue does not support, and move those about somebody else to whoever said them.
 
+    Of a sentence about one person that is not supported as a whole, the items that are supported stay.
+
     Returns:
         the facts that are left, and how many statements were dropped.
     """
     names = list(dict.fromkeys([*(speaker for speaker, _ in lines if speaker), *filter(None, facts)]))
     once, kept, dropped = _remembering(encode), Facts(), 0
+    comma = re.compile(rf"[,;]\s+(?:{rules.listed[-1].strip()} )?|[，；]")
+
+    def left(sentence: str, speaker: str) -> list[Checked]:
+        whole = checked(with_subject(sentence, speaker, names, rules), lines, rules, once, speaker)
+        if whole.text or not speaker:
+            return [whole]
+        items = [item for item in comma.split(sentence) if len(words_of(item)) >= FEWEST_WORDS and item != sentence]
+        parts = [part for item in items for part in left(item, speaker)]
+        return parts if any(part.text for part in parts) else [whole]
+
     for speaker, sentences in facts.items():
-        for sentence in sentences:
-            fact = checked(with_subject(sentence, speaker, names, rules), lines, rules, once, speaker)
+        for fact in (fact for sentence in sentences for fact in left(sentence, speaker)):
             dropped += fact.dropped
             if fact.text:
                 owner = next((name for name in names if fact.text.startswith(f"{name} ")), speaker)

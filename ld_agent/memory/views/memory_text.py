@@ -4,6 +4,7 @@ model."""
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ Facts = dict[str, list[str]]
 
 _MARK = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“(]?[^\W\d_a-z])|(?<=[。！？])\s*")
+_PIECE_END = re.compile(r"(?<=[,;.!?])\s+|(?<=[，；。！？])|\n+")
 FEWEST_WORDS = 2
 SUPPORTED = 0.5
 """Share of a note's content words that the dialogue must contain."""
@@ -117,6 +119,20 @@ def repetitive(text: str) -> bool:
     words = words_of(text)
     triples = Counter(zip(words, words[1:], words[2:], strict=False))
     return bool(triples) and triples.most_common(1)[0][1] > max(4, len(words) // 6)
+
+
+def finished(answer: str) -> str:
+    """An answer that reached its length limit, without the item that was cut off and, if it repeats the same items up to
+    there, with each once."""
+    starts = [0, *(end.end() for end in _PIECE_END.finditer(answer))]
+    items = [answer[a:b].strip(" ,;.，；。\n").casefold() for a, b in itertools.pairwise(starts)]
+    kept = len(items)
+    for period in range(1, kept // 2 + 1):
+        if items[-period:] == items[-2 * period : -period]:
+            while items[kept - 2 * period : kept - period] == items[-period:]:
+                kept -= period
+            break
+    return answer[: starts[kept]].rstrip(" ,;，；\n") if kept else answer
 
 
 def memory_text(facts: Facts) -> str:

@@ -14,10 +14,10 @@ from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.checks import checked_facts, dropped_in
-from ld_agent.memory.views.memory_text import Facts, capped, facts_from, lost, memory_text, repetitive
+from ld_agent.memory.views.memory_text import Facts, capped, facts_from, finished, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.modules.base import retried
-from ld_agent.modules.summarizer import pack, whole_sentences
+from ld_agent.modules.summarizer import pack
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE, Draft, Shelf
@@ -120,7 +120,7 @@ class RecursiveView(View):
         ]
         context = self._context
         facts, dropped = checked_facts(
-            facts_from(_finished(answer), [*known, *session.speakers]),
+            facts_from(answer.text if answer.finish == "stop" else finished(answer.text), [*known, *session.speakers]),
             lines,
             context.models.language.rules.clauses,
             context.encoder.encode,
@@ -212,15 +212,6 @@ def facts_of(record: Record) -> Facts:
     if not isinstance(facts, dict):
         return {"": [record.text]}
     return {str(speaker): [str(fact) for fact in sentences] for speaker, sentences in facts.items()}
-
-
-def _finished(answer: Completion) -> str:
-    """An answer without the sentence, or the line without a sentence, that the bound on new tokens cut off."""
-    before, newline, last = answer.text.rpartition("\n")
-    if answer.finish == "stop":
-        return answer.text
-    whole = whole_sentences(last)
-    return f"{before}{newline}{whole}" if whole != last or not newline else before
 
 
 def _shortened(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -> Utterance:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent, Conversation
-from ld_agent.backbones.base import Completion
+from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.cli.versions import versions_json, versions_text
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views.memory_text import capped, difference, facts_from, lost, memory_text, repetitive
-from ld_agent.memory.views.recursive import PATIENCE, _finished
+from ld_agent.memory.views.memory_text import capped, difference, facts_from, finished, lost, memory_text, repetitive
+from ld_agent.memory.views.recursive import PATIENCE
 from ld_agent.memory.views.reply_examples import reply_examples
 
 FIRST = "Maya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails."
@@ -143,12 +144,23 @@ def test_what_a_rewrite_invents_is_dropped_counted_and_moved_to_whoever_said_it(
         ("Maya: Maya keeps bees. Maya li", "Maya: Maya keeps bees."),
         ("Maya: Maya keeps bees.\nSam: Sam sails. Sam sa", "Maya: Maya keeps bees.\nSam: Sam sails."),
         ("Maya:\n- Maya keeps bees\n- Maya li", "Maya:\n- Maya keeps bees"),
+        ("Maya: Keeps bees, has a son, and li", "Maya: Keeps bees, has a son"),
+        ("Maya: Sails, has a son, keeps bees, has a son, keeps bees, has a", "Maya: Sails, has a son, keeps bees"),
+        ("小雨养蜂。小雨有儿子，小雨有儿子，小雨有", "小雨养蜂。小雨有儿子"),
         ("Maya keeps be", "Maya keeps be"),
     ],
 )
-def test_a_sentence_that_was_cut_off_is_no_fact(text: str, kept: str):
-    assert _finished(Completion(text, 1, 1, "length")) == kept
-    assert _finished(Completion(text, 1, 1)) == text
+def test_an_answer_that_reached_its_limit_ends_before_the_cut_and_its_repetitions(text: str, kept: str):
+    assert finished(text) == kept
+
+
+def test_an_answer_that_reached_its_limit_while_it_repeats_itself_is_used(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+):
+    answered = ScriptedBackbone._answer
+    monkeypatch.setattr(ScriptedBackbone, "_answer", lambda *a: replace(answered(*a), finish="length"))
+    [version] = talked(made(scene, f"Maya: Lives in Lyon, {'keeps bees, ' * 30}kee"), SAID[:1]).records
+    assert version.details["facts"] == {"Maya": ["Maya lives in Lyon, keeps bees"]}
 
 
 def test_a_session_too_long_for_the_window_is_split(scene: Scene):

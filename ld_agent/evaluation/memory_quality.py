@@ -70,8 +70,14 @@ class MemoryTask:
                 kept = standing(records)
                 lines = [(u.speaker, u.text, u.at) for u in conversation.utterances]
                 names = list(dict.fromkeys(speaker for speaker, *_ in lines))
+                before = {record.id: [line for line in lines if line[-1] <= record.at] for record in records}
+                dates = agent.models.language.dates
                 stated = [
-                    (statement, [(who, said) for who, said, at in lines if at <= record.at])
+                    (
+                        statement,
+                        [(who, said) for who, said, _ in before[record.id]],
+                        dates.years_and_months(at for *_, at in before[record.id]),
+                    )
                     for record in records
                     for statement in statements(record, names)
                 ]
@@ -83,8 +89,8 @@ class MemoryTask:
                         "words": sum(len(words_of(r.text)) for r in records),
                         "utterances": len(episode.turns),
                         "memories": [r.text for r in kept],
-                        "statements": [statement for statement, _ in stated],
-                        "unsupported": [s for s, said in stated if not rests_on(s, said)],
+                        "statements": [statement for statement, *_ in stated],
+                        "unsupported": [s for s, said, when in stated if not rests_on(s, said, when)],
                         "dropped": sum(int(record.details.get("dropped", 0)) for record in records),
                         MEMORY: of_memory(agent.store, conversation.key),
                     },

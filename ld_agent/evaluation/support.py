@@ -40,13 +40,14 @@ def statements(record: Record, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(sentence for sentence in sentences if len(words_of(sentence)) > 1))
 
 
-def rests_on(statement: str, lines: Lines) -> bool:
+def rests_on(statement: str, lines: Lines, when: str = "") -> bool:
     """Whether a dialogue supports a statement.
 
     Args:
         lines: (speaker, text) of the dialogue up to the record.
+        when: years and months of these lines, which may be named.
     """
-    people = " ".join(dict.fromkeys(speaker for speaker, _ in lines))
+    people = " ".join([*dict.fromkeys(speaker for speaker, _ in lines), when])
     whole = " ".join(text for _, text in lines)
     if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", f"{people} {whole}")):
         return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Literal, Self, get_args
 
@@ -64,6 +65,12 @@ class Dates(BaseModel):
     numbers: Mapping[str, int]
     parts: Mapping[str, str]
     patterns: tuple[tuple[Kind, str], ...]
+
+    def years_and_months(self, times: Iterable[datetime]) -> str:
+        """The years of times and the names of their months, each once: "2024 Sep Sept September"."""
+        days = list(times)
+        named = {name.title() for name, month in self.months.items() if any(at.month == month for at in days)}
+        return " ".join([*sorted({str(at.year) for at in days}), *sorted(named)])
 
     @model_validator(mode="after")
     def _compiles(self) -> Self:

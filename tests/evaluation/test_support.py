@@ -41,6 +41,13 @@ def test_a_statement_rests_on_what_was_said_close_together(statement: str, rests
     assert rests_on(statement, LINES) is rests
 
 
+def test_a_statement_may_name_the_months_of_the_dialogue():
+    dated = "In May 2024, Sam repairs 3 old motorbikes."
+    assert not rests_on(dated, LINES)
+    assert rests_on(dated, LINES, "2024 May")
+    assert not rests_on(dated, LINES, "2023 May")
+
+
 def record(**values) -> Record:
     known = {"text": "Ann keeps bees and has a son.", "details": {}} | values
     return Record(id=1, view="events", session=1, at=datetime(2024, 1, 1, tzinfo=UTC), **known)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.dates import DAY, Period, nearness, periods
 
 AT = datetime(2023, 10, 18, 15, 30, tzinfo=UTC)  # a Wednesday
@@ -85,3 +86,8 @@ def test_nearness_inside_after_and_before():
 
 def test_no_period_is_near_nothing():
     assert nearness([], np.array([1.0, 2.0])).tolist() == [0.0, 0.0]
+
+
+def test_years_and_months_by_name():
+    times = [datetime(2024, 9, 1, tzinfo=UTC), datetime(2023, 5, 2, tzinfo=UTC), datetime(2024, 9, 30, tzinfo=UTC)]
+    assert ENGLISH.dates.years_and_months(times) == "2023 2024 May Sep Sept September"

@@ -40,7 +40,14 @@ class Checked:
 
 
 def checked(
-    text: str, lines: Lines, rules: Clauses, encode: Encode | None = None, about: str = "", *, alone: bool = False
+    text: str,
+    lines: Lines,
+    rules: Clauses,
+    encode: Encode | None = None,
+    about: str = "",
+    *,
+    alone: bool = False,
+    when: str = "",
 ) -> Checked:
     """Drop the statements of a text that a dialogue does not support; items of a list are separate statements.
 
@@ -50,6 +57,7 @@ def checked(
         encode: corrects clauses that name the wrong person, see `corrected`; None: they stay as they are.
         about: the person whom sentences without a name are about; "": whoever the sentence before is about.
         alone: drop statements that name only others.
+        when: years and months of the dialogue, which may be named.
     """
     names = list(dict.fromkeys(speaker for speaker, _ in lines if speaker))
     said = corrected(text, lines, encode, rules) if encode is not None and text.strip() else text
@@ -59,7 +67,7 @@ def checked(
         for item in filter(str.strip, items):
             named = _named(item, names)
             last = about or last if not named else named[0] if len(named) == 1 else ""
-            if _is_supported(item, last, lines, names, rules) and not (alone and named and about not in named):
+            if _is_supported(item, last, lines, names, rules, when) and not (alone and named and about not in named):
                 good.append(item)
         dropped += len([item for item in items if item.strip()]) - len(good)
         if good:
@@ -114,9 +122,9 @@ def _remembering(encode: Encode) -> Encode:
     return encoded
 
 
-def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str], rules: Clauses) -> bool:
+def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str], rules: Clauses, when: str) -> bool:
     """Whether a dialogue supports one statement about a person; "": about several or none."""
-    people = " ".join([*names, IDLE])
+    people = " ".join([*names, IDLE, when])
     if not meaning(statement) - meaning(people) - REPORTING:
         return False
     if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", " ".join([people, *(text for _, text in lines)]))):

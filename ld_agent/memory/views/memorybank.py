@@ -131,13 +131,13 @@ class MemoryBankView(View):
             return Note(SESSION, day, said.text, summary.fallback, sources, said.dropped)
         return Note(SESSION, day, self._context.summarizer.extracted(session).text, True, sources, said.dropped)
 
-    def _checked(self, text: str, lines: Lines, about: str = "", *, correcting: bool = True) -> Checked:
+    def _checked(self, text: str, lines: Lines, about: str = "", *, correcting: bool = True, when: str = "") -> Checked:
         """What the dialogue supports of a text; all of it, if texts are kept as the model wrote them."""
         context = self._context
         if not text or not context.settings.memorybank.checked:
             return Checked(text)
         encode = context.encoder.encode if correcting else None
-        return checked(text, lines, context.models.language.rules.clauses, encode, about, alone=bool(about))
+        return checked(text, lines, context.models.language.rules.clauses, encode, about, alone=bool(about), when=when)
 
     def _bank(self) -> Bank:
         bank = Bank()
@@ -214,7 +214,9 @@ class MemoryBankView(View):
         self, kind: str, of: str, notes: Sequence[tuple[str, str]], answer: Completion, sources: tuple[str, ...]
     ) -> Note:
         text = usable_text(answer, " ".join(note for _, note in notes))
-        said = self._checked(text, self._noted(notes), correcting=False)
+        dates = self._context.models.language.dates
+        when = dates.years_and_months(datetime.fromisoformat(day) for day, _ in notes)
+        said = self._checked(text, self._noted(notes), correcting=False, when=when)
         if said.text:
             return Note(kind, of, said.text, sources=sources, dropped=said.dropped)
         return Note(kind, of, " ".join(note for _, note in notes[-NOTES_OF_A_FALLBACK:]), True, sources, said.dropped)

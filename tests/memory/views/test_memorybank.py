@@ -170,6 +170,15 @@ def test_what_the_dialogue_does_not_support_is_dropped_and_counted(view):
     ]
 
 
+def test_a_summary_of_several_days_may_name_their_months(view):
+    answer = "In May 2024, Maya took her dogs to Rome. In June 2024, Maya baked bread."
+    one = view(Bank(lambda _: answer), summaries=summarizer, checked=True)
+    one.session(0, *DOGS)
+    one.session(1, *BREAD)
+    whole = one.records[-1]
+    assert (whole.text, whole.details["dropped"]) == ("In May 2024, Maya took her dogs to Rome.", 1)
+
+
 def test_an_unsupported_portrait_is_requested_once_more(view):
     answers = iter(["Maya is a nurse.", "Maya has two dogs."])
     one = view(Bank(lambda _: next(answers)), checked=True)

@@ -19,12 +19,14 @@ from ld_agent.memory.quotes import worths
 from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
+from ld_agent.modules.named import asked_about, names, part_about
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.summarizer import whole_sentences
+from ld_agent.modules.wording import SENTENCE_END
 from ld_agent.steps import Steps
-from ld_agent.types import ReplyOptions, Utterance
+from ld_agent.types import Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
 
@@ -145,6 +147,9 @@ class Answering:
         A denial of something the user said is replaced by a second answer, or by a quote.
         """
         failed: list[str] = []
+        if person := _asked_about(situation):
+            situation = _only_about(person, situation)
+            prompted = self.generator.prompt_for(situation)
         read = (yield from self._read(situation, failed)) if self.reads_first else None
         if read is not None and not situation.decides:
             return read
@@ -257,10 +262,12 @@ class Answering:
         return lines[best] if worth[best] >= BEARING else None
 
     def _traits(self, situation: Situation) -> list[Utterance]:
-        """What is known of the user from the chat, as their words without ids; each by itself."""
+        """What is known from the chat of the user, or of the person whom they ask about, in that person's words without ids;
+        each by itself."""
         heard, doubted = situation.heard, situation.doubted
-        known = [trait for trait in situation.traits.get(heard.speaker, ()) if (heard.speaker, trait) not in doubted]
-        return [replace(heard, id="", text=text, session=-n) for n, text in enumerate(known, 1)]
+        person = _asked_about(situation) or heard.speaker
+        known = [trait for trait in situation.traits.get(person, ()) if (person, trait) not in doubted]
+        return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(known, 1)]
 
 
 def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tuple[Utterance, Answer]:
@@ -281,6 +288,31 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tupl
 def _elsewhere(said: Utterance, line: Utterance) -> bool:
     """Whether it was said by the same person in another session."""
     return bool(said.id) and said.speaker == line.speaker and said.session != line.session
+
+
+def _asked_about(situation: Situation) -> str:
+    speakers = (utterance.speaker for utterance in situation.quotes)
+    return asked_about(situation.heard.text, (situation.heard.speaker, situation.agent, *situation.people, *speakers))
+
+
+def _only_about(person: str, situation: Situation) -> Situation:
+    """The situation without what tells nothing of a person whom the question names."""
+
+    def kept(one: Recalled) -> Recalled:
+        sentences = [s for s in SENTENCE_END.split(one.record.text) if names(person, s)]
+        return replace(one, record=replace(one.record, text=" ".join(sentences)))
+
+    traits = {
+        who: tuple(trait for trait in known if who == person or names(person, trait))
+        for who, known in situation.traits.items()
+    }
+    quotes = (part_about(person, quote) for quote in situation.quotes)
+    return replace(
+        situation,
+        recalled=tuple(one for one in map(kept, situation.recalled) if one.record.text),
+        traits={who: known for who, known in traits.items() if known},
+        quotes=tuple(quote for quote in quotes if quote is not None),
+    )
 
 
 def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str:

@@ -65,6 +65,21 @@ def test_what_the_agent_makes_up_about_a_person_is_left_out_before_anyone_sees_i
     agent.close()
 
 
+@pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])
+def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answer: str, stays: bool):
+    agent = scene.agent(
+        {**SCRIPT, "extractor": "NO_TRAIT", "generator": answer}, modules={"generator": {"grounded": True}}
+    )
+    talk = agent.conversation("band", at=START)
+    talk.observe("I play the violin.", "Maya", START)
+    talk.observe("Nice, Maya! I play the clarinet.", "Ben", START)
+    talk.end_session()
+    reply = talk.respond("What does Maya play?", "Ben", START + DAY)
+    assert (reply.text == answer) is stays
+    assert ("clarinet" in reply.text) is False
+    agent.close()
+
+
 @pytest.mark.parametrize("answer", ["Your job is to be a warm and attentive friend.", "You keep traits and memories."])
 def test_the_words_of_the_prompt_itself_support_no_answer(scene: Scene, answer: str):
     agent = scene.agent(

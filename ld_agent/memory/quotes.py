@@ -16,6 +16,7 @@ from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
 from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
+from ld_agent.modules.named import asked_about, part_about, tells_of
 from ld_agent.types import Recalled, Utterance
 
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
@@ -55,9 +56,12 @@ def quotes(
     least = max(LEAST, SHARE * float(worth.max()))
     chosen: list[int] = []
     left = room
+    person = asked_about(heard.text, (heard.speaker, agent, *(u.speaker for u in said)))
     for place in np.argsort(-worth, kind="stable").tolist():
         if worth[place] < least:
             break
+        if not tells_of(person, said[place]):
+            continue
         for group in ((*_answered(said, place), place), (place,)):
             wanted = [n for n in group if n not in chosen]
             cost = sum(length(said[n].text) for n in wanted)
@@ -82,9 +86,15 @@ def passages(
     """
     if not said or most <= 0:
         return ()
-    places = np.argsort(-worths(heard, agent, said, encode, stored), kind="stable")[:most].tolist()
+    person = asked_about(heard.text, (heard.speaker, agent, *(u.speaker for u in said)))
+    order = np.argsort(-worths(heard, agent, said, encode, stored), kind="stable").tolist()
+    places = [place for place in order if tells_of(person, said[place])][:most]
     return tuple(
-        tuple(u for u in said[max(place - LED_UP, 0) : place + 1] if u.session == said[place].session)
+        tuple(
+            told
+            for u in said[max(place - LED_UP, 0) : place + 1]
+            if u.session == said[place].session and (told := part_about(person, u)) is not None
+        )
         for place in places
     )
 

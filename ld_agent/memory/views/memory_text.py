@@ -31,7 +31,7 @@ NOTHING = Reading("nothing")
 def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
     """Parse facts from an answer: lines or sentences under a speaker's name, or sentences that begin with it.
 
-    Exact repetitions and texts of fewer than two words are dropped.
+    Questions, exact repetitions and texts of fewer than two words are dropped.
     """
     names = {name.casefold(): name for name in speakers if name}
     facts: Facts = {}
@@ -50,7 +50,7 @@ def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
             key = tuple(words_of(sentence))
             if len(key) < FEWEST_WORDS or NOTHING.fullmatch(sentence.strip(" .。")) or key in seen:
                 continue
-            if not current and sentence.endswith(":"):  # "Here is the new memory:"
+            if sentence.endswith(("?", "？")) or (not current and sentence.endswith(":")):  # "Here is the new memory:"
                 continue
             seen.add(key)
             facts.setdefault(current or _subject(sentence, names), []).append(sentence)

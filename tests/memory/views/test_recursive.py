@@ -229,6 +229,7 @@ def test_facts_are_read_by_speaker_in_any_shape():
         "Ben": ["Plays chess on Sundays."],
     }
     assert facts_from("none", ["Maya"]) == {}
+    assert facts_from("Maya: Do you keep bees? I keep bees.", ["Maya"]) == {"Maya": ["I keep bees."]}
 
 
 def test_what_a_rewrite_lost_and_what_holds_no_fact():

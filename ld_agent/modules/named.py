@@ -1,0 +1,49 @@
+"""Questions that name whom they are about, "What does Melanie play?", and what tells something of that person.
+
+What another speaker said about themselves is no answer to such a question. Pure; knows no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
+from ld_agent.modules.subjects import NAME_END
+from ld_agent.modules.wording import SENTENCE_END
+from ld_agent.types import Utterance
+
+_ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
+"""Does not follow a name in "Thanks, Melanie!"."""
+
+
+def asked_about(question: str, speakers: Iterable[str]) -> str:
+    """The only speaker whom a question names; "": it names several or none, or says "I" or "you"."""
+    named = {name for name in speakers if name and re.search(_pattern(name), question)}
+    if len(named) != 1 or FIRST_PERSON.search(question) or SECOND_PERSON.search(question):
+        return ""
+    return named.pop()
+
+
+def names(person: str, text: str) -> bool:
+    """Whether a text says something about a person by name; addressing them is not enough."""
+    return re.search(_pattern(person) + _ADDRESSED, text) is not None
+
+
+def tells_of(person: str, said: Utterance) -> bool:
+    """Whether an utterance is a person's own or names them; always, if ``person`` is ""."""
+    return not person or said.speaker == person or names(person, said.text)
+
+
+def part_about(person: str, said: Utterance) -> Utterance | None:
+    """An utterance if it tells of a person, or else its questions, which the person may have answered; None: it has
+    none."""
+    if tells_of(person, said):
+        return said
+    asked = " ".join(s for s in SENTENCE_END.split(said.text) if s.rstrip().endswith(("?", "？")))
+    return replace(said, text=asked) if asked else None
+
+
+def _pattern(name: str) -> str:
+    return rf"(?<![A-Za-z\d]){re.escape(name)}{NAME_END}"

@@ -140,11 +140,12 @@ def test_keys_and_ids_are_never_given_twice(store: Store) -> None:
 def test_records_are_returned_in_the_requested_order(store: Store) -> None:
     key = store.open_conversation("maya", "Sam").key
     shelf = store.shelf(key, "events")
-    shelf.digest(1, [Draft("They talk.", AT, 1)] * 40_000)
+    most = 40_000 if isinstance(store, Store) else 2000  # SQLite used to take 32,766 variables in a statement
+    shelf.digest(1, [Draft("They talk.", AT, 1)] * most)
     keys = [row.key for row in shelf.rows_after(0)]
-    assert len(keys) == shelf.count() == 40_000
+    assert len(keys) == shelf.count() == most
     assert keys == sorted(set(keys))
-    assert [r.id for r in shelf.records(keys[::-1])][:2] == ["m40000", "m39999"]
+    assert [r.id for r in shelf.records(keys[::-1])][:2] == [f"m{most}", f"m{most - 1}"]
     assert [row.key for row in shelf.rows_after(keys[-3])] == keys[-2:]
 
 

@@ -25,7 +25,7 @@ from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.evaluation.spoken_answers import contains
-from ld_agent.memory.quotes import worths
+from ld_agent.memory.quotes import LED_UP, worths
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader
@@ -175,7 +175,7 @@ def _arm(agent: Agent, situation: Situation) -> Steps[Answer]:
 
 def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], mine: str) -> tuple[Utterance, ...]:
     """Return the evidence named by the corpus, or else the utterance containing the answer that is most similar to the
-    question, preceded by the one it answers."""
+    question, preceded by the two before it, as in the agent's passages."""
     named = tuple(u for n, u in enumerate(said) if n in question.evidence)
     if named:
         return named
@@ -184,8 +184,7 @@ def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], min
         return ()
     heard = Utterance("", question.speaker, question.text, question.at, 0)
     best = said.index(holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))])
-    answers = best > 0 and said[best - 1].session == said[best].session
-    return tuple(said[best - answers : best + 1])
+    return tuple(u for u in said[max(best - LED_UP, 0) : best + 1] if u.session == said[best].session)
 
 
 def _shown(request: Request) -> str:

@@ -56,7 +56,7 @@ def quotes(
     least = max(LEAST, SHARE * float(worth.max()))
     chosen: list[int] = []
     left = room
-    person = asked_about(heard.text, (heard.speaker, agent, *(u.speaker for u in said)))
+    person = _named(heard, agent, said)
     for place in np.argsort(-worth, kind="stable").tolist():
         if worth[place] < least:
             break
@@ -86,7 +86,7 @@ def passages(
     """
     if not said or most <= 0:
         return ()
-    person = asked_about(heard.text, (heard.speaker, agent, *(u.speaker for u in said)))
+    person = _named(heard, agent, said)
     order = np.argsort(-worths(heard, agent, said, encode, stored), kind="stable").tolist()
     places = [place for place in order if tells_of(person, said[place])][:most]
     return tuple(
@@ -153,6 +153,10 @@ def _about(heard: Utterance, agent: str) -> str:
     if FIRST_PERSON.search(heard.text):
         return heard.speaker
     return agent if SECOND_PERSON.search(heard.text) else ""
+
+
+def _named(heard: Utterance, agent: str, said: Sequence[Utterance]) -> str:
+    return asked_about(heard.text, (heard.speaker, agent, *(utterance.speaker for utterance in said)))
 
 
 def _asks(utterance: Utterance) -> bool:

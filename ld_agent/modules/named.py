@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
 from ld_agent.modules.subjects import NAME_END
-from ld_agent.modules.wording import SENTENCE_END
+from ld_agent.modules.wording import questions
 from ld_agent.types import Utterance
 
 _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
@@ -20,10 +20,15 @@ _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
 
 def asked_about(question: str, speakers: Iterable[str]) -> str:
     """The only speaker whom a question names; "": it names several or none, or says "I" or "you"."""
-    named = {name for name in speakers if name and re.search(_pattern(name), question)}
+    named = {name for name in set(speakers) if name and occurs(name, question)}
     if len(named) != 1 or FIRST_PERSON.search(question) or SECOND_PERSON.search(question):
         return ""
     return named.pop()
+
+
+def occurs(name: str, text: str) -> bool:
+    """Whether a text contains a name, not only as a part of a longer one."""
+    return re.search(_pattern(name), text) is not None
 
 
 def names(person: str, text: str) -> bool:
@@ -41,7 +46,7 @@ def part_about(person: str, said: Utterance) -> Utterance | None:
     none."""
     if tells_of(person, said):
         return said
-    asked = " ".join(s for s in SENTENCE_END.split(said.text) if s.rstrip().endswith(("?", "？")))
+    asked = questions(said.text)
     return replace(said, text=asked) if asked else None
 
 

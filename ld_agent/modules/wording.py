@@ -90,6 +90,11 @@ def _stem(word: str) -> str:
     return (word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word)[:4]
 
 
+def questions(text: str) -> str:
+    """The questions of an utterance."""
+    return " ".join(s for s in SENTENCE_END.split(text) if s.rstrip().endswith(("?", "？")))
+
+
 def first_paragraph(text: str) -> str:
     """The answer before the model began to ramble: up to the first blank line that is not within a list."""
     return _PARAGRAPH.split(text.strip())[0]

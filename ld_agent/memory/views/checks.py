@@ -18,9 +18,10 @@ from ld_agent.languages.rules import Clauses
 from ld_agent.memory.views.memory_text import FEWEST_WORDS, Facts, meaning, supported
 from ld_agent.modules.attribution import NEGATED
 from ld_agent.modules.enumerations import folded, unfolded, with_subject
+from ld_agent.modules.named import occurs
 from ld_agent.modules.referents import referring
-from ld_agent.modules.subjects import NAME_END, Encode, corrected, statements
-from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END, words_of
+from ld_agent.modules.subjects import Encode, corrected, statements
+from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END, questions, words_of
 
 NOTED, NOTED_IN_HANGUL = 2 / 3, 0.5
 """Share of a statement's words that must have been said; in Korean, of its syllables, whose endings depend on the style."""
@@ -85,7 +86,7 @@ def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) ->
     """
     names = list(dict.fromkeys([*(speaker for speaker, _ in lines if speaker), *filter(None, facts)]))
     once, kept, dropped = _remembering(encode), Facts(), 0
-    comma = re.compile(rf"[,;]\s+(?:{rules.listed[-1].strip()} )?|[，；]")
+    comma = re.compile(rf"[,;]\s+(?:{re.escape(rules.listed[-1].strip())} )?|[，；]")
 
     def left(sentence: str, speaker: str) -> list[Checked]:
         whole = checked(with_subject(sentence, speaker, names, rules), lines, rules, once, speaker)
@@ -145,7 +146,7 @@ def _of_author(sentence: str, names: Sequence[str]) -> str:
 
 
 def _named(text: str, names: Sequence[str]) -> list[str]:
-    return [name for name in names if re.search(rf"(?<![A-Za-z\d]){re.escape(name)}{NAME_END}", text)]
+    return [name for name in names if occurs(name, text)]
 
 
 def _denied(statement: str, person: str, lines: Lines, rules: Clauses) -> bool:
@@ -201,8 +202,3 @@ def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence
         and referring(sentence.replace(names[0], "I", 1), said) is not None
         and not _denied(sentence, names[0], [(names[0], said)], rules)
     )
-
-
-def questions(text: str) -> str:
-    """The questions of an utterance."""
-    return " ".join(s for s in SENTENCE_END.split(text) if s.rstrip().endswith(("?", "？")))

@@ -15,7 +15,7 @@ from datetime import timedelta
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
-from ld_agent.memory.views.checks import NOTED, questions, supported_note, supported_situation
+from ld_agent.memory.views.checks import NOTED, supported_note, supported_situation
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.reflection import reflect
 from ld_agent.memory.views.stored import StoredRecords
@@ -23,6 +23,7 @@ from ld_agent.modules.attribution import only_asks, speaks_of_self
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.referents import referring
 from ld_agent.modules.subjects import statements
+from ld_agent.modules.wording import questions
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft

@@ -17,7 +17,7 @@ Facts = dict[str, list[str]]
 
 _MARK = re.compile(r"^\s*(?:[-*•–]+|\(?\d{1,2}[.):])\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“(]?[^\W\d_a-z])|(?<=[。！？])\s*")
-_PIECE_END = re.compile(r"(?<=[,;.!?])\s+|(?<=[，；。！？])|\n+")
+_PIECE_END = re.compile(r"(?<=[,;])\s+|(?<=[.!?])(?:\s+|$)|(?<=[，；。！？])|\n+")
 FEWEST_WORDS = 2
 SUPPORTED = 0.5
 """Share of a note's content words that the dialogue must contain."""

@@ -148,6 +148,7 @@ def test_what_a_rewrite_invents_is_dropped_counted_and_moved_to_whoever_said_it(
         ("Maya: Sails, has a son, keeps bees, has a son, keeps bees, has a", "Maya: Sails, has a son, keeps bees"),
         ("小雨养蜂。小雨有儿子，小雨有儿子，小雨有", "小雨养蜂。小雨有儿子"),
         ("Maya keeps be", "Maya keeps be"),
+        ("Maya: Maya keeps bees. Maya sails.", "Maya: Maya keeps bees. Maya sails."),
     ],
 )
 def test_an_answer_that_reached_its_limit_ends_before_the_cut_and_its_repetitions(text: str, kept: str):

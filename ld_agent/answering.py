@@ -19,7 +19,7 @@ from ld_agent.memory.quotes import worths
 from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
-from ld_agent.modules.named import asked_about, names, part_about
+from ld_agent.modules.named import names, part_about
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import only_repeats, reply_text
@@ -147,8 +147,8 @@ class Answering:
         A denial of something the user said is replaced by a second answer, or by a quote.
         """
         failed: list[str] = []
-        if person := _asked_about(situation):
-            situation = _only_about(person, situation)
+        if situation.about:
+            situation = _only_about(situation.about, situation)
             prompted = self.generator.prompt_for(situation)
         read = (yield from self._read(situation, failed)) if self.reads_first else None
         if read is not None and not situation.decides:
@@ -265,7 +265,7 @@ class Answering:
         """What is known from the chat of the user, or of the person whom they ask about, in that person's words without ids;
         each by itself."""
         heard, doubted = situation.heard, situation.doubted
-        person = _asked_about(situation) or heard.speaker
+        person = situation.about or heard.speaker
         known = [trait for trait in situation.traits.get(person, ()) if (person, trait) not in doubted]
         return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(known, 1)]
 
@@ -288,11 +288,6 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tupl
 def _elsewhere(said: Utterance, line: Utterance) -> bool:
     """Whether it was said by the same person in another session."""
     return bool(said.id) and said.speaker == line.speaker and said.session != line.session
-
-
-def _asked_about(situation: Situation) -> str:
-    speakers = (utterance.speaker for utterance in situation.quotes)
-    return asked_about(situation.heard.text, (situation.heard.speaker, situation.agent, *situation.people, *speakers))
 
 
 def _only_about(person: str, situation: Situation) -> Situation:

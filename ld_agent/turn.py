@@ -21,6 +21,7 @@ from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import asks_for_facts
+from ld_agent.modules.named import asked_about
 from ld_agent.modules.orders import UNTRUSTED
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text, statements
@@ -121,8 +122,9 @@ class Turn:
         bank, agent = self.relation.bank, self.relation.agent_name
         self.traits = dict(bank.select(self._everyone(), query.vector, self.heard.at, agent))
         said = self._said_then()
-        self.quotes, self.passages = self._quotes(said), self._passages(said)
-        return self._situation()
+        about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)))
+        self.quotes, self.passages = self._quotes(said, about), self._passages(said, about)
+        return self._situation(about)
 
     def _recall(self, query: Query) -> Steps[None]:
         """Let every view recall; pinned memories are always included."""
@@ -161,7 +163,7 @@ class Turn:
             resources.encoder.encode([text, self.heard.text])  # in one batch; quotes are for what was heard alone
         return resources.query(text, self.heard.at)
 
-    def _situation(self) -> Situation:
+    def _situation(self, about: str) -> Situation:
         """Everything the reply is made from, equation (5)."""
         views, recalled = self.relation.views, self.remembered.recalled
         guidance, context = views.guidance(recalled), tuple(u for u in self.cache.utterances if u.id != self.heard.id)
@@ -170,6 +172,7 @@ class Turn:
             guidance.steps, guidance.examples, labelled=views.combined, decides=views.decides,
             quotes=self.quotes, passages=self.passages, instructions=self.options.instructions,
             language=self.relation.models.language, doubted=self.relation.bank.channels(self.traits),
+            about=about,
         )  # fmt: skip
 
     def _said_then(self) -> list[Utterance]:
@@ -179,7 +182,7 @@ class Turn:
         ids = sources_of(self.remembered.recalled) if wanted else []
         return in_time_order(ids, resources.store.utterances_by_id(self.relation.key, ids)) if ids else []
 
-    def _quotes(self, said: Sequence[Utterance]) -> tuple[Utterance, ...]:
+    def _quotes(self, said: Sequence[Utterance], about: str) -> tuple[Utterance, ...]:
         """Utterances of recalled sessions relevant to the one to answer, within ``memory.quotes`` tokens."""
         resources, room = self.relation.resources, self.relation.resources.config.memory.quotes
         if not said or not room:
@@ -191,17 +194,17 @@ class Turn:
         frame = count("")
         return quotes(
             self.heard, self.relation.agent_name, said, resources.encoder.encode, lambda text: count(text) - frame, room,
-            self.relation.views.said_vectors(self.remembered.recalled),
+            self.relation.views.said_vectors(self.remembered.recalled), about,
         )  # fmt: skip
 
-    def _passages(self, said: Sequence[Utterance]) -> tuple[tuple[Utterance, ...], ...]:
+    def _passages(self, said: Sequence[Utterance], about: str) -> tuple[tuple[Utterance, ...], ...]:
         """What the reader may read; nothing that a document, a tool or an import brought."""
         resources, most = self.relation.resources, self.relation.resources.config.modules.reader.passages
         trusted = [u for u in said if u.channel not in UNTRUSTED]
         if not most or not trusted:
             return ()
         stored = self.relation.views.said_vectors(self.remembered.recalled)
-        return passages(self.heard, self.relation.agent_name, trusted, resources.encoder.encode, most, stored)
+        return passages(self.heard, self.relation.agent_name, trusted, resources.encoder.encode, most, stored, about)
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""

@@ -68,7 +68,9 @@ def test_what_the_agent_makes_up_about_a_person_is_left_out_before_anyone_sees_i
 @pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])
 def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answer: str, stays: bool):
     agent = scene.agent(
-        {**SCRIPT, "extractor": "NO_TRAIT", "generator": answer}, modules={"generator": {"grounded": True}}
+        {**SCRIPT, "extractor": "NO_TRAIT", "generator": answer},
+        modules={"generator": {"grounded": True}},
+        memory={"quotes": 80},
     )
     talk = agent.conversation("band", at=START)
     talk.observe("I play the violin.", "Maya", START)
@@ -77,6 +79,7 @@ def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answe
     reply = talk.respond("What does Maya play?", "Ben", START + DAY)
     assert (reply.text == answer) is stays
     assert ("clarinet" in reply.text) is False
+    assert [quote.speaker for quote in reply.quotes] == ["Maya"], "only hers are quoted"
     agent.close()
 
 

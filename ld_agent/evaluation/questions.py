@@ -27,6 +27,7 @@ from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.memory.quotes import LED_UP, worths
 from ld_agent.modules.generator import Generator, Situation
+from ld_agent.modules.named import asked_about
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import reply_text
@@ -154,7 +155,10 @@ class QuestionsTask:
         self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]
     ) -> dict[str, Situation]:
         seed = tuple(agent.config.agent.persona)
-        bare = Situation(mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,))
+        about = asked_about(question.text, (mine, question.speaker, *(u.speaker for u in said)))
+        bare = Situation(
+            mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,), about=about
+        )
         situations = {"nothing": bare, "history": replace(bare, quotes=tuple(said))}
         if question.answers and (sentence := handed_over(agent, question, said, mine)):
             situations["handed"] = replace(bare, quotes=sentence, passages=(sentence,))

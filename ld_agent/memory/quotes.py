@@ -16,7 +16,7 @@ from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
 from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
-from ld_agent.modules.named import asked_about, part_about, tells_of
+from ld_agent.modules.named import part_about, tells_of
 from ld_agent.types import Recalled, Utterance
 
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
@@ -38,6 +38,7 @@ def quotes(
     length: Callable[[str], int],
     room: int,
     stored: Mapping[str, Vectors] | None = None,
+    about: str = "",
 ) -> tuple[Utterance, ...]:
     """Choose quotes that fit in ``room``, the most relevant to ``heard`` last, because small models use best what is
     closest to the question. A quoted answer includes its question if there is room for both.
@@ -49,6 +50,7 @@ def quotes(
         encode: texts → (n, dimension) unit vectors.
         length: of a text, in the units of ``room``.
         stored: see `worths`.
+        about: the only speaker of whom quotes may tell; "": anyone.
     """
     if not said or room <= 0:
         return ()
@@ -56,11 +58,10 @@ def quotes(
     least = max(LEAST, SHARE * float(worth.max()))
     chosen: list[int] = []
     left = room
-    person = _named(heard, agent, said)
     for place in np.argsort(-worth, kind="stable").tolist():
         if worth[place] < least:
             break
-        if not tells_of(person, said[place]):
+        if not tells_of(about, said[place]):
             continue
         for group in ((*_answered(said, place), place), (place,)):
             wanted = [n for n in group if n not in chosen]
@@ -79,6 +80,7 @@ def passages(
     encode: Callable[[Sequence[str]], Vectors],
     most: int,
     stored: Mapping[str, Vectors] | None = None,
+    about: str = "",
 ) -> tuple[tuple[Utterance, ...], ...]:
     """Return the ``most`` utterances most relevant to ``heard``, best first, each preceded by the two before it in its session.
 
@@ -86,14 +88,13 @@ def passages(
     """
     if not said or most <= 0:
         return ()
-    person = _named(heard, agent, said)
     order = np.argsort(-worths(heard, agent, said, encode, stored), kind="stable").tolist()
-    places = [place for place in order if tells_of(person, said[place])][:most]
+    places = [place for place in order if tells_of(about, said[place])][:most]
     return tuple(
         tuple(
             told
             for u in said[max(place - LED_UP, 0) : place + 1]
-            if u.session == said[place].session and (told := part_about(person, u)) is not None
+            if u.session == said[place].session and (told := part_about(about, u)) is not None
         )
         for place in places
     )
@@ -153,10 +154,6 @@ def _about(heard: Utterance, agent: str) -> str:
     if FIRST_PERSON.search(heard.text):
         return heard.speaker
     return agent if SECOND_PERSON.search(heard.text) else ""
-
-
-def _named(heard: Utterance, agent: str, said: Sequence[Utterance]) -> str:
-    return asked_about(heard.text, (heard.speaker, agent, *(utterance.speaker for utterance in said)))
 
 
 def _asks(utterance: Utterance) -> bool:

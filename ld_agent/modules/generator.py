@@ -49,6 +49,7 @@ class Situation:
         instructions: those of the caller, added to the agent's own and cut to a quarter of the window.
         language: of the prompt.
         doubted: the channel of each trait that was not said in the chat, by speaker and text.
+        about: the only speaker whom ``heard`` asks about by name, if any; see `asked_about`.
     """
 
     agent: str
@@ -66,6 +67,7 @@ class Situation:
     instructions: str = ""
     language: Language = ENGLISH
     doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

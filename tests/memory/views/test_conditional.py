@@ -403,6 +403,8 @@ def test_the_prompt_of_a_record_is_the_one_for_the_model(scene: Scene):
     roles = [message.role for message in prompts["direct"]]
     assert roles == ["system", *["user", "assistant"] * 3, "user"]
     assert "[" not in "".join(message.content for message in prompts["direct"])
+    examples = [message.content for message in prompts["direct"] if message.role == "assistant"]
+    assert all(text.startswith("Note:") for text in examples), "after a situation, a note is about the wrong person"
 
 
 def test_an_unchecked_note_is_kept_as_written(scene: Scene):

@@ -17,18 +17,6 @@ from ld_agent.memory.views import VIEWS, View
 from ld_agent.shipped import shipped_path
 
 SHIPPED = sorted(shipped_path("configs/agent").glob("*.yaml"))
-PROMISED = {
-    "default",
-    "bare",
-    "qwen3-0.6b",
-    "llama-3.1-8b",
-    "glm-4-9b",
-    "blenderbot-400m",
-    "bart-base",
-    "openai",
-    "vllm-adapters",
-    "ollama",
-}
 
 
 def dotted_keys(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -46,10 +34,6 @@ def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield prefix + key, repr(value)
-
-
-def test_the_promised_configs_are_there():
-    assert {path.stem for path in SHIPPED} >= PROMISED
 
 
 def test_the_default_file_is_the_default_config_with_the_adapters_that_ship():

@@ -87,6 +87,12 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     return CONFIGS.load("default" if path is None else path, overrides)
 
 
+def greedy_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """`load_config` for runs that are to be repeated and compared: replies are decoded greedily, unless an override says
+    otherwise."""
+    return load_config(path, ["modules.generator.temperature=0", *overrides])
+
+
 def parse_config(values: Any, source: str = "config") -> Config:
     """Check plain values against the model; what they leave out has the defaults of this file.
 

@@ -168,13 +168,16 @@ class Conversation:
     def messages(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> Prompt:
         """Store an utterance and return the prompt for its reply, for use with your own model.
 
+        Your model is taken to follow instructions: the prompt of a tuned generator (``brief``) is replaced with ``direct``.
         Close the turn with ``observe(reply, speaker=conversation.agent_name)``.
 
         Raises: as `respond`.
         """
         with self._inside():
             turn = Turn(self.relation, self._cache, self._listener.hear(text, self._listener.answerable(speaker), at))
-            prompted = turn.prompted(run(turn.situation(), self.relation.complete))
+            prompting = self.relation.resources.config.modules.generator.prompting
+            situation = run(turn.situation(), self.relation.complete)
+            prompted = turn.prompted(situation, "direct" if prompting == "brief" else None)
             messages = [{"role": m.role, "content": m.content} for m in prompted.messages]
             return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
 

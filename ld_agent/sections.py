@@ -149,10 +149,13 @@ class GeneratorSection(ModuleSection):
             number or thing not in the prompt; if nothing is left, say that it was not mentioned. If the reply denies
             something the user seems to have said, ask again with that line before the question, and quote the line if
             the answer is still a denial. Such a reply is shown when it is complete, not while it is generated.
+        top_p: with a temperature above 0, sample from the most likely tokens that have this probability together; null: the
+            model's own setting.
         repeats: keep sentences that the agent has said before in the conversation, or was just told, word by word. If
             false, they are left out, unless the user asks for a fact; if nothing else is left, the model is asked again.
     """
 
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"
     grounded: bool = True
     repeats: bool = False

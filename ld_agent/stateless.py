@@ -24,7 +24,8 @@ def without_memory(
     on_text: Callable[[str], None] | None,
 ) -> Steps[Completion]:
     """Answer the last of some (role, text) lines; see `Agent.answer`."""
-    options, generator, config = options or ReplyOptions(), Generator(resources.models, "brief"), resources.config.agent
+    options, config = options or ReplyOptions(), resources.config.agent
+    generator = Generator(resources.models, resources.config.modules.generator.prompting)
     show = on_text
     if bare:
         system = (Message("system", options.instructions),) if options.instructions else ()

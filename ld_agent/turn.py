@@ -6,6 +6,7 @@ nobody waits for it. Knows no SQL, no model and no thread.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -133,9 +134,13 @@ class Turn:
         self.remembered = replace(remembered, recalled=views.with_pinned(remembered.recalled, query.at))
         self.notes += remembered.notes
 
-    def prompted(self, situation: Situation) -> Prompted:
-        """The prompt of the reply."""
-        self._prompted = self._generator().prompt_for(situation)
+    def prompted(self, situation: Situation, prompting: str | None = None) -> Prompted:
+        """The prompt of the reply.
+
+        Args:
+            prompting: see `Generator`; None: as configured.
+        """
+        self._prompted = self._generator(prompting).prompt_for(situation)
         self.notes += self._prompted.notes
         self.watch.lap("prompt")
         return self._prompted
@@ -144,9 +149,9 @@ class Turn:
     def _words(self) -> Words:
         return self.relation.models.language.words
 
-    def _generator(self) -> Generator:
+    def _generator(self, prompting: str | None = None) -> Generator:
         resources = self.relation.resources
-        return Generator(self.relation.models, resources.config.modules.generator.prompting)
+        return Generator(self.relation.models, prompting or resources.config.modules.generator.prompting)
 
     def _everyone(self) -> tuple[str, ...]:
         """The agent and everyone who has spoken in the running session."""
@@ -211,7 +216,7 @@ class Turn:
         views = self.relation.views
         answering = self._answering()
         self._said_before = None if answering.checks(situation, prompted) else self._not_to_be_repeated()
-        answer = yield from answering.steps(situation, prompted, self.options, self._listener, self._said_before)
+        answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, self._said_before)
         self.notes += answer.notes
         self._finish = answer.completion.finish
         if views.decides:
@@ -220,6 +225,11 @@ class Turn:
             if verdict is not None:
                 views.note_verdict(self.heard, verdict)
         return answer.text
+
+    def _seeded(self) -> ReplyOptions:
+        """The options with a seed: by default each utterance's own, so that a conversation played again has the same replies."""
+        seed = zlib.crc32(f"{self.relation.id}/{self.heard.id}".encode())
+        return replace(self.options, seed=seed) if self.options.seed is None else self.options
 
     def _answering(self) -> Answering:
         resources, modules = self.relation.resources, self.relation.resources.config.modules

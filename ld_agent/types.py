@@ -238,13 +238,15 @@ class ReplyOptions:
     Attributes:
         max_new_tokens: upper bound of the reply; None: ``modules.generator.max_new_tokens``.
         temperature: 0 is greedy; None: ``modules.generator.temperature``.
-        seed: of the sampling.
+        top_p: of the sampling; None: ``modules.generator.top_p``.
+        seed: of the sampling; None: each utterance of a conversation has its own.
         instructions: added to the agent's own instructions, cut to a quarter of the model's window.
     """
 
     max_new_tokens: int | None = None
     temperature: float | None = None
-    seed: int = 0
+    top_p: float | None = None
+    seed: int | None = None
     instructions: str = ""
 
 

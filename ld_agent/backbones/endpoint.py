@@ -38,6 +38,7 @@ _CHARACTERS_A_TOKEN = {"word": 3, "capitals": 2, "rest": 1}
 OPTIONAL = {
     "max_tokens": "max_tokens",
     "temperature": "temperature",
+    "top_p": "top_p",
     "seed": "seed",
     "stream_options": "stream_options",
     "extra_body": "repetition_penalty",
@@ -266,6 +267,8 @@ class EndpointBackbone:
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
         }
+        if request.top_p is not None and request.temperature > 0:
+            parameters["top_p"] = request.top_p
         if request.repetition_penalty != 1.0:  # unknown to OpenAI, but supported by vLLM and others
             parameters["extra_body"] = {"repetition_penalty": request.repetition_penalty}
         if request.on_text is not None:

@@ -133,7 +133,7 @@ def run(
     if format_name is not None and format_name not in LOADERS:
         raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
-    settings = _config(config, store if store or named else ":memory:", overrides)
+    settings = _config(config, store if store or named else ":memory:", overrides, greedy=True)
     run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config, on)
 
 
@@ -151,7 +151,7 @@ def demo(
     """
     from ld_agent.cli.demo import run_demo
 
-    run_demo(_config(config, store, overrides))
+    run_demo(_config(config, store, overrides, greedy=True))
 
 
 @app.command("serve")
@@ -211,8 +211,10 @@ def mcp_command(
     serve.run_mcp(_config(config, store, overrides), person, port)
 
 
-def _config(config: str | None, store: str | None, overrides: list[str] | None) -> Config:
-    from ld_agent.config import load_config
+def _config(
+    config: str | None, store: str | None, overrides: list[str] | None, *, greedy: bool = False
+) -> Config:
+    from ld_agent.config import greedy_config, load_config
 
-    settings = load_config(config, overrides or [])
+    settings = (greedy_config if greedy else load_config)(config, overrides or [])
     return settings if store is None else settings.changed(store={"path": store})

@@ -24,10 +24,10 @@ def recall(overrides: Overrides = None, config: ConfigOption = None, as_json: Js
 
       ld-agent bench recall
     """
-    from ld_agent.config import load_config
+    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench import bench_recall
 
-    _show(bench_recall(load_config(config, overrides or [])), as_json)
+    _show(bench_recall(greedy_config(config, overrides or [])), as_json)
 
 
 @app.command()
@@ -48,9 +48,9 @@ def turn(
 
       ld-agent bench turn --growth
     """
-    from ld_agent.config import load_config
+    from ld_agent.config import greedy_config
 
-    settings = load_config(config, overrides or [])
+    settings = greedy_config(config, overrides or [])
     if growth:
         from ld_agent.evaluation.bench_growth import bench_growth
 
@@ -95,9 +95,9 @@ def serve(
 
       ld-agent bench serve --people 100 --people 10000
     """
-    from ld_agent.config import load_config
+    from ld_agent.config import greedy_config
 
-    settings = load_config(config, overrides or [])
+    settings = greedy_config(config, overrides or [])
     if soak is not None:
         from ld_agent.server.bench_soak import bench_soak
 
@@ -127,10 +127,10 @@ def training(
 
       ld-agent bench training --json
     """
-    from ld_agent.config import load_config
+    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench_training import bench_training
 
-    _show(bench_training(load_config(config, overrides or []), steps), as_json)
+    _show(bench_training(greedy_config(config, overrides or []), steps), as_json)
 
 
 @app.command()
@@ -155,12 +155,12 @@ def views(
     """
     from pathlib import Path
 
-    from ld_agent.config import load_config
+    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench_views import bench_views
 
     given = list(arguments or [])
     source = Path(given.pop(0)) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
-    _show(bench_views(load_config(config, given), source, limit, chosen or (), width), as_json)
+    _show(bench_views(greedy_config(config, given), source, limit, chosen or (), width), as_json)
 
 
 @app.command()
@@ -181,11 +181,11 @@ def population(
 
       ld-agent bench population --store postgresql://localhost/bench --people 1000 --people 20000
     """
-    from ld_agent.config import load_config
+    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench_population import bench_population
 
     given = [*(overrides or []), *([f"store.path={store}"] if store else [])]
-    _show(bench_population(load_config(config, given), sorted(people or [1000]), asked), as_json)
+    _show(bench_population(greedy_config(config, given), sorted(people or [1000]), asked), as_json)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

@@ -21,6 +21,7 @@ from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
+from ld_agent.sections import SMOLLM2
 from ld_agent.storage.address import open_store
 from ld_agent.terminal import LongWork
 from ld_agent.types import checked_text
@@ -50,6 +51,7 @@ def run_chat(config: Config, conversation_id: str) -> int:
         agent.resources.progress = LongWork()
         name_of_agent = _check(agent, conversation_id)
         console.print(plain(f"{name_of_agent} is here. /help lists the commands.", "dim"))
+        console.print(plain(_who_talks(agent), "dim"), soft_wrap=True)
         _greet(agent, conversation_id)
         opening = _Opening(agent, conversation_id, name_of_agent)
         for line in _typed_lines(config.agent.user) if typed else _piped_lines(config.agent.user):
@@ -78,6 +80,16 @@ def run_chat(config: Config, conversation_id: str) -> int:
             with console.status("summarizing this session …"):
                 conversation.end_session()
     return 1 if failed and not typed else 0
+
+
+def _who_talks(agent: Agent) -> str:
+    """Which model writes the replies, and how to use a larger one."""
+    section = agent.models.settings("generator").backbone or agent.config.backbone
+    if section.model == SMOLLM2:
+        larger = "for good conversation use a larger model: ld-agent chat -c qwen3-1.7b, or -c instructed backbone.model=FILE.gguf"
+        return f"The model is the small embedded SmolLM2-135M; {larger}"
+    where = f" at {section.base_url}" if section.base_url else ""
+    return f"The model is {section.model.rpartition("/")[2]}{where}; another one: backbone.model=NAME"
 
 
 def _check(agent: Agent, conversation_id: str) -> str:

@@ -152,7 +152,8 @@ def form(
         str,
         typer.Option(
             "--questions",
-            help="chat (whole dialogues; also files of ld-agent run or memory export), recursive, memory, benchmark.",
+            help="chat (whole dialogues; also files of ld-agent run or memory export), recursive, memory, benchmark, pairs (which "
+            "reply of two files of ld-agent run is preferred).",
         ),
     ] = "chat",
     limit: Annotated[
@@ -168,6 +169,8 @@ def form(
       ld-agent judge form runs/recursive runs/none --out page.html --limit 50
 
       ld-agent judge form knowledge.jsonl --questions benchmark --out page.html --limit 50
+
+      ld-agent judge form here.jsonl alone.jsonl --questions pairs --out page.html
     """
     from ld_agent.cli.show import say
     from ld_agent.evaluation.form import write_form
@@ -217,11 +220,14 @@ def agree(
 
 def _agree_with_one_another(files: list[Path], key: Path | None, keep: bool, as_json: bool) -> None:
     from ld_agent.cli.show import say
-    from ld_agent.evaluation.form import read_key, read_ratings, summary, systems_of
+    from ld_agent.evaluation.form import preferences, read_key, read_ratings, summary, systems_of
     from ld_agent.evaluation.form_figures import keep_ratings
 
     form_id, ratings = read_ratings(files)
     known = read_key(key, form_id) if key else None
+    if known is not None and known["questions"] == "pairs":
+        _show(preferences(ratings, systems_of(known)), as_json)
+        return
     result = summary(ratings, systems_of(known) if known else None)
     flat = {
         f"{group} {name}": about for group, named in result.items() if group != "all" for name, about in named.items()

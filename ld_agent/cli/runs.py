@@ -62,13 +62,13 @@ def carry_out(
         out: where the runs are stored, in one folder per config if there are several.
         on: "ray": predict on a Ray cluster.
     """
-    from ld_agent.config import load_config
+    from ld_agent.config import greedy_config
     from ld_agent.evaluation.run_files import PREDICTIONS, SCORES
     from ld_agent.evaluation.runner import perform
     from ld_agent.files import check_output
 
     chosen: Sequence[str | None] = configs or (None,)
-    loaded = [load_config(name, overrides or []) for name in chosen]
+    loaded = [greedy_config(name, overrides or []) for name in chosen]
     runs: list[tuple[Run, Path | None]] = []
     names = names_of([name or "default" for name in chosen])
     for name, config_file, settings in zip(names, chosen, loaded, strict=True):

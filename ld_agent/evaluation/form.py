@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -38,6 +38,10 @@ QUESTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "benchmark": {
         "related": ("Is the question related to the source dialogue?", ANSWERED),
         "appropriate": ("Is the reply appropriate, given the source dialogue?", ANSWERED),
+    },
+    "pairs": {
+        "preferred": ("Which reply would you rather get from a friend?", ("A", "no difference", "B")),
+        "memory": ("Would it help here to remember an earlier conversation?", ANSWERED),
     },
     "memory": {"error": ("What is wrong with this statement of the memory?", ("nothing", *ERRORS.values()))},
 }
@@ -128,6 +132,26 @@ def read_key(path: Path, form: str) -> Mapping[str, Any]:
 def systems_of(key: Mapping[str, Any]) -> dict[str, str]:
     """Return the system of each item."""
     return {item: str(about["system"]) for item, about in key["items"].items()}
+
+
+def preferences(ratings: Ratings, systems: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Count who was preferred in pairs: of all, and of those in which remembering would help.
+
+    Args:
+        systems: "A|B", the names of the two systems, by item.
+    """
+    helped = {
+        (item, who) for item, given in ratings.get("memory", {}).items() for who, value in given.items() if value
+    }
+    counts = {"all": Counter[str](), "where memory helps": Counter[str]()}
+    for item, given in ratings["preferred"].items():
+        first, _, second = systems[item].partition("|")
+        for who, value in given.items():
+            preferred = (first, "no difference", second)[value]
+            counts["all"][preferred] += 1
+            if (item, who) in helped:
+                counts["where memory helps"][preferred] += 1
+    return {group: dict(counted) for group, counted in counts.items()}
 
 
 def summary(ratings: Ratings, systems: dict[str, str] | None = None) -> dict[str, Any]:

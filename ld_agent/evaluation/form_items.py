@@ -70,6 +70,8 @@ def shown(sources: Sequence[Path], questions: str, limit: int | None, seed: int)
         if len(sources) != 1 or not is_benchmark(sources[0]):
             raise InputError("a form of questions=benchmark takes one file of ld-agent ecm build")
         return _of_benchmark(sources[0], limit, seed)
+    if questions == "pairs":
+        return _pairs(sources, limit, seed)
     if any(is_benchmark(source) for source in sources):
         raise InputError("a benchmark is rated with --questions benchmark")
     if questions == "chat" and any(source.is_file() for source in sources):
@@ -137,6 +139,49 @@ def _played(path: Path) -> list[Item]:
             f"{path} has no turns; give a file of ld-agent run --out or ld-agent memory export, or a folder with {PREDICTIONS}"
         )
     return [Item(name, path.stem, tuple(said)) for name, said in dialogues.items()]
+
+
+def _pairs(sources: Sequence[Path], limit: int | None, seed: int) -> Shown:
+    """The replies of two files of `ld-agent run` to the same lines, side by side and in random order, each after what was said
+    in its session: both systems saw their own replies.
+    """
+    if len(sources) != 2:
+        raise InputError(f"a form of questions=pairs takes two files of ld-agent run, not {len(sources)}")
+    first, second = (_turns(source) for source in sources)
+    if {place: line for place, (line, _) in first.items()} != {place: line for place, (line, _) in second.items()}:
+        raise InputError(f"{sources[0]} and {sources[1]} do not answer the same lines; run both on one file")
+    names, swap = (sources[0].stem, sources[1].stem), Random(seed)
+    said: dict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
+    items = []
+    for place, (line, reply) in first.items():
+        replies = [reply, second[place][1]]
+        swapped = swap.random() < 0.5
+        shown_replies = replies[::-1] if swapped else replies
+        key, before = "/".join(map(str, place)), said[place[:2]]
+        items.append(
+            Item(key, "|".join(names[::-1] if swapped else names), (*_side_by_side(before, swapped), line),
+                 "A: {}\n\nB: {}".format(*shown_replies))
+        )  # fmt: skip
+        before += [line, *(("", one) for one in replies)]
+    return Shown(_drawn(items, limit, seed), {})
+
+
+def _side_by_side(said: Sequence[tuple[str, str]], swapped: bool) -> Lines:
+    """What was said before, in threes of a line and the two replies to it, named for the order of a pair."""
+    lines: list[tuple[str, str]] = []
+    for line, one, other in zip(said[::3], said[1::3], said[2::3], strict=True):
+        a, b = (other, one) if swapped else (one, other)
+        lines += [line, ("A", a[1]), ("B", b[1])]
+    return tuple(lines)
+
+
+def _turns(path: Path) -> dict[tuple[str, int, int], tuple[tuple[str, str], str]]:
+    """The line and its reply by conversation, session and turn of a file of `ld-agent run`."""
+    turns = {}
+    for record in json_lines(path, raise_bad):
+        place = (record.text("conversation"), record.integer("session"), record.integer("turn"))
+        turns[place] = ((record.text("speaker"), record.text("text")), record.text("reply"))
+    return turns
 
 
 def _said(path: Path) -> Iterator[tuple[str, int, list[tuple[str, str]]]]:

@@ -112,13 +112,13 @@ class Generator:
     """Writes replies with the ``generator`` module.
 
     Args:
-        prompting: ``direct`` adds instructions on how to use memories; ``brief`` relies on tuning; ``paper`` puts
+        prompting: ``direct`` tells a model that follows instructions how to talk and how to use memories; ``brief`` relies on tuning; ``paper`` puts
             everything in one message (LD-Agent, appendix D.3), as does ``rsum`` (LLM-Rsum, appendix B).
     """
 
     def __init__(self, models: Models, prompting: str) -> None:
-        self._models, self._direct = models, prompting == "direct"
-        layouts = {"paper": render_as_paper, "rsum": render_as_rsum, "direct": render_with_reminder}
+        self._models = models
+        layouts = {"paper": render_as_paper, "rsum": render_as_rsum, "direct": render_directly}
         self._render = layouts.get(prompting, render)
 
     def prompt_for(self, situation: Situation) -> Prompted:
@@ -130,10 +130,6 @@ class Generator:
         """
         notes: list[str] = []
         situation = _without_orders(situation, notes)
-        if self._direct:
-            people = situation.language.named(situation.people or (situation.heard.speaker,))
-            instructions = situation.language.prompt("generator_direct").render(people=people)[0].content
-            situation = replace(situation, steps="\n\n".join(filter(None, (instructions, situation.steps))))
         if situation.instructions:
             situation = self._with_bounded_instructions(situation, notes)
         for part in _DROPPED:
@@ -168,10 +164,11 @@ class Generator:
         """The request for a reply; if it ``decides``, with room for the decision."""
         options = options or ReplyOptions()
         request = self._models.request(
-            "generator", messages, seed=options.seed, on_text=on_text, most=options.max_new_tokens, decides=decides
+            "generator", messages, seed=options.seed or 0, on_text=on_text, most=options.max_new_tokens, decides=decides
         )
-        if options.temperature is not None:
-            request = replace(request, temperature=options.temperature)
+        top_p = self._models.modules.generator.top_p if options.top_p is None else options.top_p
+        temperature = request.temperature if options.temperature is None else options.temperature
+        request = replace(request, temperature=temperature, top_p=top_p)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
     def reworded(self, request: Request) -> Request:
@@ -233,35 +230,40 @@ class Generator:
         return cut(low) if low < len(text) else situation
 
 
-def render(situation: Situation) -> tuple[Message, ...]:
+def render(situation: Situation, template: str = "generator") -> tuple[Message, ...]:
     """The messages of a situation: memories and traits in the system message, then the running session turn by turn.
 
     Everyone but the agent has the role ``user``; if there are several people, each line begins with its speaker's name.
     Consecutive lines of one role are merged, because many chat templates require alternating roles.
+
+    Args:
+        template: name of the prompt. What it has after the system message are examples of the agent's manner, left out if
+            the answer has another form because it ``decides``.
     """
     people = situation.people or (situation.heard.speaker,)
-    [system] = situation.language.prompt("generator").render(**_known(situation))
-    messages = [_with_added(system, situation)]
+    system, *examples = situation.language.prompt(template).render(**_known(situation))
+    messages = [_with_added(system, situation), *(() if situation.decides else examples)]
+    begun = len(messages)
     for said in (*situation.context, situation.heard):
         by_agent = said.speaker == situation.agent
         named_line = not by_agent and (len(people) > 1 or said.channel != "chat")
         speaker = _with_channel(as_name(said.speaker), said.channel, situation.language)
         text = f"{speaker}: {as_line(said.text)}" if named_line else as_line(said.text)
-        if by_agent and messages[-1].role == "system":
+        if by_agent and len(messages) == begun:
             messages.append(Message("user", situation.language.words.opening))
         role: Literal["assistant", "user"] = "assistant" if by_agent else "user"
-        if messages[-1].role == role:
+        if len(messages) > begun and messages[-1].role == role:
             messages[-1] = Message(role, f"{messages[-1].content}\n{text}")
         else:
             messages.append(Message(role, text))
     return tuple(messages)
 
 
-def render_with_reminder(situation: Situation) -> tuple[Message, ...]:
-    """The messages of `render`; if a decision is requested, its format is repeated after the utterance, because models tend
+def render_directly(situation: Situation) -> tuple[Message, ...]:
+    """The messages for a model that follows instructions; if a decision is requested, its format is repeated after the utterance, because models tend
     to imitate their earlier replies, which have none.
     """
-    *before, heard = render(situation)
+    *before, heard = render(situation, "generator_direct")
     if not situation.decides:
         return (*before, heard)
     reminder = situation.language.prompt("conditional_reply").render()[1].content

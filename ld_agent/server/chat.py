@@ -70,6 +70,7 @@ class ChatRequest(BaseModel):
     max_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     max_completion_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
+    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
     seed: Annotated[int | None, SEED] = None
     n: Annotated[int | None, Field(ge=1, le=1)] = None
     user: str | None = None
@@ -163,7 +164,7 @@ async def chat_completions(
         None if whom.person is None or task else caller.conversation_id(whom.person),
         whom.thread,
         lines,
-        options(body.max_completion_tokens or body.max_tokens, body.temperature, body.seed, instructions),
+        options(body.max_completion_tokens or body.max_tokens, body.temperature, body.top_p, body.seed, instructions),
         whom.whole,
         whom.name,
         idempotency_key,

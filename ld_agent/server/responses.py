@@ -50,6 +50,7 @@ class ResponseRequest(BaseModel):
     stream: bool | None = None
     max_output_tokens: Annotated[int | None, Field(ge=1, le=1_000_000)] = None
     temperature: Annotated[float | None, Field(ge=0, le=2)] = None
+    top_p: Annotated[float | None, Field(gt=0, le=1)] = None
     seed: Annotated[int | None, SEED] = None
     user: str | None = None
     safety_identifier: str | None = None
@@ -146,7 +147,7 @@ async def _asked(
     lines = [Line(m.role == "assistant", m.text) for m in messages if m.role in ("user", "assistant")]
     return Asked(
         conversation, answer_id if thread is None else thread, checked_lines(lines, service.config.server.messages),
-        options(body.max_output_tokens, body.temperature, body.seed, instructions), False, whom.name,
+        options(body.max_output_tokens, body.temperature, body.top_p, body.seed, instructions), False, whom.name,
         idempotency_key, fingerprint(body.model_dump()), False, answer_id, conversation is not None, body.model,
     )  # fmt: skip
 
@@ -196,6 +197,7 @@ def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answe
         metadata=body.metadata or {},
         incomplete_details={"reason": "max_output_tokens"} if cut else None,
         temperature=body.temperature,
+        top_p=body.top_p,
         ld_agent=explained(answered) if answered is not None and explains else None,
     ).model_dump()
 

@@ -227,9 +227,11 @@ def _speaker(conversation: Conversation, name: str | None) -> str | None:
     return known or (name if name != conversation.agent_name else None)
 
 
-def options(most: int | None, temperature: float | None, seed: int | None, instructions: str) -> ReplyOptions:
+def options(
+    most: int | None, temperature: float | None, top_p: float | None, seed: int | None, instructions: str
+) -> ReplyOptions:
     """What a request wants of its reply. Without a seed each draws its own, so that a regenerated reply differs."""
-    return ReplyOptions(most, temperature, secrets.randbits(31) if seed is None else seed, instructions)
+    return ReplyOptions(most, temperature, top_p, secrets.randbits(31) if seed is None else seed, instructions)
 
 
 def new_id(prefix: str) -> str:

@@ -198,6 +198,7 @@ class LocalBackbone:
             prompt=self._start or ids,
             limit=limit,
             temperature=request.temperature,
+            top_p=request.top_p,
             seed=request.seed,
             repetition_penalty=request.repetition_penalty,
             adapter=request.adapter,

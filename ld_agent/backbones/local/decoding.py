@@ -28,6 +28,7 @@ class Row:
         prompt: ids that precede the answer in the decoder.
         limit: maximum number of tokens to generate.
         temperature: 0 is greedy.
+        top_p: of the sampling; None: the model's own.
         seed: seed of this row's random generator.
         repetition_penalty: see `_penalised`; 1 is none.
         adapter: name of its adapter; None: the bare base.
@@ -40,6 +41,7 @@ class Row:
     prompt: list[int]
     limit: int
     temperature: float = 0.0
+    top_p: float | None = None
     seed: int = 0
     repetition_penalty: float = 1.0
     adapter: str | None = None
@@ -203,9 +205,10 @@ def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice
         floor = scores.topk(min(choice.top_k, len(scores))).values[-1]
         scores = scores.masked_fill(scores < floor, -torch.inf)
     probabilities = scores.softmax(-1)
-    if choice.top_p is not None and choice.top_p < 1:
+    top_p = choice.top_p if row.top_p is None else row.top_p
+    if top_p is not None and top_p < 1:
         ordered, order = probabilities.sort(descending=True)
-        beyond = ordered.cumsum(-1) - ordered >= choice.top_p
+        beyond = ordered.cumsum(-1) - ordered >= top_p
         probabilities[order[beyond]] = 0
     # One random number per sample; torch.multinomial uses one for every id of the vocabulary.
     below = probabilities.double().cumsum(-1)

@@ -190,7 +190,7 @@ def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
     """
     if row.repetition_penalty == 1.0:
         return logits
-    seen = torch.tensor(sorted({*row.prompt, *row.out} - end_ids), device=logits.device)
+    seen = torch.tensor(sorted({*row.prompt, *row.out} - end_ids), dtype=torch.long, device=logits.device)
     scores = logits[seen]
     weakened = torch.where(scores > 0, scores / row.repetition_penalty, scores * row.repetition_penalty)
     return logits.scatter(0, seen, weakened)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -150,6 +152,24 @@ def built(records: Iterable[Record], build: Callable[[Record], Built], report: R
 def raise_bad(error: DataFileError) -> None:
     """A report that stops at the first bad record."""
     raise error
+
+
+_REPORT: ContextVar[Report] = ContextVar("report", default=raise_bad)
+
+
+def current_report() -> Report:
+    """What loaders do with a bad record unless their caller says so: stop there, or what `reporting` names."""
+    return _REPORT.get()
+
+
+@contextmanager
+def reporting(report: Report) -> Iterator[None]:
+    """Within, loaders pass bad records to ``report``; if it returns, they skip the record and go on."""
+    token = _REPORT.set(report)
+    try:
+        yield
+    finally:
+        _REPORT.reset(token)
 
 
 class UniqueIds:

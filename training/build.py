@@ -2,9 +2,9 @@
 
     python -m training.build extractor --from msc_personasummary/session_2/valid.txt --out extractor.jsonl
 
-Every row is ``{"messages": [..., target], "corpus", "episode", "session", "turn"}``, its prompt rendered by the same
-code as at inference; `ld_agent.modules.registry` defines the rows of each module. All rows of an episode are on the
-same side of ``--eval-out``. Knows no tokens.
+Every row is ``{"messages": [..., target], "module", "sources", "corpus", "episode", "session", "turn"}``, its prompt
+rendered by the same code as at inference; `ld_agent.modules.registry` defines the rows of each module. All rows of an episode
+are on the same side of ``--eval-out``. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from ld_agent.errors import InputError
 from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
 from ld_agent.on_ray import check_not_launched
+from ld_agent.program import lenient
 from training.ablations import ABLATIONS, FULL, PromptParts
-from training.command import run_command
+from training.command import Lenient, run_command
 from training.row_building import BuildRequest, held_out, origin
 from training.rows import write_rows
 
@@ -45,6 +46,7 @@ def build(
         float, typer.Option(min=0.0, max=0.5, help="Share of episodes in the validation file.")
     ] = 0.05,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+    skip_bad: Lenient = False,
     width: Annotated[
         int, typer.Option("--batch", min=1, help="generator: number of episodes replayed concurrently.")
     ] = WIDTH,
@@ -114,7 +116,9 @@ def build(
         width=width,
         on=on,
     )
-    rows = list(_counted(resolve_name(TUNED[module].rows)(request), module))
+    built_from = {"module": module, "sources": [source.name for source in sources]}
+    with lenient(skip_bad):
+        rows = [row | built_from for row in _counted(resolve_name(TUNED[module].rows)(request), module)]
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: no rows for the {module}; give more data")
     for name, (train_target, eval_target) in targets.items():

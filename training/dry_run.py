@@ -28,7 +28,7 @@ def show(settings: TrainingSettings, module: str) -> None:
     Raises: as in `training.train.tune`.
     """
     check_risk(settings, module)
-    prepared = prepare(settings, *rows_of(settings))
+    prepared = prepare(settings, *rows_of(settings, module))
     for number, example in enumerate(prepared.train[:SHOWN], 1):
         console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")
         _print(prepared.tokenizer.decode(example.prompt, skip_special_tokens=False))

@@ -34,7 +34,7 @@ from training.memory_relations import Relation, asked_about, asked_back, lists, 
 from training.memory_scenes import drawn_scene
 from training.memory_sources import StatedTrait, people_of, summaries_of, talks_of
 from training.reply_rows import deciding, folded, telling_utterances
-from training.rows import row_values, write_rows
+from training.rows import SCENES, row_values, write_rows
 
 ROOM = 80  # tokens of quotes, as configured by memory.quotes
 NOW = datetime(2024, 6, 1, 18, tzinfo=UTC)
@@ -282,7 +282,7 @@ class Maker:
     def _setting(self) -> Setting:
         rng = self._rng
         setting = Setting(rng, rng.choice(AGENTS), rng.choice(PEOPLE))
-        if rng.random() < 0.35:
+        if self._talks and rng.random() < 0.35:
             talk = rng.choice(self._talks)
             setting.context = tuple(talk[: rng.choice((2, 2, 4))])
         return setting
@@ -345,7 +345,9 @@ class Maker:
             return None
         for (_, answer), (question, _) in pairwise(turns):
             messages += [Message("assistant", answer), Message("user", question)]
-        values = row_values(messages, turns[-1][1], corpus="memory", episode="memory", session=2, turn=1)
+        values = row_values(
+            messages, turns[-1][1], module="generator", corpus=SCENES, episode="memory", session=2, turn=1
+        )
         return values | {"further": len(turns) - 1}
 
     def _led(self, setting: Setting, question: str) -> str:

@@ -55,33 +55,36 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     """Passage and question → the answer, or NOT_SAID. ``limit``: people of each source.
 
     Raises:
-        InputError: no such file, or a corpus without annotated traits.
+        InputError: no such file, a corpus without annotated traits, or one in which nobody told enough.
     """
+    from ld_agent.datasets import format_of
     from ld_agent.modules.base import Models
     from ld_agent.modules.reader import Reader
     from ld_agent.modules.registry import NOT_SAID
     from ld_agent.types import Utterance
-    from training.rows import row_values
+    from training.rows import SCENES, row_values
 
     rng = random.Random(SEED)
     reader = Reader(Models(request.config))
     people = people_of(request.sources)[: request.limit]
-    drawn = [*_of_scenes(rng, people), *_of_relations(rng, people), *_of_annotations(rng, people)]
+    theirs = "+".join(dict.fromkeys(map(format_of, request.sources)))
+    drawn = [(SCENES, one) for one in _of_scenes(rng)]
+    drawn += [(theirs, one) for one in (*_of_relations(rng, people), *_of_annotations(rng, people))]
     rng.shuffle(drawn)
-    for one in drawn:
+    for corpus, one in drawn:
         heard = Utterance("q", one.asker, _led(rng, one.question), NOW, 2)
         passage = [Utterance(f"u{n}", speaker, text, NOW, 1) for n, (speaker, text) in enumerate(one.lines)]
         yield row_values(
             reader.prompt_for(heard, passage),
             one.answer or NOT_SAID,
-            corpus="memory",
-            episode="memory",
+            corpus=corpus,
+            episode=one.of,
             session=1,
             turn=1,
         )
 
 
-def _of_scenes(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
+def _of_scenes(rng: random.Random) -> Iterator[Drawn]:
     """Each question of each scene, asked of the passage with the answer, of one next to it, and of another scene."""
     scenes = list(every_scene(rng))
     for number, scene in enumerate(scenes):

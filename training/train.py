@@ -14,7 +14,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,12 +23,14 @@ import typer
 
 from ld_agent.errors import ConfigError, ModelError
 from ld_agent.modules.registry import TUNED
-from training.command import run_command, run_commands
+from ld_agent.program import lenient
+from training.command import Lenient, run_command, run_commands
 from training.rows import Row, RowFile, read_rows
 from training.settings import TrainingSettings, load_settings
 
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
+    from training.examples import Example
     from training.stored import StoredExamples
     from training.trainer import AnswerTrainer
 
@@ -54,15 +56,17 @@ def command_of(module: str, program: str) -> Callable[..., None]:
             bool, typer.Option("--dry-run", help="Show prompts, tokens and time; train nothing.")
         ] = False,
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in output_dir.")] = False,
+        skip_bad: Lenient = False,
     ) -> None:
         settings = load_settings(config, overrides or [])
-        if dry_run:
-            from training.dry_run import show
+        with lenient(skip_bad):
+            if dry_run:
+                from training.dry_run import show
 
-            show(settings, module)
-        else:
-            words = [program, *(a for a in sys.argv[1:] if a != "--debug")]
-            tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
+                show(settings, module)
+            else:
+                words = [program, *(a for a in sys.argv[1:] if a != "--debug")]
+                tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
 
     tune_module.__doc__ = f"Tune the {module} into a LoRA adapter."
     return tune_module
@@ -101,7 +105,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     check_metric(settings, module)
     check_risk(settings, module)
     folder = Path(settings.output_dir)
-    rows = rows_of(settings)
+    rows = rows_of(settings, module)
     run = description(settings, module)
     check_folder(folder, run, overwrite)
     prepared = prepare(settings, *rows)
@@ -117,7 +121,17 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
 
         draw(folder, trainer.state.log_history)
         adapter = trainer.accelerator.unwrap_model(trainer.model)
-        text = card(settings, module, run, trainer.state, len(prepared.train), seconds, command)
+        text = card(
+            settings,
+            module,
+            run,
+            state=trainer.state,
+            rows=len(prepared.train),
+            corpora=list(rows[0].corpora),
+            sources=list(rows[0].sources),
+            seconds=seconds,
+            command=command,
+        )
         save_adapter(adapter, factors, folder, settings.adapter_dtype, {"README.md": text})
         tidy(folder)
 
@@ -160,17 +174,17 @@ def _trained(
         return trainer, time.monotonic() - start
 
 
-def rows_of(settings: TrainingSettings) -> tuple[RowFile, list[Row] | None]:
+def rows_of(settings: TrainingSettings, module: str) -> tuple[RowFile, list[Row] | None]:
     """The training rows, which may be more than memory holds, and the evaluation rows.
 
     Raises:
         ConfigError: no training file is named.
-        InputError: as `read_rows`.
+        InputError: as `RowFile`.
     """
     if settings.train_file is None:
         raise ConfigError("train_file is not given; add train_file=FILE, as python -m training.build writes it")
-    train = RowFile(settings.train_file)
-    return train, None if settings.eval_file is None else read_rows(settings.eval_file)
+    train = RowFile(settings.train_file, module)
+    return train, None if settings.eval_file is None else read_rows(settings.eval_file, module, "evaluation")
 
 
 def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequence[Row] | None) -> Prepared:
@@ -183,6 +197,7 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     from ld_agent.backbones.local.chat_tokens import ChatTokens
     from ld_agent.backbones.local.loading import context_window, decoder_start, load
     from ld_agent.backbones.weights import resolve_model
+    from ld_agent.datasets.records import built, current_report
     from ld_agent.terminal import say
     from training.examples import Collator, encode
     from training.stored import StoredExamples
@@ -201,8 +216,12 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     start = decoder_start(model) if seq2seq else None
     opening = model.generation_config.forced_bos_token_id if seq2seq else None
     tokens = ChatTokens(tokenizer, seq2seq)
-    train = StoredExamples(encode(row, tokens, window, start, opening) for row in rows)
-    held_out = None if evaluation is None else [encode(row, tokens, window, start, opening) for row in evaluation]
+
+    def encoded(of: Iterable[Row]) -> Iterator[Example]:
+        return built(of, lambda row: encode(row, tokens, window, start, opening), current_report())
+
+    train = StoredExamples(encoded(rows))
+    held_out = None if evaluation is None else list(encoded(evaluation))
     if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
         say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)

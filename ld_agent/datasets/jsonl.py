@@ -73,6 +73,7 @@ def _episode(record: Record, report: Report) -> Episode:
 
 def _turns_of(record: Record, report: Report) -> list[Turn]:
     """The turns of a conversation; a session, or an utterance outside sessions, that is bad or too early is left out."""
+    parts: list[tuple[Record, int | None]]
     if "utterances" in record:
         parts = [(utterance, None) for utterance in record.records("utterances")]
     else:

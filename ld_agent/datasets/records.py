@@ -17,6 +17,7 @@ from ld_agent.datasets.base import Report
 from ld_agent.errors import DataFileError, InputError
 
 Built = TypeVar("Built")
+Given = TypeVar("Given")
 
 
 class Record:
@@ -138,7 +139,7 @@ def parse_json(text: str, path: Path, line: int | None) -> Any:
         raise DataFileError(path, line, f"unreadable JSON: {exc}; fix or remove the record") from exc
 
 
-def built(records: Iterable[Record], build: Callable[[Record], Built], report: Report) -> Iterator[Built]:
+def built(records: Iterable[Given], build: Callable[[Given], Built], report: Report) -> Iterator[Built]:
     """Yield ``build(record)`` for each record; report records that it rejects."""
     for record in records:
         try:

@@ -34,7 +34,7 @@ def log_of(folder: Path) -> list[dict[str, str]]:
 
 
 def made(given: TrainingSettings) -> tuple[Any, Any, Risk]:
-    prepared = prepare(given, *rows_of(given))
+    prepared = prepare(given, *rows_of(given, "extractor"))
     model, logits = adapted(prepared, given)
     return model, prepared, Risk("extractor", prepared.model, prepared.tokenizer, logits, prepared.collator, given)
 

@@ -1,6 +1,6 @@
 """What `training.memory_rows` asks about: relations written by hand, rules over annotated traits, and who is "you".
 
-`memory_relations.txt` holds the relations; its header describes the format. Knows no prompt and no model.
+`data/training/relations.txt` holds the relations; its header describes the format. Knows no prompt and no model.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
-RELATIONS = Path(__file__).with_name("memory_relations.txt")
-TRAITS = Path(__file__).with_name("memory_traits.txt")
+from ld_agent.shipped import shipped_path
+
+RELATIONS = shipped_path("data/training/relations.txt")
+TRAITS = shipped_path("data/training/traits.txt")
 KINDS = {
     "S": "said",
     "T": "traits",

@@ -71,7 +71,6 @@ def test_there_is_something_to_check():
         "ld-agent",
         "training.build",
         "training.extractor",
-        "training.average",
     }
     assert sum(shown.whole for shown in SHOWN) > 60
 

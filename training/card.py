@@ -101,13 +101,10 @@ def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str
     """
     facts = {}
     losses = [entry["loss"] for entry in history if "loss" in entry]
-    risks = [entry["risk"] for entry in history if "risk" in entry]
     evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
     speeds = [entry["tokens_per_second"] for entry in history if "tokens_per_second" in entry]
     if losses:
         facts["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
-    if risks:
-        facts["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
     if evaluations:
         best, step = next((entry for entry in evaluations if entry[1] == kept), min(evaluations))
         facts["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"

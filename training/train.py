@@ -99,11 +99,10 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
-    from training.measures import check_metric, check_risk
+    from training.measures import check_metric
     from training.run_folder import check_folder, claim, description, tidy
 
     check_metric(settings, module)
-    check_risk(settings, module)
     folder = Path(settings.output_dir)
     rows = rows_of(settings, module)
     run = description(settings, module)
@@ -148,21 +147,18 @@ def _trained(
     from ld_agent.backbones.weights import quiet_transformers
     from training.curves import Curves
     from training.generated import Generations
-    from training.risk import Risk
     from training.trainer import AnswerTrainer, checkpoints, finished
 
     model, logits = tuned
-    generations = risk = None
+    generations = None
     if held_out and prepared.evaluation and settings.eval_generations:
         generations = Generations(
             module, prepared.model, prepared.tokenizer, held_out, prepared.evaluation,
             settings.eval_generations, settings.per_device_eval_batch_size,
         )  # fmt: skip
-    if settings.risk_samples:
-        risk = Risk(module, prepared.model, prepared.tokenizer, logits, prepared.collator, settings)
     with Curves(folder) as curves, quiet_transformers():
         trainer = AnswerTrainer(
-            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations, risk
+            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations
         )
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)

@@ -87,9 +87,16 @@ def build(
     """
     check_not_launched("training.build")
     parts = PromptParts(not no_memory, not no_user, not no_agent, annotated)
-    given = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated, "--no-memory": no_memory,
-             "--no-user-personas": no_user, "--no-agent-personas": no_agent, "--ablations": ablations,
-             "--on": bool(on)}  # fmt: skip
+    given = {
+        "--longest": longest > 1,
+        "--batch": width != WIDTH,
+        "--annotated-personas": annotated,
+        "--no-memory": no_memory,
+        "--no-user-personas": no_user,
+        "--no-agent-personas": no_agent,
+        "--ablations": ablations,
+        "--on": bool(on),
+    }
     _check_options(module, [name for name, there in given.items() if there])
     if ablations and not (parts.memory and parts.user_personas and parts.agent_personas):
         raise typer.BadParameter("--ablations switches the parts off one by one itself; omit the --no- options")

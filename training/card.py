@@ -56,7 +56,9 @@ def card(
         "|---|---|",
         f"| base | `{settings.model}` |",
         *(f"| sha256 of its {name} | `{digest}` |" for name, digest in base_sha256(settings).items()),
-        *_data(settings, run, rows, corpora, sources),
+        f"| training rows | {rows}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
+        *_validation(settings, run),
+        *_data(corpora, sources),
         f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
         *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
         f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
@@ -77,13 +79,12 @@ def card(
     return "\n".join(lines) + "\n"
 
 
-def _data(
-    settings: TrainingSettings, run: dict[str, Any], rows: int, corpora: Sequence[str], sources: Sequence[str]
-) -> Iterator[str]:
-    digests = run["data_sha256"]
-    yield f"| training rows | {rows}, `{_name(settings.train_file)}`, sha256 `{digests['train']}` |"
+def _validation(settings: TrainingSettings, run: dict[str, Any]) -> Iterator[str]:
     if settings.eval_file is not None:
-        yield f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{digests['eval']}` |"
+        yield f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |"
+
+
+def _data(corpora: Sequence[str], sources: Sequence[str]) -> Iterator[str]:
     if sources:
         yield f"| built from | {', '.join(f'`{source}`' for source in sources)} |"
     for name in corpora:

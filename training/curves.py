@@ -47,8 +47,6 @@ class Curves(TrainerCallback):
             self._bar.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step >= state.max_steps:
-            control.should_log = True  # a run shorter than logging_steps also has a loss
         if state.is_world_process_zero:
             self._bar.update(self._task, completed=state.global_step)
 

@@ -128,4 +128,5 @@ def _row(record: Record) -> Row:
     if len(messages) < 2 or messages[-1].role != "assistant":
         raise record.error("messages must be a prompt and then the target, which is an assistant's message")
     further = record.integer("further") if "further" in record else 0
-    return Row(tuple(messages[:-1]), messages[-1].content, record.path, record.line or 0, further)
+    *prompt, target = messages
+    return Row(tuple(prompt), target.content, record.path, line=record.line or 0, further=further)

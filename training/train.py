@@ -86,7 +86,6 @@ class Prepared:
     train: StoredExamples
     evaluation: list[Any] | None
     collator: Any
-    window: int
 
 
 def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, command: str = "") -> None:
@@ -111,7 +110,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     tuned = adapted(prepared, settings)
     if is_first_process():  # only now, when nothing is left to reject
         claim(folder, run, overwrite)
-    trainer, seconds = _trained(prepared, tuned, settings, module, rows[1], folder)
+    trainer, seconds = _trained(prepared, tuned, settings, module=module, held_out=rows[1])
     factors = trainer.factors()
     if is_first_process():
         from training.adapters import save_adapter
@@ -131,7 +130,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
             seconds=seconds,
             command=command,
         )
-        save_adapter(adapter, factors, folder, settings.adapter_dtype, {"README.md": text})
+        save_adapter(adapter, factors, folder, dtype=settings.adapter_dtype, files={"README.md": text})
         tidy(folder)
 
 
@@ -139,9 +138,9 @@ def _trained(
     prepared: Prepared,
     tuned: tuple[Any, AnswerLogits],
     settings: TrainingSettings,
+    *,
     module: str,
     held_out: list[Row] | None,
-    folder: Path,
 ) -> tuple[AnswerTrainer, float]:
     """Train to the end, from the last whole checkpoint of the folder if there is one; and the seconds that it took."""
     from ld_agent.backbones.weights import quiet_transformers
@@ -149,16 +148,29 @@ def _trained(
     from training.generated import Generations
     from training.trainer import AnswerTrainer, checkpoints, finished
 
+    folder = Path(settings.output_dir)
     model, logits = tuned
     generations = None
     if held_out and prepared.evaluation and settings.eval_generations:
         generations = Generations(
-            module, prepared.model, prepared.tokenizer, held_out, prepared.evaluation,
-            settings.eval_generations, settings.per_device_eval_batch_size,
-        )  # fmt: skip
+            module,
+            prepared.model,
+            prepared.tokenizer,
+            rows=held_out,
+            examples=prepared.evaluation,
+            most=settings.eval_generations,
+            batch=settings.per_device_eval_batch_size,
+        )
     with Curves(folder) as curves, quiet_transformers():
         trainer = AnswerTrainer(
-            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations
+            model,
+            settings,
+            logits,
+            collator=prepared.collator,
+            train=prepared.train,
+            evaluation=prepared.evaluation,
+            shown=curves,
+            generations=generations,
         )
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)
@@ -204,7 +216,13 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
 
         model, tokenizer = load_quantised(settings, source, _device(settings))
     else:
-        model, tokenizer = load(settings.model, source, settings.dtype, _device(settings), settings.trust_remote_code)
+        model, tokenizer = load(
+            settings.model,
+            source,
+            dtype=settings.dtype,
+            device=_device(settings),
+            trust_remote_code=settings.trust_remote_code,
+        )
     if not any(True for _ in model.parameters()):
         raise ModelError(f"model {settings.model!r} has no weights; check the reference")
     seq2seq = bool(model.config.is_encoder_decoder)
@@ -214,14 +232,17 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     tokens = ChatTokens(tokenizer, seq2seq)
 
     def encoded(of: Iterable[Row]) -> Iterator[Example]:
-        return built(of, lambda row: encode(row, tokens, window, start, opening), current_report())
+        def example(row: Row) -> Example:
+            return encode(row, tokens, window, decoder_start=start, opening=opening)
+
+        return built(of, example, current_report())
 
     train = StoredExamples(encoded(rows))
     held_out = None if evaluation is None else list(encoded(evaluation))
     if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
         say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    return Prepared(model, tokenizer, train, held_out, Collator(padding, start), window)
+    return Prepared(model, tokenizer, train, evaluation=held_out, collator=Collator(padding, start))
 
 
 def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, AnswerLogits]:

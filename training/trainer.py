@@ -69,6 +69,7 @@ class AnswerTrainer(Trainer):
         model: Any,
         settings: TrainingSettings,
         logits: AnswerLogits,
+        *,
         collator: Collator,
         train: StoredExamples,
         evaluation: Sequence[Example] | None,

@@ -40,20 +40,7 @@ ROOM = 80  # tokens of quotes, as configured by memory.quotes
 NOW = datetime(2024, 6, 1, 18, tzinfo=UTC)
 AGENTS = ("Sam", "Sam", "Sam", "Alex", "Robin", "Nova", "Speaker 2", "Kim", "Assistant")
 PEOPLE = (*"Lena Tunde Maya Carla Igor Joan Mei Paul Rita User Hugo Asha Dan".split(), "Speaker 1")
-BEGINNINGS = (
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "You told me that ",
-    "You said ",
-    "I remember, ",
-    "If I remember right, ",
-    "Yes, ",
-)
+BEGINNINGS = (*[""] * 7, "You told me that ", "You said ", "I remember, ", "If I remember right, ", "Yes, ")
 ENDS = (*[""] * 18, " Am I right?", " How could I forget!")
 LEADS = (*[""] * 8, "Quick question: ", "Hi Sam. ", "Hey! ", "So, ", "Just testing you: ", "By the way, ", "Tell me, ")
 

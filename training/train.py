@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -232,10 +233,8 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     tokens = ChatTokens(tokenizer, seq2seq)
 
     def encoded(of: Iterable[Row]) -> Iterator[Example]:
-        def example(row: Row) -> Example:
-            return encode(row, tokens, window, decoder_start=start, opening=opening)
-
-        return built(of, example, current_report())
+        encode_one = partial(encode, tokens=tokens, window=window, decoder_start=start, opening=opening)
+        return built(of, encode_one, current_report())
 
     train = StoredExamples(encoded(rows))
     held_out = None if evaluation is None else list(encoded(evaluation))

@@ -54,6 +54,7 @@ lint: style types
 style: $(STAMP)
 	@$(PYTHON_HERE) -m ruff check .
 	@$(PYTHON_HERE) -m ruff format --check .
+	@$(PYTHON_HERE) tests/tracked_files.py
 
 types: $(STAMP)
 	@$(PYTHON_HERE) -m mypy

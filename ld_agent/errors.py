@@ -34,7 +34,7 @@ class DataFileError(InputError):
     """A record of an input file that cannot be read."""
 
     def __init__(self, path: object, line: int | None, what: str) -> None:
-        self.path, self.line = str(path), line
+        self.path, self.line, self.what = str(path), line, what
         super().__init__(f"{path}, line {line}: {what}" if line else f"{path}: {what}")
 
 

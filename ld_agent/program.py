@@ -1,4 +1,4 @@
-"""Runs a Typer application as a program: exit codes, one-line errors, ``--debug``, ``--json``. Knows no command.
+"""Runs a Typer application as a program: exit codes, one-line errors, ``--debug``, ``--json``, ``--lenient``. Knows no command.
 
 Exit codes: 0 done, 1 the work failed, 2 wrong usage or configuration, 130 interrupted. An error is one line on standard
 error; ``--debug``, anywhere before a ``--``, shows the traceback.
@@ -10,9 +10,11 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ld_agent.errors import ConfigError, LDAgentError
+from ld_agent.errors import ConfigError, DataFileError, LDAgentError
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -56,6 +58,33 @@ def run_app(app: Typer, name: str, interrupted: str = "") -> NoReturn:
 def print_json(value: Any) -> None:
     """Print the one JSON value that a command with ``--json`` gives."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def lenient(skip: bool) -> Iterator[None]:
+    """Read files of records; with ``skip``, go on without what is broken in them, name each on standard error and count them.
+
+    Raises:
+        DataFileError: a broken record, without ``skip``; offers to skip it.
+    """
+    from ld_agent.datasets.records import reporting
+    from ld_agent.terminal import say
+
+    skipped: set[str] = set()  # a file may be read more than once
+
+    def report(error: DataFileError) -> None:
+        if not skip:
+            raise DataFileError(error.path, error.line, f"{error.what}; or give --lenient to skip it") from error
+        if str(error) not in skipped:
+            skipped.add(str(error))
+            say(f"skipped: {error}")
+
+    with reporting(report):
+        try:
+            yield
+        finally:
+            if skipped:
+                say(f"{len(skipped)} broken {'parts' if len(skipped) > 1 else 'part'} of the data skipped")
 
 
 def _misused(exc: Exception, name: str) -> int:

@@ -20,11 +20,9 @@ MakeConfig = Callable[..., Config]
 SLOW = (
     # whole tuning runs, and replays for their data
     "tests/training/test_build.py",
-    "tests/training/test_average.py",
     "tests/training/test_bench.py",
     "tests/training/test_generated.py",
     "tests/training/test_going_on.py",
-    "tests/training/test_risk.py",
     "tests/training/test_settings.py::test_a_dry_run",
     "tests/training/test_settings.py::test_the_commands",
     "tests/training/test_settings.py::test_two_processes",

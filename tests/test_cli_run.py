@@ -109,12 +109,15 @@ def test_a_broken_line_is_named_and_can_be_skipped(ld_agent: CommandLine, tmp_pa
     ran = ld_agent("run", path, "-c", config)
     assert (ran.code, ran.out) == (1, "")
     assert f"{path}, line 2" in ran.err
+    assert "--lenient" in ran.err
     assert len(ran.err.splitlines()) == 1
-    ran = ld_agent("run", path, "-c", config, "--skip-bad")
-    assert ran.code == 0
-    assert {row["conversation"] for row in ran.lines} == {"a", "c"}
-    assert f"skipped: {path}, line 2" in ran.err
-    assert len(ran.err.splitlines()) == 1
+    for option in ("--lenient", "--skip-bad"):
+        ran = ld_agent("run", path, "-c", config, option)
+        assert ran.code == 0
+        assert {row["conversation"] for row in ran.lines} == {"a", "c"}
+        skipped, counted = ran.err.splitlines()
+        assert f"skipped: {path}, line 2" in skipped
+        assert counted == "1 broken part of the data skipped"
 
 
 def test_nothing_to_play(ld_agent: CommandLine, tmp_path: Path):

@@ -49,7 +49,8 @@ def situation_of(reply: Reply, said: Sequence[Utterance], agent: str) -> Situati
     session = [u for u in said if u.session == heard.session]
     context = tuple(session[: session.index(heard)])
     people = tuple(dict.fromkeys(u.speaker for u in (*context, heard) if u.speaker != agent))
-    return Situation(agent, heard, context, reply.recalled, reply.traits, people, quotes=reply.quotes)
+    recalled, traits, quotes = reply.recalled, reply.traits, reply.quotes
+    return Situation(agent, heard, context=context, recalled=recalled, traits=traits, people=people, quotes=quotes)
 
 
 def reduced(situation: Situation, parts: PromptParts) -> Situation:

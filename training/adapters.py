@@ -103,7 +103,7 @@ def linear_names(model: nn.Module) -> list[str]:
 
 
 def save_adapter(
-    model: Any, factors: Mapping[str, torch.Tensor], folder: Path, dtype: str, files: Mapping[str, str]
+    model: Any, factors: Mapping[str, torch.Tensor], folder: Path, *, dtype: str, files: Mapping[str, str]
 ) -> None:
     """Write the adapter into a folder, with further text files; ``adapter_config.json`` is written last and marks
     completion.

@@ -2,9 +2,9 @@
 
     python -m training.build extractor --from msc_personasummary/session_2/valid.txt --out extractor.jsonl
 
-Every row is ``{"messages": [..., target], "corpus", "episode", "session", "turn"}``, its prompt rendered by the same
-code as at inference; `ld_agent.modules.registry` defines the rows of each module. All rows of an episode are on the
-same side of ``--eval-out``. Knows no tokens.
+Every row is ``{"messages": [..., target], "module", "sources", "corpus", "episode", "session", "turn"}``, its prompt
+rendered by the same code as at inference; `ld_agent.modules.registry` defines the rows of each module. All rows of an episode
+are on the same side of ``--eval-out``. Knows no tokens.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from ld_agent.errors import InputError
 from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
 from ld_agent.on_ray import check_not_launched
+from ld_agent.program import lenient
 from training.ablations import ABLATIONS, FULL, PromptParts
-from training.command import run_command
+from training.command import Lenient, run_command
 from training.row_building import BuildRequest, held_out, origin
 from training.rows import write_rows
 
@@ -45,6 +46,7 @@ def build(
         float, typer.Option(min=0.0, max=0.5, help="Share of episodes in the validation file.")
     ] = 0.05,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+    skip_bad: Lenient = False,
     width: Annotated[
         int, typer.Option("--batch", min=1, help="generator: number of episodes replayed concurrently.")
     ] = WIDTH,
@@ -85,20 +87,16 @@ def build(
     """
     check_not_launched("training.build")
     parts = PromptParts(not no_memory, not no_user, not no_agent, annotated)
-    given = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated, "--no-memory": no_memory,
-             "--no-user-personas": no_user, "--no-agent-personas": no_agent, "--ablations": ablations,
-             "--on": bool(on)}  # fmt: skip
-    _check_options(module, [name for name, there in given.items() if there])
-    if ablations and not (parts.memory and parts.user_personas and parts.agent_personas):
+    names = "--longest --batch --annotated-personas --no-memory --no-user-personas --no-agent-personas --ablations --on"
+    given = (longest > 1, width != WIDTH, annotated, no_memory, no_user, no_agent, ablations, on)
+    _check_options(module, [name for name, there in zip(names.split(), given, strict=True) if there])
+    if ablations and (no_memory or no_user or no_agent):
         raise typer.BadParameter("--ablations switches the parts off one by one itself; omit the --no- options")
-    names = list(ABLATIONS) if ablations else [FULL]
-    targets = {name: (_named(out, name), _named(eval_out, name) if eval_out else None) for name in names}
-    for target in (path for pair in targets.values() for path in pair):
-        if target is None:
-            continue
+    variants = list(ABLATIONS) if ablations else [FULL]
+    targets = {name: (_named(out, name), _named(eval_out, name) if eval_out else None) for name in variants}
+    for target in (path for pair in targets.values() for path in pair if path is not None):
         check_output(target, (*sources, config))
-        if target.exists() and not overwrite:
-            raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
+        _check_free(target, overwrite)
     if eval_out is not None and os.path.realpath(eval_out) == os.path.realpath(out):
         raise InputError(f"--out and --eval-out are both {out}; give two files")
     request = BuildRequest(
@@ -114,11 +112,18 @@ def build(
         width=width,
         on=on,
     )
-    rows = list(_counted(resolve_name(TUNED[module].rows)(request), module))
+    built_from = {"module": module, "sources": [source.name for source in sources]}
+    with lenient(skip_bad):
+        rows = [row | built_from for row in _counted(resolve_name(TUNED[module].rows)(request), module)]
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: no rows for the {module}; give more data")
-    for name, (train_target, eval_target) in targets.items():
-        _written([row for row in rows if row.get("parts", name) == name], train_target, eval_target, request.held_out)
+    for name, files in targets.items():
+        _written([row for row in rows if row.get("parts", name) == name], *files, share=request.held_out)
+
+
+def _check_free(target: Path, overwrite: bool) -> None:
+    if target.exists() and not overwrite:
+        raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
 
 
 def _check_options(module: str, given: Sequence[str]) -> None:
@@ -136,7 +141,7 @@ def _named(path: Path, name: str) -> Path:
     return path if name == FULL else path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
-def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, share: float) -> None:
+def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, *, share: float) -> None:
     apart = held_out([row["episode"] for row in rows], share)
     kept = [row for row in rows if origin(row["episode"]) not in apart]
     counts = {out: write_rows(out, kept)}

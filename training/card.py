@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.modules.registry import TUNED
+from training.rows import SCENES
 from training.settings import TrainingSettings
 
-LICENCES = {
+PUBLISHED = {
     "msc": "Multi-Session Chat (Xu et al., ACL 2022), under the terms of ParlAI's release",
     "msc_personasummary": "Multi-Session Chat, persona annotations (Xu et al., ACL 2022), under the terms of ParlAI's release",
     "dialogsum": "DialogSum (Chen et al., 2021), CC BY-NC-SA 4.0: not for commercial use",
     "conversation_chronicles": "Conversation Chronicles (Jang et al., EMNLP 2023), CC BY 4.0",
 }
+"""The corpora that are published in a format, and their terms. A file in the format may also be anybody's own."""
 COSTS = ("_runtime", "_per_second", "_preparation_time")
 
 
@@ -26,12 +29,20 @@ def card(
     settings: TrainingSettings,
     module: str,
     run: dict[str, Any],
+    *,
     state: Any,
     rows: int,
+    corpora: Sequence[str],
+    sources: Sequence[str],
     seconds: float,
     command: str,
 ) -> str:
-    """Return the card as Markdown with front matter for the hub."""
+    """Return the card as Markdown with front matter for the hub.
+
+    Args:
+        rows: number of training rows.
+        corpora, sources: formats and files of the data that they were built from.
+    """
     lines = [
         "---",
         f"base_model: {json.dumps(settings.model)}",
@@ -41,7 +52,16 @@ def card(
         f"# LD-Agent {module}, a LoRA adapter",
         f"It {TUNED[module].purpose}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.",
         "",
-        *_table(settings, run, state, rows, seconds),
+        "| | |",
+        "|---|---|",
+        f"| base | `{settings.model}` |",
+        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in base_sha256(settings).items()),
+        f"| training rows | {rows}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
+        *_validation(settings, run),
+        *_data(corpora, sources),
+        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
+        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
+        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
         "",
         "## Command",
         "```",
@@ -59,23 +79,19 @@ def card(
     return "\n".join(lines) + "\n"
 
 
-def _table(settings: TrainingSettings, run: dict[str, Any], state: Any, rows: int, seconds: float) -> list[str]:
-    lines = [
-        "| | |",
-        "|---|---|",
-        f"| base | `{settings.model}` |",
-        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in base_sha256(settings).items()),
-        f"| training rows | {rows}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
-    ]
+def _validation(settings: TrainingSettings, run: dict[str, Any]) -> Iterator[str]:
     if settings.eval_file is not None:
-        lines.append(f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |")
-    return [
-        *lines,
-        *(f"| corpus | {LICENCES.get(name, name)} |" for name in corpora(Path(str(settings.train_file)))),
-        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
-        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
-        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
-    ]
+        yield f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |"
+
+
+def _data(corpora: Sequence[str], sources: Sequence[str]) -> Iterator[str]:
+    if sources:
+        yield f"| built from | {', '.join(f'`{source}`' for source in sources)} |"
+    for name in corpora:
+        terms = (
+            f"; the terms of the corpus published in it, if it is that: {PUBLISHED[name]}" if name in PUBLISHED else ""
+        )
+        yield "| data | scenes of this project |" if name == SCENES else f"| data | in the format `{name}`{terms} |"
 
 
 def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:
@@ -86,13 +102,10 @@ def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str
     """
     facts = {}
     losses = [entry["loss"] for entry in history if "loss" in entry]
-    risks = [entry["risk"] for entry in history if "risk" in entry]
     evaluations = [(entry["eval_loss"], entry["step"]) for entry in history if "eval_loss" in entry]
     speeds = [entry["tokens_per_second"] for entry in history if "tokens_per_second" in entry]
     if losses:
         facts["training loss, first and last logged"] = f"{losses[0]:.4f}, {losses[-1]:.4f} nats a token"
-    if risks:
-        facts["expected error of answers drawn, first and last logged"] = f"{risks[0]:.4f}, {risks[-1]:.4f}"
     if evaluations:
         best, step = next((entry for entry in evaluations if entry[1] == kept), min(evaluations))
         facts["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
@@ -111,16 +124,6 @@ def base_sha256(settings: TrainingSettings) -> dict[str, str]:
     source = resolve_model(settings.model)
     files = sorted(source.glob("*.safetensors")) if isinstance(source, Path) else []
     return {file.name: file_sha256(file) for file in files if file.name.startswith("model")}
-
-
-def corpora(train_file: Path) -> list[str]:
-    """The corpora named in a training file."""
-    names: dict[str, None] = {}
-    with train_file.open(encoding="utf-8") as file:
-        for line in file:
-            if line.strip():
-                names.setdefault(str(json.loads(line).get("corpus", "not recorded")))
-    return list(names)
 
 
 def _name(path: str | None) -> str:

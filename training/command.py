@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Skip broken records and sessions out of order, name and count them.")
+]
 
 
 def run_command(function: Callable[..., Any], name: str) -> NoReturn:
@@ -17,8 +23,6 @@ def run_commands(functions: Mapping[str, Callable[..., Any]], name: str) -> NoRe
 
 
 def _run(functions: Mapping[str, Callable[..., Any]], name: str) -> NoReturn:
-    import typer
-
     from ld_agent.program import run_app
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -185,8 +185,8 @@ def write_run(folder: Path, header: dict[str, Any], system: System, outcome: Out
     lines: list[dict[str, Any]] = [{"run": header}, {"started": plan}]
     for number, (row, value) in enumerate(zip(system.rows, system.values, strict=True)):
         episode, session = system.episodes[number], system.sessions[number]
-        key = f"{episode}/{session}/{value.get('turn', number)}"
-        item = Item(key, episode, session, (row.target,), {"turn": value.get("turn", number)})
+        turn = value.get("turn", number)
+        item = Item(f"{episode}/{session}/{turn}", episode, session, references=(row.target,), about={"turn": turn})
         details = {"nats": outcome.nats[number], "tokens": outcome.tokens[number]}
         lines.append(line_of(item, outcome.replies[number], details))
     folder.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
-LOGGED = {"loss", "risk", "eval_loss"}
+LOGGED = {"loss", "eval_loss"}
 COSTS = ("_runtime", "_per_second", "_preparation_time")
 """The cost of an evaluation, which the Trainer logs with its results."""
 
@@ -47,8 +47,6 @@ class Curves(TrainerCallback):
             self._bar.start()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step >= state.max_steps:
-            control.should_log = True  # a run shorter than logging_steps also has a loss
         if state.is_world_process_zero:
             self._bar.update(self._task, completed=state.global_step)
 
@@ -58,10 +56,10 @@ class Curves(TrainerCallback):
         write_log(self._folder, state.log_history)
         values = [
             f"{name} {logs[name]:.4g}"
-            for name in ("loss", "risk", "eval_loss", *figures_in([logs]), "tokens_per_second")
+            for name in ("loss", "eval_loss", *figures_in([logs]), "tokens_per_second")
             if name in logs
         ]
-        if errors.is_terminal and {"loss", "risk"} & set(logs):
+        if errors.is_terminal and "loss" in logs:
             self._bar.update(self._task, description=", ".join(values).replace("tokens_per_second", "tokens/s"))
         else:
             errors.print(f"step {state.global_step}/{state.max_steps}: {', '.join(values)}", markup=False)
@@ -69,8 +67,7 @@ class Curves(TrainerCallback):
 
 def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Rewrite ``log.csv``: one row per step; a cell is empty where nothing was measured."""
-    risk = ["risk"] if any("risk" in entry for entry in history) else []
-    columns = [*COLUMNS, *risk, *figures_in(history)]
+    columns = [*COLUMNS, *figures_in(history)]
     rows: dict[int, dict[str, Any]] = {}
     for entry in history:
         if LOGGED & set(entry):
@@ -97,7 +94,6 @@ def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
 
     panels = {
         "loss (nats a token)": {"training": "loss", "validation": "eval_loss"},
-        "expected error of answers drawn": {"training": "risk"},
         "answers to validation prompts": {key.removeprefix("eval_"): key for key in figures_in(history)},
     }
     logged = {key for entry in history for key in entry}

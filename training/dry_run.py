@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ld_agent.terminal import console
 from training.answers import AnswerLogits, Batch, answer_losses
-from training.measures import check_risk
-from training.risk import Risk
 from training.settings import TrainingSettings
 from training.train import SHOWN, Prepared, adapted, prepare, rows_of
 
@@ -27,8 +24,7 @@ def show(settings: TrainingSettings, module: str) -> None:
 
     Raises: as in `training.train.tune`.
     """
-    check_risk(settings, module)
-    prepared = prepare(settings, *rows_of(settings))
+    prepared = prepare(settings, *rows_of(settings, module))
     for number, example in enumerate(prepared.train[:SHOWN], 1):
         console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")
         _print(prepared.tokenizer.decode(example.prompt, skip_special_tokens=False))
@@ -44,32 +40,14 @@ def show(settings: TrainingSettings, module: str) -> None:
     batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
     each_epoch = math.ceil(len(prepared.train) / batch)
     steps = settings.max_steps if settings.max_steps > 0 else math.ceil(settings.num_train_epochs * each_epoch)
-    passed = _pass_of(settings, module, model, prepared, logits)
-    seconds = _seconds_a_token(model, passed, prepared, settings) * sum(prepared.train.lengths) / each_epoch
+    seconds = _seconds_a_token(model, logits, prepared, settings) * sum(prepared.train.lengths) / each_epoch
     _print(f"{trained:,} trainable parameters, {model.dtype} base {settings.model}")
     _print(
         f"{steps} steps of {batch} rows, {seconds:.2f} s each: about {_duration(steps * seconds)} without evaluation"
     )
 
 
-def _pass_of(
-    settings: TrainingSettings, module: str, model: Any, prepared: Prepared, logits: AnswerLogits
-) -> Callable[[Batch], Tensor]:
-    """Return the objective of a batch: its loss, or its risk over sampled answers."""
-    if settings.risk_samples:
-        risk = Risk(module, prepared.model, prepared.tokenizer, logits, prepared.collator, settings)
-        return lambda batch: risk(model, batch, 0)
-
-    def loss(batch: Batch) -> Tensor:
-        chosen, targets, _ = logits(model, batch)
-        return answer_losses(chosen, targets).mean()
-
-    return loss
-
-
-def _seconds_a_token(
-    model: Any, passed: Callable[[Batch], Tensor], prepared: Prepared, settings: TrainingSettings
-) -> float:
+def _seconds_a_token(model: Any, logits: AnswerLogits, prepared: Prepared, settings: TrainingSettings) -> float:
     """Time forward and backward passes per token on rows of median length, on a whole batch if that is fast enough."""
     lengths = prepared.train.lengths
     ordered = sorted(range(len(lengths)), key=lambda place: lengths[place])
@@ -77,17 +55,18 @@ def _seconds_a_token(
     start = (len(ordered) - size) // 2
     examples = [prepared.train[place] for place in ordered[start : start + size]]
     model.train()
-    _pass_seconds(model, passed, prepared.collator(examples[:1]))  # warm up
-    one = _pass_seconds(model, passed, prepared.collator(examples[:1]))
+    _pass_seconds(model, logits, prepared.collator(examples[:1]))  # warm up
+    one = _pass_seconds(model, logits, prepared.collator(examples[:1]))
     if one * size > LONGEST_TRIAL:
         return one / len(examples[0])
-    return _pass_seconds(model, passed, prepared.collator(examples)) / sum(map(len, examples))
+    return _pass_seconds(model, logits, prepared.collator(examples)) / sum(map(len, examples))
 
 
-def _pass_seconds(model: Any, passed: Callable[[Batch], Tensor], batch: Batch) -> float:
+def _pass_seconds(model: Any, logits: AnswerLogits, batch: Batch) -> float:
     batch = {key: value.to(model.device) for key, value in batch.items()}
     start = time.perf_counter()
-    torch.autograd.backward(passed(batch))
+    chosen, targets, _ = logits(model, batch)
+    torch.autograd.backward(answer_losses(chosen, targets).mean())
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - start

@@ -80,10 +80,8 @@ def encode(
     ids, head = tokens.encode(row.prompt)
     room = window if decoder_start is not None else window - len(answer)
     if room < 1 or len(answer) > window:
-        raise DataFileError(
-            row.path, row.line, f"the target has {len(answer)} tokens, which leaves no room for a prompt within "
-            f"max_length={window}; raise max_length, or remove the row"
-        )  # fmt: skip
+        what = f"the target has {len(answer)} tokens, which leaves no room for a prompt within max_length={window}"
+        raise DataFileError(row.path, row.line, f"{what}; raise max_length, or remove the row")
     spans = _further(row, tokens, ids) if decoder_start is None and len(ids) <= room else ()
     return Example(cut_left(ids, head, room), answer, max(0, len(ids) - room), spans)
 

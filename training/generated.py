@@ -23,9 +23,16 @@ class Generations:
     """
 
     def __init__(
-        self, module: str, model: Any, tokenizer: Any, rows: Sequence[Row], examples: Sequence[Example], most: int,
+        self,
+        module: str,
+        model: Any,
+        tokenizer: Any,
+        *,
+        rows: Sequence[Row],
+        examples: Sequence[Example],
+        most: int,
         batch: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         from ld_agent.backbones.local.chat_tokens import ChatTokens
         from ld_agent.backbones.local.fast_cpu import steps_for
         from ld_agent.backbones.local.loading import choice, decoder_start, padding_id

@@ -31,19 +31,6 @@ def measured(module: str, answers: Sequence[str], targets: Sequence[str]) -> dic
     return {name: round(value, 4) if math.isfinite(value) else 0.0 for name, value in figures.items()}
 
 
-def error(module: str, answer: str, target: str, worth: float) -> float:
-    """The error of a raw answer, from 0 to 1: 1 minus the mean of the metrics of its entry.
-
-    If there may be nothing to say, a correct decision for that is worth ``worth``, and an incorrect decision nothing.
-    """
-    entry = TUNED[module]
-    text = entry.read_answer(answer)
-    if entry.nothing is not None and entry.nothing in (text, target):
-        return 1.0 - worth * (text == target)
-    overlaps = rouge([text], [[target]], entry.error)
-    return 1.0 - sum(measure.overall for measure in overlaps.values()) / len(overlaps)
-
-
 def check_metric(settings: TrainingSettings, module: str) -> None:
     """Check that the best checkpoint is chosen by a metric that will be measured.
 
@@ -56,17 +43,4 @@ def check_metric(settings: TrainingSettings, module: str) -> None:
         raise ConfigError(
             f"metric_for_best_model={settings.metric_for_best_model} is not measured for the {module}; "
             f"it can be {', '.join(known)}{more}"
-        )
-
-
-def check_risk(settings: TrainingSettings, module: str) -> None:
-    """Check that the module can be tuned on the metric itself, if requested.
-
-    Raises:
-        ConfigError: no metric of its answers tells right from wrong.
-    """
-    if settings.risk_samples and not TUNED[module].error:
-        raise ConfigError(
-            f"risk_samples={settings.risk_samples}: a reply is not wrong because another was recorded, so the {module} "
-            f"has no such loss; set it to 0"
         )

@@ -30,16 +30,6 @@ SEED = 5
 RECORDS = 3  # of a session
 LATEST = 12  # lines before an utterance that its record shows
 MOST_FACTS = 12  # of a memory that is rewritten: an answer's tokens are bounded
-SMALL_TALK = (
-    "Good morning! How did you sleep?",
-    "Ha, that's funny.",
-    "I see what you mean.",
-    "Thanks, that's nice of you.",
-    "What are you up to today?",
-    "It's raining again here.",
-    "See you later!",
-    "Really? I had no idea.",
-)
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
@@ -116,7 +106,7 @@ def _record(talk: Talk, number: int, other: str, decide: bool) -> str:
 def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator[Exchange]:
     """Reflection on notes (ECM, Table 19) and the choice of topics (MemoChat), for one message."""
     from ld_agent.languages import ENGLISH
-    from training.memory_relations import asked_about
+    from training.memory_relations import asked_about, lists
 
     facts = [(fact, fact) for of_line in talk.facts for fact in of_line]
     plain = [(first_person(fact, talk.people), fact) for fact, _ in facts]
@@ -127,7 +117,7 @@ def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator
     for _ in range(2):
         kind = rng.choice(("known", "missing", "none")) if asked else "none"
         questions, fact = rng.choice(asked) if asked else ((), "")
-        text = rng.choice(SMALL_TALK) if kind == "none" else rng.choice(questions)
+        text = rng.choice(lists()["small_talk"]) if kind == "none" else rng.choice(questions)
         words = set(re.findall(r"\w{4,}", f"{fact} {text}".casefold()))
         free = [o for o in others if not words & set(re.findall(r"\w{4,}", o.casefold()))]
         if len(free) < 3:

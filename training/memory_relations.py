@@ -1,6 +1,6 @@
 """What `training.memory_rows` asks about: relations written by hand, rules over annotated traits, and who is "you".
 
-`memory_relations.txt` holds the relations; its header describes the format. Knows no prompt and no model.
+`data/training/relations.txt` holds the relations; its header describes the format. Knows no prompt and no model.
 """
 
 from __future__ import annotations
@@ -10,27 +10,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
-RELATIONS = Path(__file__).with_name("memory_relations.txt")
-TRAITS = Path(__file__).with_name("memory_traits.txt")
-KINDS = {
-    "S": "said",
-    "T": "traits",
-    "H": "third",
-    "C": "changes",
-    "Q": "asked",
-    "A": "answers",
-    "U": "unknown",
-    "F": "later",
-}
-ASIDE = frozenset(
-    ("also", "just", "really", "never", "always", "still", "and", "but")
-)  # do not take a verb of their own
-TO_SECOND = {
-    "i": "you", "me": "you", "my": "your", "mine": "yours", "myself": "yourself", "am": "are", "i'm": "you're",
-    "i've": "you've", "i'd": "you'd", "i'll": "you'll", "was": "were", "we": "you", "our": "your", "us": "you",
-}  # fmt: skip
+from ld_agent.shipped import shipped_path
+
+RELATIONS = shipped_path("data/training/relations.txt")
+TRAITS = shipped_path("data/training/traits.txt")
+KINDS = dict(zip("STHCQAUF", "said traits third changes asked answers unknown later".split(), strict=True))
+ASIDE = frozenset("also just really never always still and but".split())  # do not take a verb of their own
+TO_SECOND = dict(
+    pair.split("/")
+    for pair in (
+        "i/you me/you my/your mine/yours myself/yourself am/are i'm/you're i've/you've i'd/you'd i'll/you'll "
+        "was/were we/you our/your us/you"
+    ).split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +36,36 @@ class Relation:
     roles: tuple[str, ...] = ("",)
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def pick(self, kind: str, rng: random.Random, value: str, role: str) -> str:
-        """One of the texts of a kind, filled in; "" if there is none."""
-        choices = self.texts.get(kind, ())
-        text = rng.choice(choices).replace("{v}", value).replace("{r}", role) if choices else ""
+    def drawn(self, rng: random.Random) -> Fact:
+        """A fact of this kind."""
+        role = rng.choice(self.roles)
+        return Fact(self, rng.choice(self.values), role)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A relation with its value and, where it has one, the person in it."""
+
+    of: Relation
+    value: str
+    role: str
+
+    @property
+    def avoid(self) -> re.Pattern[str]:
+        """Matches what a distractor must not touch."""
+        return re.compile(self.of.avoid.replace("{r}", self.role), re.IGNORECASE)
+
+    @property
+    def other_roles(self) -> list[str]:
+        """The other people who might be in its relation: for "my older brother" no brother."""
+        return [role for role in self.of.roles if role.split()[-1] != self.role.split()[-1]] if self.role else []
+
+    def text(self, kind: str, rng: random.Random) -> str:
+        """One of the relation's texts of a kind, filled in; "" if there is none."""
+        value = second_person(self.value) if kind in ("answers", "unknown", "later") else self.value
+        value = value.replace("my ", "the ") if kind == "third" else value
+        choices = self.of.texts.get(kind, ())
+        text = rng.choice(choices).replace("{v}", value).replace("{r}", self.role) if choices else ""
         text = re.sub(r"\b([Aa]) (?=[aeioAEIO])", r"\1n ", text)
         return text[:1].upper() + text[1:] if kind in ("said", "answers") else text
 
@@ -73,7 +92,7 @@ def _relation(block: Sequence[str]) -> Relation:
         lists()[text[1:]] if text.startswith("@") else parted(text) for text in (given["V"], given.get("R", ""))
     )
     texts = {KINDS[key]: tuple(t.strip() for t in text.split(" | ")) for key, text in given.items() if key in KINDS}
-    return Relation(name.strip(), avoid.strip(), values, roles, texts)
+    return Relation(name.strip(), avoid.strip(), values, roles=roles, texts=texts)
 
 
 def parted(text: str) -> tuple[str, ...]:

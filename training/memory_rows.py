@@ -13,7 +13,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -30,30 +30,17 @@ from ld_agent.modules.generator import Situation, render
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
-from training.memory_relations import Relation, asked_about, asked_back, lists, relations, second_person
+from training.memory_relations import Fact, asked_about, asked_back, lists, relations
 from training.memory_scenes import drawn_scene
 from training.memory_sources import StatedTrait, people_of, summaries_of, talks_of
 from training.reply_rows import deciding, folded, telling_utterances
-from training.rows import row_values, write_rows
+from training.rows import SCENES, row_values, write_rows
 
 ROOM = 80  # tokens of quotes, as configured by memory.quotes
 NOW = datetime(2024, 6, 1, 18, tzinfo=UTC)
 AGENTS = ("Sam", "Sam", "Sam", "Alex", "Robin", "Nova", "Speaker 2", "Kim", "Assistant")
 PEOPLE = (*"Lena Tunde Maya Carla Igor Joan Mei Paul Rita User Hugo Asha Dan".split(), "Speaker 1")
-BEGINNINGS = (
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "You told me that ",
-    "You said ",
-    "I remember, ",
-    "If I remember right, ",
-    "Yes, ",
-)
+BEGINNINGS = (*[""] * 7, "You told me that ", "You said ", "I remember, ", "If I remember right, ", "Yes, ")
 ENDS = (*[""] * 18, " Am I right?", " How could I forget!")
 LEADS = (*[""] * 8, "Quick question: ", "Hi Sam. ", "Hey! ", "So, ", "Just testing you: ", "By the way, ", "Tell me, ")
 
@@ -108,24 +95,37 @@ class Setting:
         said = self._said(then)
         quoted: dict[str, Utterance] = {}
         for question in (*self.asked[1:], heard):  # the first question's last, as where it is asked alone
-            spoken = Utterance("h", self.person, question, NOW, 2)
-            for quote in quotes(spoken, self.agent, said, encode, tokens_of, ROOM):
+            spoken = Utterance("h", self.person, question, at=NOW, session=2)
+            for quote in quotes(spoken, self.agent, said, encode=encode, length=tokens_of, room=ROOM):
                 quoted.pop(quote.id, None)
                 quoted[quote.id] = quote
         texts = [" ".join(self.summed)] if self.summed else []
         texts += rng.sample(list(summaries), min(len(summaries), rng.choice((0, 0, 1) if texts else (0, 1, 1, 2))))
         recalled = tuple(
-            Recalled(Record(f"e{n}", "events", self._named(text), then - timedelta(days=9 * n), 1), 0.5, 0.0, 1.0, 1.0)
+            Recalled(
+                Record(f"e{n}", "events", self._named(text), at=then - timedelta(days=9 * n), session=1),
+                s_sem=0.5,
+                s_top=0.0,
+                decay=1.0,
+                score=1.0,
+            )
             for n, text in enumerate(texts)
         )
         traits = {name: tuple(t[:8]) for name, t in ((self.agent, self.agent_traits), (self.person, self.traits)) if t}
         names = (self.person, self.agent)
         context = tuple(
-            Utterance(f"c{n}", names[n % 2], text, NOW - timedelta(minutes=9 - n), 2)
+            Utterance(f"c{n}", names[n % 2], text, at=NOW - timedelta(minutes=9 - n), session=2)
             for n, text in enumerate(self.context)
         )
-        spoken = Utterance("h", self.person, heard, NOW, 2)
-        return Situation(self.agent, spoken, context, recalled, traits, (self.person,), quotes=tuple(quoted.values()))
+        return Situation(
+            self.agent,
+            heard=Utterance("h", self.person, heard, at=NOW, session=2),
+            context=context,
+            recalled=recalled,
+            traits=traits,
+            people=(self.person,),
+            quotes=tuple(quoted.values()),
+        )
 
     def _said(self, then: datetime) -> list[Utterance]:
         """The utterances, a minute apart; some contain two facts."""
@@ -136,7 +136,8 @@ class Setting:
             else:
                 lines += self._lines(speaker, what, before)
         return [
-            Utterance(f"u{n}", speaker, what, then + timedelta(minutes=n), 1) for n, (speaker, what) in enumerate(lines)
+            Utterance(f"u{n}", speaker, what, at=then + timedelta(minutes=n), session=1)
+            for n, (speaker, what) in enumerate(lines)
         ]
 
     def _lines(self, speaker: str, what: str, before: str) -> list[tuple[str, str]]:
@@ -206,28 +207,25 @@ class Maker:
         """A question about a relation that is known, unknown or has changed."""
         rng = self._rng
         relation = rng.choice(relations())
-        role, value = rng.choice(relation.roles), rng.choice(relation.values)
-        avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
+        fact = relation.drawn(rng)
         known = rng.random() < 0.68
-        if setting.clashes(avoid, " ".join(relation.texts["traits"]).replace("{r}", role)):
+        if setting.clashes(fact.avoid, " ".join(relation.texts["traits"]).replace("{r}", fact.role)):
             return None
-        others = [r for r in relation.roles if r.split()[-1] != role.split()[-1]] if role else []
-        if others and rng.random() < 0.6:
-            self._know(setting, relation, rng.choice(others), rng.choice(relation.values), self._where())
+        if fact.other_roles and rng.random() < 0.6:
+            other = rng.choice(fact.other_roles)
+            self._know(setting, Fact(relation, rng.choice(relation.values), other), self._where())
         if rng.random() < 0.4:  # the agent's own is not the answer
-            setting.agent_traits.append(
-                relation.pick("traits", rng, rng.choice(relation.values), rng.choice(relation.roles))
-            )
+            agents = Fact(relation, rng.choice(relation.values), rng.choice(relation.roles))
+            setting.agent_traits.append(agents.text("traits", rng))
         if known and relation.texts.get("changes") and rng.random() < 0.3:
-            self._know(setting, relation, role, rng.choice(relation.values), rng.choice(("q", "qs", "s")))
-            trait = relation.pick("traits", rng, value, role) if rng.random() < 0.6 else ""
-            setting.know(trait, relation.pick("changes", rng, value, role), "", "tq")
+            former = replace(fact, value=rng.choice(relation.values))
+            self._know(setting, former, rng.choice(("q", "qs", "s")))
+            trait = fact.text("traits", rng) if rng.random() < 0.6 else ""
+            setting.know(trait, fact.text("changes", rng), "", "tq")
         elif known:
-            self._know(setting, relation, role, value, self._where())
-        setting.avoid.append(avoid)
-        question = relation.pick("asked", rng, value, role)
-        answer = relation.pick("answers", rng, second_person(value), role)
-        unknown = relation.pick("unknown", rng, second_person(value), role)
+            self._know(setting, fact, self._where())
+        setting.avoid.append(fact.avoid)
+        question, answer, unknown = (fact.text(kind, rng) for kind in ("asked", "answers", "unknown"))
         return question, self._answer(answer) if known else self._missing(unknown)
 
     def annotated(self, setting: Setting) -> Turn | None:
@@ -250,7 +248,7 @@ class Maker:
             return None
         if known:
             summed = f"{setting.person} says: {one.trait}"
-            setting.know(one.trait, one.said, summed, rng.choice(("t", "tq", "tq", "tqs")), one.before)
+            setting.know(one.trait, one.said, summed, rng.choice(("t", "tq", "tq", "tqs")), before=one.before)
         setting.avoid.append(avoid)
         setting.questions += questions
         return rng.choice(questions), self._answer(rng.choice(answers)) if known else self._missing(unknown)
@@ -258,31 +256,28 @@ class Maker:
     def follow_up(self, setting: Setting) -> Turn:
         """A greeting, and a friend's question about what was said last time."""
         rng = self._rng
-        relation = rng.choice([r for r in relations() if "later" in r.texts])
-        role, value = rng.choice(relation.roles), rng.choice(relation.values)
-        self._know(setting, relation, role, value, rng.choice(("tq", "q", "tqs")))
+        fact = rng.choice([r for r in relations() if "later" in r.texts]).drawn(rng)
+        self._know(setting, fact, rng.choice(("tq", "q", "tqs")))
         setting.context = ()
-        later = relation.pick("later", rng, second_person(value), role)
+        later = fact.text("later", rng)
         return rng.choice(lists()["greetings"]), f"{rng.choice(('', 'Hi! ', 'Good to hear from you! '))}{later}"
 
     def of_agent(self, setting: Setting) -> Turn | None:
         """A question about the agent itself."""
         rng = self._rng
-        relation = rng.choice([r for r in relations() if "{v}" not in "".join(r.texts["asked"])])
-        role, value = rng.choice(relation.roles), rng.choice(relation.values)
-        trait = relation.pick("traits", rng, value, role)
-        avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
-        if any(avoid.search(t) for t in setting.agent_traits):
+        fact = rng.choice([r for r in relations() if "{v}" not in "".join(r.texts["asked"])]).drawn(rng)
+        trait = fact.text("traits", rng)
+        if any(fact.avoid.search(t) for t in setting.agent_traits):
             return None
         setting.agent_traits.append(trait)
-        return asked_back(relation.pick("asked", rng, value, role)), trait
+        return asked_back(fact.text("asked", rng)), trait
 
     # ---- the parts
 
     def _setting(self) -> Setting:
         rng = self._rng
         setting = Setting(rng, rng.choice(AGENTS), rng.choice(PEOPLE))
-        if rng.random() < 0.35:
+        if self._talks and rng.random() < 0.35:
             talk = rng.choice(self._talks)
             setting.context = tuple(talk[: rng.choice((2, 2, 4))])
         return setting
@@ -290,17 +285,15 @@ class Maker:
     def _where(self) -> str:
         return self._rng.choice(("tq", "tq", "tq", "tqs", "q", "q", "t", "t", "s"))
 
-    def _know(self, setting: Setting, relation: Relation, role: str, value: str, where: str) -> None:
+    def _know(self, setting: Setting, fact: Fact, where: str) -> None:
         rng = self._rng
-        trait = relation.pick("traits", rng, value, role)
-        said = relation.pick("said", rng, value, role)
-        third = relation.pick("third", rng, value.replace("my ", "the "), role)
+        trait, said, third = (fact.text(kind, rng) for kind in ("traits", "said", "third"))
         lead = rng.choice(
             ("{p} {t}.", "{p} tells {a} that {p} {t}.", "{p} says that {p} {t}.", "{a} learns that {p} {t}.")
         )
         summed = lead.replace("{p}", setting.person).replace("{a}", setting.agent).replace("{t}", third)
-        before = "" if rng.random() < 0.85 else asked_back(relation.pick("asked", rng, value, role))
-        setting.know(trait, said, summed, where, before)
+        before = "" if rng.random() < 0.85 else asked_back(fact.text("asked", rng))
+        setting.know(trait, said, summed, where, before=before)
         if "q" in where and rng.random() < 0.15:
             setting.said.append((setting.agent, rng.choice(lists()["nods"]), ""))
 
@@ -308,14 +301,14 @@ class Maker:
         """Other facts: relations, statements of a person in the corpus, and facts about the agent."""
         rng = self._rng
         for relation in rng.sample(relations(), rng.randrange(0, 4)):
-            role, value = rng.choice(relation.roles), rng.choice(relation.values)
-            if not setting.answers(" ".join((relation.avoid, role, value, *relation.texts["traits"]))):
-                self._know(setting, relation, role, value, self._where())
+            fact = relation.drawn(rng)
+            if not setting.answers(" ".join((relation.avoid, fact.role, fact.value, *relation.texts["traits"]))):
+                self._know(setting, fact, self._where())
         theirs, mine = rng.choice(self._people), rng.choice(self._people)
         for one in rng.sample(list(theirs), min(len(theirs), rng.randrange(0, 4))):
             if not setting.answers(f"{one.trait} {one.said} {one.before}"):
                 before = one.before if rng.random() < 0.2 else ""
-                setting.know(one.trait, one.said, "", rng.choice(("t", "tq", "q")), before)
+                setting.know(one.trait, one.said, "", rng.choice(("t", "tq", "q")), before=before)
         room = max(0, 5 - len(setting.agent_traits))
         setting.agent_traits += [
             one.trait for one in rng.sample(list(mine), min(len(mine), rng.randrange(0, room + 1)))
@@ -345,7 +338,9 @@ class Maker:
             return None
         for (_, answer), (question, _) in pairwise(turns):
             messages += [Message("assistant", answer), Message("user", question)]
-        values = row_values(messages, turns[-1][1], corpus="memory", episode="memory", session=2, turn=1)
+        values = row_values(
+            messages, turns[-1][1], module="generator", corpus=SCENES, episode="memory", session=2, turn=1
+        )
         return values | {"further": len(turns) - 1}
 
     def _led(self, setting: Setting, question: str) -> str:
@@ -381,7 +376,9 @@ def write_mixed_rows(
     rows = [json.loads(line) for file in replies for line in file.read_text("utf-8").splitlines()]
     settings = Config().encoder
     encoder = configured(settings, cache_size=50_000)
-    maker = Maker(people_of(sources), talks_of(sources[-1]), summaries_of(rows), encoder.encode, seed)
+    maker = Maker(
+        people_of(sources), talks_of(sources[-1]), summaries=summaries_of(rows), encode=encoder.encode, seed=seed
+    )
     rng = random.Random(seed)
     mixed = [*maker.rows(count), *folded(rows), *deciding(rows, telling_utterances(sources), decisions, rng)]
     rng.shuffle(mixed)

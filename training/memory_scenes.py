@@ -1,4 +1,4 @@
-"""Scenes: a few sentences by one person, and questions about them. `memory_scenes.txt` holds them; its header describes
+"""Scenes: a few sentences by one person, and questions about them. `data/training/scenes.txt` holds them; its header describes
 the format. Knows no prompt and no model.
 """
 
@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
+from ld_agent.shipped import shipped_path
 from training.memory_relations import lists, parted
 
-SCENES = Path(__file__).with_name("memory_scenes.txt")
+SCENES = shipped_path("data/training/scenes.txt")
 DRAWN = {"p": "person", "c": "city", "j": "job", "n": "numbers", "t": "petname", "f": "dishes", "m": "months"}
 DRAWN |= {"k": "colours", "d": "days"}
 

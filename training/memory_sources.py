@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.datasets import load_annotated_utterances
+from ld_agent.errors import InputError
+
+FEWEST = 3  # traits of a person
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,11 @@ class StatedTrait:
 
 
 def people_of(sources: Sequence[Path]) -> list[list[StatedTrait]]:
-    """What each person said in each session of annotated files: short traits from utterances of one or two sentences."""
+    """What each person said in each session of annotated files: short traits from utterances of one or two sentences.
+
+    Raises:
+        InputError: nobody told three such traits; also as `load_annotated_utterances`.
+    """
     by_person: dict[tuple[str, str, str], list[StatedTrait]] = {}
     for source in sources:
         for u in load_annotated_utterances(source):
@@ -31,7 +38,13 @@ def people_of(sources: Sequence[Path]) -> list[list[StatedTrait]]:
                     by_person.setdefault((str(source), u.episode, u.speaker), []).append(
                         StatedTrait(trait, u.text.strip(), before.strip())
                     )
-    return [of_person for of_person in by_person.values() if len(of_person) >= 3]
+    people = [of_person for of_person in by_person.values() if len(of_person) >= FEWEST]
+    if not people:
+        raise InputError(
+            f"{', '.join(map(str, sources))}: nobody told {FEWEST} short traits in one conversation, each beginning with "
+            'I or My ("I keep bees."); give more data'
+        )
+    return people
 
 
 def talks_of(source: Path) -> list[list[str]]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from training.memory_relations import asked_about, asked_back, lists, relations, second_person
+from training.memory_relations import Fact, asked_about, asked_back, lists, relations
 from training.memory_scenes import Scene, every_scene
 from training.memory_sources import StatedTrait, people_of
 from training.row_building import BuildRequest
@@ -37,16 +37,52 @@ Line = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Passage:
+    """What the reader sees: lines, and who asks about them."""
+
+    asker: str
+    lines: tuple[Line, ...]
+
+    @property
+    def text(self) -> str:
+        return " ".join(text for _, text in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two people of a conversation, of whom the first tells about themselves and asks later."""
+
+    rng: random.Random
+    asker: str
+    agent: str
+
+    def window(self, said: Sequence[str], place: int, *, alone: bool = False) -> Passage:
+        """A line and what was said before it."""
+        begin = place if alone or self.rng.random() < 0.25 else max(place - 1, 0)
+        return self.passage(said[begin : place + 1])
+
+    def passage(self, said: Sequence[str], before: str = "") -> Passage:
+        """Lines of the asker, between those of the agent; ``before``: said by the agent before the last one."""
+        lines: list[Line] = []
+        for n, text in enumerate(said):
+            if n == len(said) - 1 and before:
+                lines.append((self.agent, before))
+            elif n and self.rng.random() < 0.7:
+                lines.append((self.agent, self.rng.choice(lists()["nods"])))
+            lines.append((self.asker, text))
+        return Passage(self.asker, tuple(lines[-3:]))
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
-    """One row being built: the lines of a passage, the question, and its answer ("": the passage does not say).
+    """One row being built: a passage, a question, and its answer ("": the passage does not say).
 
     Attributes:
         of: its source; all rows of a source are on the same side of a held-out split.
     """
 
     of: str
-    asker: str
-    lines: tuple[Line, ...]
+    passage: Passage
     question: str
     answer: str
 
@@ -55,33 +91,41 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     """Passage and question → the answer, or NOT_SAID. ``limit``: people of each source.
 
     Raises:
-        InputError: no such file, or a corpus without annotated traits.
+        InputError: no such file, a corpus without annotated traits, or one in which nobody told enough.
     """
+    from ld_agent.datasets import format_of
     from ld_agent.modules.base import Models
     from ld_agent.modules.reader import Reader
     from ld_agent.modules.registry import NOT_SAID
     from ld_agent.types import Utterance
-    from training.rows import row_values
+    from training.rows import SCENES, row_values
 
     rng = random.Random(SEED)
     reader = Reader(Models(request.config))
     people = people_of(request.sources)[: request.limit]
-    drawn = [*_of_scenes(rng, people), *_of_relations(rng, people), *_of_annotations(rng, people)]
+    theirs = "+".join(dict.fromkeys(map(format_of, request.sources)))
+    drawn = [(SCENES, one) for one in _of_scenes(rng)]
+    drawn += [(theirs, one) for one in (*_of_relations(rng, people), *_of_annotations(rng, people))]
     rng.shuffle(drawn)
-    for one in drawn:
-        heard = Utterance("q", one.asker, _led(rng, one.question), NOW, 2)
-        passage = [Utterance(f"u{n}", speaker, text, NOW, 1) for n, (speaker, text) in enumerate(one.lines)]
+    for corpus, one in drawn:
+        heard = Utterance("q", one.passage.asker, _led(rng, one.question), at=NOW, session=2)
+        lines = enumerate(one.passage.lines)
+        passage = [Utterance(f"u{n}", speaker, text, at=NOW, session=1) for n, (speaker, text) in lines]
         yield row_values(
             reader.prompt_for(heard, passage),
             one.answer or NOT_SAID,
-            corpus="memory",
-            episode="memory",
+            corpus=corpus,
+            episode=one.of,
             session=1,
             turn=1,
         )
 
 
-def _of_scenes(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
+def _pair(rng: random.Random) -> Pair:
+    return Pair(rng, rng.choice(PEOPLE), rng.choice(AGENTS))
+
+
+def _of_scenes(rng: random.Random) -> Iterator[Drawn]:
     """Each question of each scene, asked of the passage with the answer, of one next to it, and of another scene."""
     scenes = list(every_scene(rng))
     for number, scene in enumerate(scenes):
@@ -92,51 +136,52 @@ def _of_scenes(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> I
             if place is None:
                 continue
             new = _new_words(question, answer)
-            asker, agent = rng.choice(PEOPLE), rng.choice(AGENTS)
-            yield Drawn(of, asker, _window(rng, scene.said, place, asker, agent), question, answer)
+            pair = _pair(rng)
+            yield Drawn(of, pair.window(scene.said, place), question, answer)
             if scene.traits and rng.random() < 0.3:
                 traits = rng.sample(scene.traits, min(len(scene.traits), 3))
-                lines = tuple((asker, trait) for trait in traits)
-                yield Drawn(of, asker, lines, question, answer if _share(new, " ".join(traits)) > 0.8 else "")
+                noted = Passage(pair.asker, tuple((pair.asker, trait) for trait in traits))
+                yield Drawn(of, noted, question, answer if _share(new, " ".join(traits)) > 0.8 else "")
             elsewhere = [n for n in range(len(scene.said)) if abs(n - place) > 1 or not n]
             rng.shuffle(elsewhere)
-            candidates = [_window(rng, scene.said, n, asker, agent, alone=True) for n in elsewhere if n != place]
-            candidates += [_window(rng, other.said, rng.randrange(len(other.said)), asker, agent)]
-            free = [lines for lines in candidates if _share(new, _text(lines)) <= MOST_MISSED]
-            yield from (Drawn(of, asker, lines, question, "") for lines in free[:1])
+            candidates = [pair.window(scene.said, n, alone=True) for n in elsewhere if n != place]
+            candidates.append(pair.window(other.said, rng.randrange(len(other.said))))
+            free = [passage for passage in candidates if _share(new, passage.text) <= MOST_MISSED]
+            yield from (Drawn(of, passage, question, "") for passage in free[:1])
             if rng.random() < 0.08:  # said by the agent of itself
-                lines = _window(rng, scene.said, place, agent, asker)
-                if re.search(r"\b(?:my|I)\b", question) and re.search(r"\b(?:I|my|I'm)\b", _text(lines)):
-                    yield Drawn(of, asker, lines, question, "")
+                agents = Pair(rng, pair.agent, pair.asker).window(scene.said, place)
+                if re.search(r"\b(?:my|I)\b", question) and re.search(r"\b(?:I|my|I'm)\b", agents.text):
+                    yield Drawn(of, replace(agents, asker=pair.asker), question, "")
         for question, _ in scene.missing:
-            asker, agent = rng.choice(PEOPLE), rng.choice(AGENTS)
+            pair = _pair(rng)
             places = rng.sample(range(len(scene.said)), min(2, len(scene.said)))
-            yield from (Drawn(of, asker, _window(rng, scene.said, n, asker, agent), question, "") for n in places)
+            yield from (Drawn(of, pair.window(scene.said, n), question, "") for n in places)
 
 
 def _of_relations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
     for relation in relations():
         for _ in range(16):
-            role, value = rng.choice(relation.roles), rng.choice(relation.values)
-            asker, agent = rng.choice(PEOPLE), rng.choice(AGENTS)
-            question = relation.pick("asked", rng, value, role)
-            answer = relation.pick("answers", rng, second_person(value), role)
+            fact, pair = relation.drawn(rng), _pair(rng)
+            question, answer = fact.text("asked", rng), fact.text("answers", rng)
             kinds = ("said", "said", "said", "traits", *(("changes",) if relation.texts.get("changes") else ()))
-            said = relation.pick(rng.choice(kinds), rng, value, role)
+            said = fact.text(rng.choice(kinds), rng)
             around = [other.said for other in rng.sample(list(rng.choice(people)), 2)]
-            before = asked_back(relation.pick("asked", rng, value, role)) if rng.random() < 0.2 else ""
-            yield Drawn(relation.name, asker, _lines(rng, [around[0], said], asker, agent, before), question, answer)
-            avoid = re.compile(relation.avoid.replace("{r}", role), re.IGNORECASE)
-            another = rng.choice(relations())
-            roles = [r for r in relation.roles if r.split()[-1] != role.split()[-1]] if role else []
-            if roles and rng.random() < 0.6:  # somebody else's
-                wrong = relation.pick("said", rng, rng.choice(relation.values), rng.choice(roles))
-                wrong = "" if re.search(rf"\b{re.escape(role)}\b", wrong) else wrong
-            else:
-                wrong = another.pick("said", rng, rng.choice(another.values), rng.choice(another.roles))
-                wrong = "" if another.name == relation.name or avoid.search(wrong) else wrong
-            if wrong and not (avoid.search(around[1]) and not roles):
-                yield Drawn(relation.name, asker, _lines(rng, [around[1], wrong], asker, agent), question, "")
+            before = asked_back(fact.text("asked", rng)) if rng.random() < 0.2 else ""
+            yield Drawn(relation.name, pair.passage([around[0], said], before), question, answer)
+            wrong = _unlike(fact, rng)
+            if wrong and not (fact.avoid.search(around[1]) and not fact.other_roles):
+                yield Drawn(relation.name, pair.passage([around[1], wrong]), question, "")
+
+
+def _unlike(fact: Fact, rng: random.Random) -> str:
+    """What somebody says that does not answer: of somebody else's relation, or another relation; "": nothing such was drawn."""
+    another = rng.choice(relations())
+    if fact.other_roles and rng.random() < 0.6:
+        value = rng.choice(fact.of.values)
+        wrong = Fact(fact.of, value, rng.choice(fact.other_roles)).text("said", rng)
+        return "" if re.search(rf"\b{re.escape(fact.role)}\b", wrong) else wrong
+    wrong = Fact(another, rng.choice(another.values), rng.choice(another.roles)).text("said", rng)
+    return "" if another == fact.of or fact.avoid.search(wrong) else wrong
 
 
 def _of_annotations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
@@ -147,26 +192,20 @@ def _of_annotations(rng: random.Random, people: Sequence[Sequence[StatedTrait]])
             if asked is None or asked[2] == "that" or rng.random() < (0.4 if asked[3] else 0.85):
                 continue
             questions, answers, _, topic = asked
-            asker, agent = rng.choice(PEOPLE), rng.choice(AGENTS)
+            pair = _pair(rng)
             question, answer = rng.choice(questions), rng.choice(answers)
             others = list({o.said: o for o in of_person if o.said != one.said}.values())
-            words = set(re.findall(r"\w{4,}", f"{one.trait} {topic} {question}".casefold())) - {
-                "have",
-                "like",
-                "love",
-                "what",
-            }
+            words = set(re.findall(r"\w{4,}", f"{one.trait} {topic} {question}".casefold()))
+            words -= {"have", "like", "love", "what"}
             free = [o for o in others if not any(word in f"{o.trait} {o.said}".casefold() for word in words)]
             if _share(_new_words(question, answer), one.said) > 0.7:
                 before = [rng.choice(free).said] if free and rng.random() < 0.6 else []
-                yield Drawn(of, asker, _lines(rng, [*before, one.said], asker, agent, one.before), question, answer)
+                yield Drawn(of, pair.passage([*before, one.said], one.before), question, answer)
             elif rng.random() < 0.5:
-                yield Drawn(of, asker, ((asker, one.trait),), question, answer)
+                yield Drawn(of, Passage(pair.asker, ((pair.asker, one.trait),)), question, answer)
             if len(free) >= 2:
                 first, second = rng.sample(free, 2)
-                yield Drawn(
-                    of, asker, _lines(rng, [first.said, second.said], asker, agent, second.before), question, ""
-                )
+                yield Drawn(of, pair.passage([first.said, second.said], second.before), question, "")
 
 
 def _said_at(scene: Scene, question: str, answer: str) -> int | None:
@@ -177,34 +216,10 @@ def _said_at(scene: Scene, question: str, answer: str) -> int | None:
     return best if shares[best] >= 0.5 else None
 
 
-def _window(
-    rng: random.Random, said: Sequence[str], place: int, asker: str, agent: str, *, alone: bool = False
-) -> tuple[Line, ...]:
-    """A line and what was said before it."""
-    begin = place if alone or rng.random() < 0.25 else max(place - 1, 0)
-    return _lines(rng, said[begin : place + 1], asker, agent)
-
-
-def _lines(rng: random.Random, said: Sequence[str], asker: str, agent: str, before: str = "") -> tuple[Line, ...]:
-    """Lines of one person, between those of another."""
-    lines: list[Line] = []
-    for n, text in enumerate(said):
-        if n == len(said) - 1 and before:
-            lines.append((agent, before))
-        elif n and rng.random() < 0.7:
-            lines.append((agent, rng.choice(lists()["nods"])))
-        lines.append((asker, text))
-    return tuple(lines[-3:])
-
-
 def _led(rng: random.Random, question: str) -> str:
     lead = rng.choice(LEADS)
     same = not lead or lead.endswith(("! ", ". ")) or question.startswith("I ")
     return lead + (question if same else question[0].lower() + question[1:])
-
-
-def _text(lines: Sequence[Line]) -> str:
-    return " ".join(text for _, text in lines)
 
 
 def _new_words(question: str, answer: str) -> frozenset[str]:

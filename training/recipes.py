@@ -95,7 +95,8 @@ def ours(prepared: Prepared, settings: TrainingSettings) -> Trainer:
     model, logits = adapted(prepared, settings)
     silent = settings.model_copy(update={"eval_file": None})
     curves = Curves(Path(settings.output_dir))
-    return AnswerTrainer(model, silent, logits, prepared.collator, prepared.train, None, curves)
+    collator, train = prepared.collator, prepared.train
+    return AnswerTrainer(model, silent, logits, collator=collator, train=train, evaluation=None, shown=curves)
 
 
 def plain(prepared: Prepared, settings: TrainingSettings) -> Trainer:

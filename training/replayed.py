@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +22,7 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, annotated
 from ld_agent.errors import InputError
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.generator import Generator
+from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
 from ld_agent.on_ray import on_ray
 from ld_agent.prompts import as_line
@@ -114,43 +115,37 @@ class _Replayed:
         return done
 
     def replay(self, work: Work, keep: Callable[[str, list[dict[str, Any]]], None]) -> None:
-        _replay(work, self.config, self.parts, self.variants, keep, len(work))
+        if not work:
+            return
+        with Agent(self.config) as agent:
+            rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
+            def steps() -> Iterator[tuple[str, Steps[None]]]:
+                for key, (corpus, episode) in work.items():
+                    emit = partial(self._emit, agent, rows[key], corpus, episode=episode)
+                    # Ids are unique only within a corpus.
+                    played = play(agent, replace(episode, id=key), emit, teacher_forced=True)
+                    yield key, answered(played, _known(agent, episode, self.parts))
 
-def _replay(
-    work: Work,
-    config: Config,
-    parts: PromptParts,
-    variants: Mapping[str, PromptParts],
-    keep: Callable[[str, list[dict[str, Any]]], None],
-    width: int,
-) -> None:
-    if not work:
-        return
-    with Agent(config) as agent:
-        rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+            for key, _ in run_many(steps(), agent.models.complete, len(work)):
+                keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
+                agent.conversation(key, agent_name=work[key][1].agent).delete()
 
-        def steps() -> Iterator[tuple[str, Steps[None]]]:
-            for key, (corpus, episode) in work.items():
-
-                def emit(turn: PlayedTurn, key: str = key, corpus: str = corpus, episode: Episode = episode) -> None:
-                    if not _is_target(turn, episode):
-                        return
-                    prompt = prompt_of(turn.reply)
-                    if variants:
-                        for name, messages in _prompts(agent, turn, episode, variants, prompt):
-                            rows[key].append(_row(messages, turn, corpus) | {"parts": name})
-                    else:
-                        rows[key].append(_row(prompt, turn, corpus))
-
-                # Ids are unique only within a corpus.
-                renamed = replace(episode, id=key)
-                played = play(agent, renamed, emit, teacher_forced=True)
-                yield key, answered(played, _known(agent, episode, parts))
-
-        for key, _ in run_many(steps(), agent.models.complete, width):
-            keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
-            agent.conversation(key, agent_name=work[key][1].agent).delete()
+    def _emit(
+        self, agent: Agent, rows: list[dict[str, Any]], corpus: str, turn: PlayedTurn, *, episode: Episode
+    ) -> None:
+        """Add the rows of a turn."""
+        if not _is_target(turn, episode):
+            return
+        prompt = prompt_of(turn.reply)
+        if not self.variants:
+            rows.append(_row(prompt, turn, corpus))
+            return
+        situation = _situation(agent, turn, episode)
+        render = Generator(agent.models, agent.config.modules.generator.prompting).prompt_for
+        for name, parts in self.variants.items():
+            messages = prompt if name == FULL else render(reduced(situation, parts)).messages
+            rows.append(_row(messages, turn, corpus) | {"parts": name})
 
 
 def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
@@ -161,19 +156,14 @@ def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
     return turn.session >= FIRST_SESSION
 
 
-def _prompts(
-    agent: Agent, turn: PlayedTurn, episode: Episode, variants: Mapping[str, PromptParts], full: Sequence[Message]
-) -> Iterator[tuple[str, Sequence[Message]]]:
-    """Yield the prompts of a turn by variant; ``full`` is the agent's prompt, with all parts."""
+def _situation(agent: Agent, turn: PlayedTurn, episode: Episode) -> Situation:
+    """What the reply of a turn was made from."""
     stored = agent.store.find_conversation(turn.conversation)
     assert stored is not None
     said = agent.store.utterances(stored.key)
     situation = situation_of(turn.reply, said, stored.agent)
-    if (options := reply_options(episode, len(said) - 1)) is not None:
-        situation = replace(situation, instructions=options.instructions)
-    render = Generator(agent.models, agent.config.modules.generator.prompting).prompt_for
-    for name, parts in variants.items():
-        yield name, full if name == FULL else render(reduced(situation, parts)).messages
+    options = reply_options(episode, len(said) - 1)
+    return situation if options is None else replace(situation, instructions=options.instructions)
 
 
 def answered(steps: Steps[None], known: Answer) -> Steps[None]:

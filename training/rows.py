@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ld_agent.backbones.base import Message
-from ld_agent.datasets.records import Record, json_lines, raise_bad
+from ld_agent.datasets.records import Record, built, current_report, json_lines
 from ld_agent.errors import InputError
 from ld_agent.files import written_atomically
 
 Role = Literal["system", "user", "assistant"]
+SCENES = "memory"
+"""The corpus of rows that are made of the project's own texts."""
 ROLES: Mapping[str, Role] = {role: role for role in get_args(Role)}
 
 
@@ -46,34 +48,56 @@ def row_values(prompt: Sequence[Message], target: str, **provenance: Any) -> dic
 
 
 class RowFile(Iterable[Row]):
-    """The rows of a training file, read again on every iteration.
+    """The rows of a training or evaluation file, read again on every iteration.
+
+    Args:
+        module: the module that the rows must be for; "": any. Rows that do not say it are for any.
+        kind: "training" or "evaluation", for messages.
+
+    Attributes:
+        corpora, sources: formats and files of the data that the rows read so far were built from, where they say it.
 
     Iterating raises:
-        InputError: there is no row in it.
+        InputError: there is no row in it, or one is for another module.
         DataFileError: a line that is not a row; names file and line.
 
     Raises:
         InputError: no such file.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self._file = Path(path)
+    def __init__(self, path: str | Path, module: str = "", kind: str = "training") -> None:
+        self._file, self._module, self._kind = Path(path), module, kind
+        self.corpora: dict[str, None] = {}
+        self.sources: dict[str, None] = {}
         if not self._file.is_file():
+            out = f"--out {path}" if kind == "training" else f"--out TRAIN --eval-out {path}"
             raise InputError(
-                f"no training file {path}; make one with: python -m training.build MODULE --from DATA --out {path}"
+                f"no {kind} file {path}; make one with: python -m training.build {module or 'MODULE'} --from DATA {out}"
             )
 
     def __iter__(self) -> Iterator[Row]:
-        row = None
-        for row in map(_row, json_lines(self._file, raise_bad)):
+        report, row = current_report(), None
+        for row in built(json_lines(self._file, report), self._read, report):
             yield row
         if row is None:
             raise InputError(f"{self._file} holds no rows; build it again with: python -m training.build")
 
+    def _read(self, record: Record) -> Row:
+        module = record.values.get("module")
+        if self._module and module not in (None, self._module):
+            raise InputError(
+                f"{self._file}, line {record.line}: a row for the {module}, not for the {self._module}; build the "
+                f"{self._kind} file with: python -m training.build {self._module}"
+            )
+        row = _row(record)
+        self.corpora.update(dict.fromkeys(str(record.values.get("corpus", "not recorded")).split("+")))
+        self.sources.update(dict.fromkeys(record.texts("sources") if "sources" in record else ()))
+        return row
 
-def read_rows(path: str | Path) -> list[Row]:
-    """Return the rows of a training file; raises as `RowFile`."""
-    return list(RowFile(path))
+
+def read_rows(path: str | Path, module: str = "", kind: str = "training") -> list[Row]:
+    """Return the rows of a file; arguments and errors as for `RowFile`."""
+    return list(RowFile(path, module, kind))
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -104,4 +128,5 @@ def _row(record: Record) -> Row:
     if len(messages) < 2 or messages[-1].role != "assistant":
         raise record.error("messages must be a prompt and then the target, which is an assistant's message")
     further = record.integer("further") if "further" in record else 0
-    return Row(tuple(messages[:-1]), messages[-1].content, record.path, record.line or 0, further)
+    *prompt, target = messages
+    return Row(tuple(prompt), target.content, record.path, line=record.line or 0, further=further)

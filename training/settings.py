@@ -38,11 +38,6 @@ class TrainingSettings(Section):
         metric_for_best_model: what the best checkpoint is chosen by: ``eval_loss`` or, where validation rows are answered,
             one of the module's metrics, such as ``eval_rouge_l``.
         eval_generations: validation rows that are answered and measured at each evaluation; 0: none, the loss alone.
-        risk_samples: answers sampled for every row, whose expected error is the loss (`training.risk`); 0: the loss is that
-            of the recorded answer. For tuning an adapter further.
-        risk_temperature: at which they are sampled; the nearer to 0, the more like the greedy answer.
-        risk_no_trait: what rightly saying NO_TRAIT is worth, where a trait said word for word is worth 1. A lower value
-            finds more of the traits, a higher one fewer wrong ones.
         early_stopping_patience: evaluations without a better loss after which training ends; null: it never does.
     """
 
@@ -83,9 +78,6 @@ class TrainingSettings(Section):
     save_total_limit: AtLeastOne = 2
     eval_generations: Count = 64
     metric_for_best_model: str = "eval_loss"
-    risk_samples: Count = 0
-    risk_temperature: Positive = 0.6
-    risk_no_trait: Share = 0.5
     early_stopping_patience: AtLeastOne | None = None
     seed: Count = 42
 
@@ -97,10 +89,6 @@ class TrainingSettings(Section):
             )
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"max_steps={self.max_steps}; give the number of steps, or -1 to go by num_train_epochs")
-        if self.risk_samples == 1:
-            raise ValueError(
-                "risk_samples=1 leaves nothing to prefer; give 4 to 8, or 0 for the recorded answer's loss"
-            )
         if self.early_stopping_patience is not None and self.eval_file is None:
             raise ValueError("early_stopping_patience needs an eval_file; give one, or set it to null")
         return self

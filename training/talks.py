@@ -34,7 +34,9 @@ class Talk:
     @property
     def as_session(self) -> Session:
         """The lines as utterances of one session."""
-        said = (Utterance(f"u{n}", speaker, text, START, 1) for n, (speaker, text) in enumerate(self.lines, 1))
+        said = (
+            Utterance(f"u{n}", speaker, text, at=START, session=1) for n, (speaker, text) in enumerate(self.lines, 1)
+        )
         return Session(1, tuple(said))
 
     def exchanged(self) -> Talk:

@@ -27,11 +27,13 @@ IRREGULAR = {
     "haven't": "hasn't",
 }
 SHORT = {"i'm": "is", "i've": "has", "i'd": "would", "i'll": "will"}
-OBJECTS = {
-    "my": "their", "me": "them", "mine": "theirs", "myself": "themselves", "our": "their", "us": "them", "we": "they",
-    "i": "they", "i'm": "they are", "i've": "they have", "i'd": "they would", "i'll": "they will", "am": "is",
-    "we're": "they are", "we've": "they have", "ours": "theirs",
-}  # fmt: skip
+OBJECTS = dict(
+    pair.split("/")
+    for pair in (
+        "my/their,me/them,mine/theirs,myself/themselves,our/their,us/them,we/they,i/they,i'm/they are,i've/they have,"
+        "i'd/they would,i'll/they will,am/is,we're/they are,we've/they have,ours/theirs"
+    ).split(",")
+)
 
 
 def third_person(fact: str, name: str) -> str:

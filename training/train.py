@@ -14,8 +14,9 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,12 +24,14 @@ import typer
 
 from ld_agent.errors import ConfigError, ModelError
 from ld_agent.modules.registry import TUNED
-from training.command import run_command, run_commands
+from ld_agent.program import lenient
+from training.command import Lenient, run_command, run_commands
 from training.rows import Row, RowFile, read_rows
 from training.settings import TrainingSettings, load_settings
 
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
+    from training.examples import Example
     from training.stored import StoredExamples
     from training.trainer import AnswerTrainer
 
@@ -54,15 +57,17 @@ def command_of(module: str, program: str) -> Callable[..., None]:
             bool, typer.Option("--dry-run", help="Show prompts, tokens and time; train nothing.")
         ] = False,
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in output_dir.")] = False,
+        skip_bad: Lenient = False,
     ) -> None:
         settings = load_settings(config, overrides or [])
-        if dry_run:
-            from training.dry_run import show
+        with lenient(skip_bad):
+            if dry_run:
+                from training.dry_run import show
 
-            show(settings, module)
-        else:
-            words = [program, *(a for a in sys.argv[1:] if a != "--debug")]
-            tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
+                show(settings, module)
+            else:
+                words = [program, *(a for a in sys.argv[1:] if a != "--debug")]
+                tune(settings, module, overwrite=overwrite, command=f"python -m {shlex.join(words)}")
 
     tune_module.__doc__ = f"Tune the {module} into a LoRA adapter."
     return tune_module
@@ -82,7 +87,6 @@ class Prepared:
     train: StoredExamples
     evaluation: list[Any] | None
     collator: Any
-    window: int
 
 
 def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, command: str = "") -> None:
@@ -95,20 +99,19 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
-    from training.measures import check_metric, check_risk
+    from training.measures import check_metric
     from training.run_folder import check_folder, claim, description, tidy
 
     check_metric(settings, module)
-    check_risk(settings, module)
     folder = Path(settings.output_dir)
-    rows = rows_of(settings)
+    rows = rows_of(settings, module)
     run = description(settings, module)
     check_folder(folder, run, overwrite)
     prepared = prepare(settings, *rows)
     tuned = adapted(prepared, settings)
     if is_first_process():  # only now, when nothing is left to reject
         claim(folder, run, overwrite)
-    trainer, seconds = _trained(prepared, tuned, settings, module, rows[1], folder)
+    trainer, seconds = _trained(prepared, tuned, settings, module=module, held_out=rows[1])
     factors = trainer.factors()
     if is_first_process():
         from training.adapters import save_adapter
@@ -117,8 +120,18 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
 
         draw(folder, trainer.state.log_history)
         adapter = trainer.accelerator.unwrap_model(trainer.model)
-        text = card(settings, module, run, trainer.state, len(prepared.train), seconds, command)
-        save_adapter(adapter, factors, folder, settings.adapter_dtype, {"README.md": text})
+        text = card(
+            settings,
+            module,
+            run,
+            state=trainer.state,
+            rows=len(prepared.train),
+            corpora=list(rows[0].corpora),
+            sources=list(rows[0].sources),
+            seconds=seconds,
+            command=command,
+        )
+        save_adapter(adapter, factors, folder, dtype=settings.adapter_dtype, files={"README.md": text})
         tidy(folder)
 
 
@@ -126,29 +139,39 @@ def _trained(
     prepared: Prepared,
     tuned: tuple[Any, AnswerLogits],
     settings: TrainingSettings,
+    *,
     module: str,
     held_out: list[Row] | None,
-    folder: Path,
 ) -> tuple[AnswerTrainer, float]:
     """Train to the end, from the last whole checkpoint of the folder if there is one; and the seconds that it took."""
     from ld_agent.backbones.weights import quiet_transformers
     from training.curves import Curves
     from training.generated import Generations
-    from training.risk import Risk
     from training.trainer import AnswerTrainer, checkpoints, finished
 
+    folder = Path(settings.output_dir)
     model, logits = tuned
-    generations = risk = None
+    generations = None
     if held_out and prepared.evaluation and settings.eval_generations:
         generations = Generations(
-            module, prepared.model, prepared.tokenizer, held_out, prepared.evaluation,
-            settings.eval_generations, settings.per_device_eval_batch_size,
-        )  # fmt: skip
-    if settings.risk_samples:
-        risk = Risk(module, prepared.model, prepared.tokenizer, logits, prepared.collator, settings)
+            module,
+            prepared.model,
+            prepared.tokenizer,
+            rows=held_out,
+            examples=prepared.evaluation,
+            most=settings.eval_generations,
+            batch=settings.per_device_eval_batch_size,
+        )
     with Curves(folder) as curves, quiet_transformers():
         trainer = AnswerTrainer(
-            model, settings, logits, prepared.collator, prepared.train, prepared.evaluation, curves, generations, risk
+            model,
+            settings,
+            logits,
+            collator=prepared.collator,
+            train=prepared.train,
+            evaluation=prepared.evaluation,
+            shown=curves,
+            generations=generations,
         )
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)
@@ -160,17 +183,17 @@ def _trained(
         return trainer, time.monotonic() - start
 
 
-def rows_of(settings: TrainingSettings) -> tuple[RowFile, list[Row] | None]:
+def rows_of(settings: TrainingSettings, module: str) -> tuple[RowFile, list[Row] | None]:
     """The training rows, which may be more than memory holds, and the evaluation rows.
 
     Raises:
         ConfigError: no training file is named.
-        InputError: as `read_rows`.
+        InputError: as `RowFile`.
     """
     if settings.train_file is None:
         raise ConfigError("train_file is not given; add train_file=FILE, as python -m training.build writes it")
-    train = RowFile(settings.train_file)
-    return train, None if settings.eval_file is None else read_rows(settings.eval_file)
+    train = RowFile(settings.train_file, module)
+    return train, None if settings.eval_file is None else read_rows(settings.eval_file, module, "evaluation")
 
 
 def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequence[Row] | None) -> Prepared:
@@ -183,6 +206,7 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     from ld_agent.backbones.local.chat_tokens import ChatTokens
     from ld_agent.backbones.local.loading import context_window, decoder_start, load
     from ld_agent.backbones.weights import resolve_model
+    from ld_agent.datasets.records import built, current_report
     from ld_agent.terminal import say
     from training.examples import Collator, encode
     from training.stored import StoredExamples
@@ -193,7 +217,13 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
 
         model, tokenizer = load_quantised(settings, source, _device(settings))
     else:
-        model, tokenizer = load(settings.model, source, settings.dtype, _device(settings), settings.trust_remote_code)
+        model, tokenizer = load(
+            settings.model,
+            source,
+            dtype=settings.dtype,
+            device=_device(settings),
+            trust_remote_code=settings.trust_remote_code,
+        )
     if not any(True for _ in model.parameters()):
         raise ModelError(f"model {settings.model!r} has no weights; check the reference")
     seq2seq = bool(model.config.is_encoder_decoder)
@@ -201,12 +231,17 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     start = decoder_start(model) if seq2seq else None
     opening = model.generation_config.forced_bos_token_id if seq2seq else None
     tokens = ChatTokens(tokenizer, seq2seq)
-    train = StoredExamples(encode(row, tokens, window, start, opening) for row in rows)
-    held_out = None if evaluation is None else [encode(row, tokens, window, start, opening) for row in evaluation]
+
+    def encoded(of: Iterable[Row]) -> Iterator[Example]:
+        encode_one = partial(encode, tokens=tokens, window=window, decoder_start=start, opening=opening)
+        return built(of, encode_one, current_report())
+
+    train = StoredExamples(encoded(rows))
+    held_out = None if evaluation is None else list(encoded(evaluation))
     if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
         say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    return Prepared(model, tokenizer, train, held_out, Collator(padding, start), window)
+    return Prepared(model, tokenizer, train, evaluation=held_out, collator=Collator(padding, start))
 
 
 def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, AnswerLogits]:

@@ -1,7 +1,7 @@
 """transformers' Trainer with this project's loss, batches and evaluation. Knows no files but checkpoints, and no prompts.
 
 Losses are means over answer tokens: of one optimizer step in training, of the whole file in evaluation, regardless of
-batches and processes. A risk is a mean over rows.
+batches and processes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, Traine
 from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import EvalLoopOutput
 
-from ld_agent.errors import ConfigError
 from training.adapters import write_factors
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
 from training.generated import Generations
-from training.risk import Risk
 from training.settings import TrainingSettings
 from training.stored import StoredExamples
 
@@ -64,10 +62,6 @@ class AnswerTrainer(Trainer):
         logits: made of the model inside it.
         shown: shows progress.
         generations: answers validation rows at every evaluation; None: only the loss is measured.
-        risk: minimised in place of the recorded answers' loss; None: it is not.
-
-    Raises:
-        ConfigError: a risk under FSDP or DeepSpeed.
     """
 
     def __init__(
@@ -75,12 +69,12 @@ class AnswerTrainer(Trainer):
         model: Any,
         settings: TrainingSettings,
         logits: AnswerLogits,
+        *,
         collator: Collator,
         train: StoredExamples,
         evaluation: Sequence[Example] | None,
         shown: TrainerCallback,
         generations: Generations | None = None,
-        risk: Risk | None = None,
     ) -> None:
         # Evaluate by length, which needs little padding; the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
@@ -95,13 +89,8 @@ class AnswerTrainer(Trainer):
             callbacks=[_Epoch(self._order), _LastStep(), shown, *patience],
         )
         self.remove_callback(PrinterCallback)
-        self._logits, self._smoothing, self._risk = logits, settings.label_smoothing_factor, risk
+        self._logits, self._smoothing = logits, settings.label_smoothing_factor
         # A model sharded over processes cannot generate in one of them alone.
-        if risk is not None and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
-            raise ConfigError(
-                f"risk_samples={settings.risk_samples}: a base that is spread over processes cannot generate answers; "
-                "run without FSDP and DeepSpeed, or set it to 0"
-            )
         self._generations = None if self.is_fsdp_enabled or self.is_deepspeed_enabled else generations
         # Accumulated batches then weight every answer token equally.
         self.model_accepts_loss_kwargs = True
@@ -115,9 +104,6 @@ class AnswerTrainer(Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The mean loss over answer tokens, of ``num_items_in_batch`` of them where the step has several batches."""
-        if self._risk is not None:
-            risk = self._risk(model, inputs, self.state.global_step)
-            return risk / self.current_gradient_accumulation_steps
         logits, targets, _ = self._logits(model, inputs)
         losses = answer_losses(logits, targets, self._smoothing)
         if num_items_in_batch is None:
@@ -133,9 +119,6 @@ class AnswerTrainer(Trainer):
         start = time.perf_counter()
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._seconds += time.perf_counter() - start
-        if self._risk is not None:
-            self._tokens += self._risk.tokens
-            return loss
         tokens = inputs["attention_mask"].sum() if "attention_mask" in inputs else inputs["input_ids"].numel()
         self._tokens += int(tokens) + (int((inputs["labels"] != IGNORED).sum()) if "attention_mask" in inputs else 0)
         return loss
@@ -145,8 +128,6 @@ class AnswerTrainer(Trainer):
         if "loss" in logs and self._seconds:
             logs["tokens_per_second"] = round(self.accelerator.num_processes * self._tokens / self._seconds, 1)
             self._tokens, self._seconds = 0, 0.0
-        if "loss" in logs and self._risk is not None:
-            logs["risk"] = logs.pop("loss")
         super().log(logs, start_time)
 
     @torch.no_grad()

@@ -110,7 +110,12 @@ def run(
     format_name: Annotated[
         str | None, typer.Option("--format", help="The file's format, instead of detecting it.")
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Skip broken records with a warning.")] = False,
+    skip_bad: Annotated[
+        bool,
+        typer.Option(
+            "--lenient", "--skip-bad", help="Skip broken records and sessions out of order, name and count them."
+        ),
+    ] = False,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Number of conversations played concurrently.")] = 4,
     on: Annotated[
         Literal["", "ray"],
@@ -129,12 +134,24 @@ def run(
     """
     from ld_agent.cli.run import run_file
     from ld_agent.datasets import LOADERS
+    from ld_agent.program import lenient
 
     if format_name is not None and format_name not in LOADERS:
         raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
     named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
     settings = _config(config, store if store or named else ":memory:", overrides, greedy=True)
-    run_file(settings, source, out, limit, teacher_forced, format_name, skip_bad, batch, config, on)
+    with lenient(skip_bad):
+        run_file(
+            settings,
+            source,
+            out=out,
+            limit=limit,
+            teacher_forced=teacher_forced,
+            format_name=format_name,
+            batch=batch,
+            config_file=config,
+            on=on,
+        )
 
 
 @app.command()

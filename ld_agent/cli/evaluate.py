@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.cli import retrieval
-from ld_agent.cli.runs import BertModel, Configs, Json, Limit, On, Out, Overrides, Overwrite, carry_out, report
+from ld_agent.cli.runs import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite, carry_out, report
 from ld_agent.evaluation.tasks import TASKS, Option, TaskEntry
+from ld_agent.program import lenient
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.runner import Run
@@ -28,18 +29,19 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
     def command(**given: Any) -> None:
         data, limit = given["data"], given["limit"]
         options = {option.name: given[option.name] for option in task.options}
-        carry_out(
-            lambda settings: task.make(data, settings, limit, **options),
-            data,
-            given["overrides"],
-            given["config"],
-            limit,
-            given["as_json"],
-            given["out"],
-            given["overwrite"],
-            given.get("bert_score"),
-            given["on"],
-        )
+        with lenient(given["skip_bad"]):
+            carry_out(
+                lambda settings: task.make(data, settings, limit, **options),
+                data=data,
+                overrides=given["overrides"],
+                configs=given["config"],
+                limit=limit,
+                as_json=given["as_json"],
+                out=given["out"],
+                overwrite=given["overwrite"],
+                bert_score=given.get("bert_score"),
+                on=given["on"],
+            )
 
     parameters = [
         _parameter("data", Annotated[Path, typer.Argument(metavar="DATA", help=task.data)], inspect.Parameter.empty),
@@ -50,6 +52,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
         _parameter("out", Out),
         _parameter("overwrite", Overwrite, default=False),
         _parameter("on", On, default=""),
+        _parameter("skip_bad", Lenient, default=False),
         *([_parameter("bert_score", BertModel)] if task.has_texts else ()),
         *(_parameter(option.name, _annotation(option), option.default) for option in task.options),
     ]

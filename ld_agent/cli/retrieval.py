@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ld_agent.cli.runs import Json, Overrides
-from ld_agent.program import print_json
+from ld_agent.cli.runs import Json, Lenient, Overrides
+from ld_agent.program import lenient, print_json
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -51,6 +51,7 @@ def retrieval(
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N conversations.")] = None,
+    skip_bad: Lenient = False,
     as_json: Json = False,
 ) -> None:
     """Ask every question of a corpus and measure how often the answering session is recalled.
@@ -77,7 +78,8 @@ def retrieval(
     from ld_agent.evaluation.retrieval import load_cases, measure
 
     settings = _settings(config, overrides, scorer)
-    cases = load_cases(data, limit)
+    with lenient(skip_bad):
+        cases = load_cases(data, limit)
     with errors.status("loading the models …") as status:
         known_by = records or ("summaries" if any(case.summaries for case in cases) else "extracts")
         result = measure(settings, cases, known_by, lambda name: status.update(f"asking about {name} …"))

@@ -16,7 +16,7 @@ from ld_agent.cli.show import say
 from ld_agent.config import Config
 from ld_agent.datasets import iter_episodes, load_episodes
 from ld_agent.datasets.base import Episode
-from ld_agent.errors import DataFileError, InputError
+from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output
 from ld_agent.on_ray import check_not_launched, play_on_ray
@@ -35,7 +35,6 @@ def run_file(
     limit: int | None,
     teacher_forced: bool,
     format_name: str | None,
-    skip_bad: bool,
     batch: int,
     config_file: str | None = None,
     on: str = "",
@@ -51,31 +50,18 @@ def run_file(
         check_output(out, (source, config_file), config.store.path)
         _check_foreign(out)
     if on:
-        skipped: dict[str, None] = {}
-        on_bad = (lambda problem: skipped.setdefault(str(problem))) if skip_bad else None
-        read = partial(iter_episodes, source, format_name, limit=limit, on_bad=on_bad)
+        read = partial(iter_episodes, source, format_name, limit=limit)
         _run_on_ray(config, read, source, out, teacher_forced, batch)
-        for problem in skipped:
-            say(f"skipped: {problem}")
         return
-    episodes = _playable(source, format_name, limit, skip_bad)
+    episodes = load_episodes(source, format_name, limit=limit)
+    if not episodes:
+        raise _nothing_in(source)
     with Agent(config) as agent:
         resumed = any(agent.store.find_conversation(e.id) for e in episodes)
         replies = _played(agent, episodes, out, resumed, teacher_forced, batch)
         _say_fallbacks(agent, episodes, replies)
     if resumed and not replies:
         say(f"nothing was left to play: {shown(config.store.path)} already contains these conversations")
-
-
-def _playable(source: Path, format_name: str | None, limit: int | None, skip_bad: bool) -> list[Episode]:
-    """The conversations of a file; with ``skip_bad``, bad records are skipped with a warning."""
-    skipped: list[DataFileError] = []
-    episodes = load_episodes(source, format_name, limit=limit, on_bad=skipped.append if skip_bad else None)
-    for problem in skipped:
-        say(f"skipped: {problem}")
-    if not episodes:
-        raise _nothing_in(source)
-    return episodes
 
 
 def _nothing_in(source: Path) -> InputError:

@@ -39,6 +39,9 @@ On = Annotated[
     Literal["", "ray"],
     typer.Option("--on", help="ray: distribute the episodes over a Ray cluster. Default: this process."),
 ]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Skip broken records and sessions out of order, name and count them.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Discard predictions of another configuration in --out.")]
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli.runs import Json
-from ld_agent.program import print_json
+from ld_agent.cli.runs import Json, Lenient
+from ld_agent.program import lenient, print_json
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.statistics import Length
@@ -27,6 +27,7 @@ def statistics(
     out: Annotated[
         Path | None, typer.Option("--out", help="Store the statistics in this folder, for ld-agent tables.")
     ] = None,
+    skip_bad: Lenient = False,
     as_json: Json = False,
 ) -> None:
     """Count episodes, sessions, utterances and words by kind of text (Rsum, Tables A.10 and A.11; ECM, Table 2).
@@ -42,7 +43,8 @@ def statistics(
     files = corpora.only_once(data)
     length, unit, close = _unit(config)
     try:
-        statistics = [corpora.statistics(file, limit, length, unit) for file in files]
+        with lenient(skip_bad):
+            statistics = [corpora.statistics(file, limit, length, unit) for file in files]
     finally:
         close()
     if out is not None:

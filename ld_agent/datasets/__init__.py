@@ -27,7 +27,7 @@ from ld_agent.datasets import (
 from ld_agent.datasets.base import AnnotatedUtterance, Episode, Loader, Turn, annotated
 from ld_agent.datasets.dialogsum import Dialogue, load_dialogues
 from ld_agent.datasets.jsonl import write_episodes
-from ld_agent.datasets.records import json_document, parse_json, raise_bad, text_lines
+from ld_agent.datasets.records import current_report, json_document, parse_json, text_lines
 from ld_agent.errors import DataFileError, InputError
 
 __all__ = [
@@ -88,7 +88,8 @@ def iter_episodes(
             read, or else ``session_N/valid.txt`` with the highest N.
         format: a key of `LOADERS`; None: detect it from the content.
         limit: stop reading after this many episodes; None: all; 0: none.
-        on_bad: called with the error of each bad record, which is then skipped; None: raise the error.
+        on_bad: called with the error of each bad record, which is then skipped; None: raise the error, or what
+            `records.reporting` names.
 
     Raises:
         DataFileError: a record is malformed or has another shape; names file and line.
@@ -100,7 +101,7 @@ def iter_episodes(
     if limit is not None and limit < 0:
         raise InputError(f"limit={limit} is negative; give the number of conversations to read")
     file = _data_file(Path(path))
-    report = on_bad or raise_bad
+    report = on_bad or current_report()
     loader = LOADERS[format or _recognised(file)]
     return islice(loader.read(file, report), limit)
 
@@ -123,7 +124,7 @@ def load_annotated_utterances(
     file = _data_file(Path(path))
     name = _recognised(file)
     if name == "msc_personasummary":
-        sessions = msc_personasummary.read_annotated(file, on_bad or raise_bad)
+        sessions = msc_personasummary.read_annotated(file, on_bad or current_report())
         return [utterance for session in islice(sessions, limit) for utterance in session]
     utterances = [
         utterance

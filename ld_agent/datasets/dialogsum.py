@@ -15,7 +15,7 @@ from typing import Any
 
 from ld_agent.datasets.base import Episode, Report, Turn
 from ld_agent.datasets.dating import ANCHOR, spaced
-from ld_agent.datasets.records import Record, UniqueIds, built, json_lines, raise_bad
+from ld_agent.datasets.records import Record, UniqueIds, built, current_report, json_lines
 from ld_agent.errors import DataFileError, InputError
 
 _LINE = re.compile(r"(#Person\d+#):\s*(.*\S)")
@@ -59,7 +59,7 @@ def load_dialogues(
     if not file.is_file():
         raise InputError(f"no file {path}; give a file such as dialogsum.dev.jsonl")
     unique = UniqueIds()
-    report = on_bad or raise_bad
+    report = on_bad or current_report()
     return list(islice(built(json_lines(file, report), lambda record: _dialogue(record, unique), report), limit))
 
 

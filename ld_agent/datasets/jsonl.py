@@ -7,7 +7,7 @@ the corpus skipped are kept as empty lists.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from ld_agent.datasets.base import AnnotatedMemory, Episode, Report, Turn
 from ld_agent.datasets.records import Record, built, json_lines
-from ld_agent.errors import InputError
+from ld_agent.errors import DataFileError, InputError
 from ld_agent.types import iso, utc
 
 _KEYS = ("id", "agent", "personas", "memories", "sessions", "utterances", "questions")
@@ -27,11 +27,11 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode per line. A repeated id makes the second record bad."""
+    """Yield one episode per line. A repeated id makes the second record bad; of a bad part only that is skipped."""
     seen: dict[str, int | None] = {}
 
     def build(record: Record) -> Episode:
-        episode = _episode(record)
+        episode = _episode(record, report)
         if episode.id in seen:
             raise record.error(f"id {episode.id!r} was already used in line {seen[episode.id]}; ids must be unique")
         seen[episode.id] = record.line
@@ -54,30 +54,48 @@ def write_episodes(path: str | Path, episodes: Iterable[Episode]) -> None:
         raise InputError(f"{path} cannot be written: {exc.strerror}; choose a writable folder") from exc
 
 
-def _episode(record: Record) -> Episode:
+def _episode(record: Record, report: Report) -> Episode:
     _refuse_unknown(record, _KEYS)
     if ("sessions" in record) == ("utterances" in record):
         raise record.error(
             'needs either "sessions" (given boundaries) or "utterances" (split by the gap β), but not both'
         )
-    turns: list[Turn] = []
-    if "utterances" in record:
-        turns += [_turn(utterance, None) for utterance in record.records("utterances")]
-    else:
-        for number, utterances in enumerate(record.items("sessions"), start=1):
-            holder = Record({"sessions": utterances}, record.path, record.line, f"session {number}")
-            turns += [_turn(utterance, number) for utterance in holder.records("sessions")]
+    turns = _turns_of(record, report)
     if not turns:
         raise record.error("the conversation has no utterances")
-    for earlier, later in pairwise(turns):
-        if later.at < earlier.at:
-            raise record.error(f"at={iso(later.at)} comes after at={iso(earlier.at)}; put the utterances in time order")
     memories = tuple(_memory(memory) for memory in record.records("memories")) if "memories" in record else ()
     episode = Episode(record.text("id"), record.text("agent"), tuple(turns), _personas(record), record.source, memories)
     for name in (episode.agent, *episode.personas, *(name for memory in memories for name in memory.facts)):
         if name not in episode.speakers:
             raise record.error(f"{name!r} does not speak here; the speakers are {', '.join(episode.speakers)}")
     return episode
+
+
+def _turns_of(record: Record, report: Report) -> list[Turn]:
+    """The turns of a conversation; a session, or an utterance outside sessions, that is bad or too early is left out."""
+    parts: list[tuple[Record, int | None]]
+    if "utterances" in record:
+        parts = [(utterance, None) for utterance in record.records("utterances")]
+    else:
+        sessions = [{"sessions": utterances} for utterances in record.items("sessions")]
+        parts = [(Record(s, record.path, record.line, f"session {n}"), n) for n, s in enumerate(sessions, start=1)]
+    turns: list[Turn] = []
+    for part, number in parts:
+        try:
+            turns += _part(part, number, turns[-1:])
+        except DataFileError as exc:
+            report(exc)
+    return turns
+
+
+def _part(part: Record, number: int | None, before: Sequence[Turn]) -> list[Turn]:
+    """The turns of a session, or of one utterance outside sessions; none is earlier than the one before it."""
+    utterances = [part] if number is None else part.records("sessions")
+    turns = [_turn(utterance, number) for utterance in utterances]
+    for earlier, later in pairwise([*before, *turns]):
+        if later.at < earlier.at:
+            raise part.error(f"at={iso(later.at)} comes after at={iso(earlier.at)}; put the utterances in time order")
+    return turns
 
 
 def _turn(utterance: Record, session: int | None) -> Turn:

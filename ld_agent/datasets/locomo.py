@@ -8,7 +8,7 @@ utterances refer to it. The agent is `speaker_b`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,16 +44,16 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode per list entry, after reading the whole document."""
+    """Yield one episode per list entry, after reading the whole document; of a bad session only that is skipped."""
     unique = UniqueIds()
     samples = json_document(path)
     if not isinstance(samples, list):
         raise DataFileError(path, None, "a LoCoMo file is a list of conversations")
     records = (Record({"sample": sample}, path, None, f"[{i}]") for i, sample in enumerate(samples))
-    return built(records, lambda record: _episode(record, unique), report)
+    return built(records, lambda record: _episode(record, unique, report), report)
 
 
-def _episode(record: Record, unique: UniqueIds) -> Episode:
+def _episode(record: Record, unique: UniqueIds, report: Report) -> Episode:
     sample = record.record("sample")
     conversation = sample.record("conversation")
     agent = conversation.text("speaker_b")
@@ -61,20 +61,29 @@ def _episode(record: Record, unique: UniqueIds) -> Episode:
     numbers = sorted(int(match.group(1)) for key in conversation.values if (match := _SESSION.fullmatch(key)))
     turns: list[Turn] = []
     for number in numbers:
-        utterances = conversation.records(f"session_{number}")
-        if not utterances:
-            continue
-        start = _date(conversation, f"session_{number}_date_time")
-        if turns and start <= turns[-1].at:
-            raise conversation.error(f"session_{number} begins at {start}, which is not after the previous session")
-        for utterance, at in zip(utterances, spaced(start, len(utterances)), strict=True):
-            speaker = utterance.text("speaker")
-            if speaker not in names:
-                raise utterance.error(f"speaker {speaker!r} is neither {names[0]} nor {names[1]}")
-            turns.append(Turn(speaker, _text(utterance), at, number))
+        try:
+            turns += _session(conversation, number, names, turns[-1:])
+        except DataFileError as exc:
+            report(exc)
     if not turns:
         raise conversation.error("the conversation has no utterances")
     return Episode(unique(sample.text("sample_id")), agent, tuple(turns), {}, record.source)
+
+
+def _session(conversation: Record, number: int, names: tuple[str, str], before: Sequence[Turn]) -> list[Turn]:
+    utterances = conversation.records(f"session_{number}")
+    if not utterances:
+        return []
+    start = _date(conversation, f"session_{number}_date_time")
+    if before and start <= before[-1].at:
+        raise conversation.error(f"session_{number} begins at {start}, which is not after the previous session")
+    turns = []
+    for utterance, at in zip(utterances, spaced(start, len(utterances)), strict=True):
+        speaker = utterance.text("speaker")
+        if speaker not in names:
+            raise utterance.error(f"speaker {speaker!r} is neither {names[0]} nor {names[1]}")
+        turns.append(Turn(speaker, _text(utterance), at, number))
+    return turns
 
 
 def _text(utterance: Record) -> str:

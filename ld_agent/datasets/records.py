@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +17,7 @@ from ld_agent.datasets.base import Report
 from ld_agent.errors import DataFileError, InputError
 
 Built = TypeVar("Built")
+Given = TypeVar("Given")
 
 
 class Record:
@@ -136,7 +139,7 @@ def parse_json(text: str, path: Path, line: int | None) -> Any:
         raise DataFileError(path, line, f"unreadable JSON: {exc}; fix or remove the record") from exc
 
 
-def built(records: Iterable[Record], build: Callable[[Record], Built], report: Report) -> Iterator[Built]:
+def built(records: Iterable[Given], build: Callable[[Given], Built], report: Report) -> Iterator[Built]:
     """Yield ``build(record)`` for each record; report records that it rejects."""
     for record in records:
         try:
@@ -150,6 +153,24 @@ def built(records: Iterable[Record], build: Callable[[Record], Built], report: R
 def raise_bad(error: DataFileError) -> None:
     """A report that stops at the first bad record."""
     raise error
+
+
+_REPORT: ContextVar[Report] = ContextVar("report", default=raise_bad)
+
+
+def current_report() -> Report:
+    """What loaders do with a bad record unless their caller says so: stop there, or what `reporting` names."""
+    return _REPORT.get()
+
+
+@contextmanager
+def reporting(report: Report) -> Iterator[None]:
+    """Within, loaders pass bad records to ``report``; if it returns, they skip the record and go on."""
+    token = _REPORT.set(report)
+    try:
+        yield
+    finally:
+        _REPORT.reset(token)
 
 
 class UniqueIds:

@@ -19,7 +19,7 @@ from typing import Any
 from ld_agent.agent import Agent
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, Turn
-from ld_agent.datasets.records import Record, json_lines, raise_bad
+from ld_agent.datasets.records import Record, built, current_report, json_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
@@ -102,14 +102,15 @@ def read_samples(path: Path) -> list[Sample]:
         DataFileError: a line is malformed; names file and line.
         InputError: the file cannot be read or contains no samples.
     """
-    records = json_lines(path, raise_bad)
+    report = current_report()
+    records = json_lines(path, report)
     head = next(records, None)
     if head is None or {key: head.values.get(key) for key in HEADER} != HEADER:
         raise InputError(f"{path} is not a benchmark; build one with `ld-agent ecm build`")
     benchmark = head.text("benchmark")
     if benchmark not in BENCHMARKS:
         raise head.error(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
-    samples = [_sample(record, benchmark) for record in records]
+    samples = list(built(records, lambda record: _sample(record, benchmark), report))
     if not samples:
         raise InputError(f"{path} contains no samples; rebuild it")
     return samples

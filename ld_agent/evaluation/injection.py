@@ -8,18 +8,19 @@ concatenated into one message without sections, as in LD-Agent's released code.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Message
 from ld_agent.config import Config
-from ld_agent.errors import DataFileError, InputError
+from ld_agent.datasets.records import Record, built, current_report, json_document, json_lines, text_lines
+from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
@@ -90,45 +91,27 @@ def load_cases(path: Path) -> list[Case]:
 
     Raises: as `InjectionTask`.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        raise InputError(f"{path} cannot be read ({exc}); give a file of injection cases") from exc
-    cases: list[Case] = []
-    if text.lstrip().startswith("["):
-        rows = enumerate(_parsed(path, None, text), 1)
-    else:
-        lines = enumerate(text.splitlines(), 1)
-        rows = enumerate((_parsed(path, n, line) for n, line in lines if line.strip()), 1)
-    for number, row in rows:
-        try:
-            case = _of_test_set(number, row) if "judge_question" in row else _of_project(number, row)
-        except (KeyError, TypeError) as exc:
-            raise DataFileError(path, number, f"the case lacks {exc}; it needs planted, asked and marker") from exc
-        if case is not None:
-            cases.append(case)
+    report = current_report()
+    is_list = next((line for _, line in text_lines(path, report)), "").startswith("[")
+    records = _listed(path) if is_list else json_lines(path, report)
+    numbers = count(1)
+    cases = [c for c in built(records, lambda record: _case(str(next(numbers)), record), report) if c is not None]
     if not cases:
         raise InputError(f"{path} has no case that can be judged by a marker in the answer")
     return cases
 
 
-def _parsed(path: Path, number: int | None, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        raise DataFileError(path, number, f"is not JSON ({exc})") from exc
+def _listed(path: Path) -> Iterator[Record]:
+    return (Record(case, path, None, f"[{number}]") for number, case in enumerate(json_document(path)))
 
 
-def _of_project(number: int, row: Mapping[str, str]) -> Case:
-    return Case(
-        str(number), row["planted"], row["asked"], row["marker"], row.get("instructions", ""),
-        row.get("channel", "document"), row.get("speaker"),
-    )  # fmt: skip
-
-
-def _of_test_set(number: int, row: Mapping[str, str]) -> Case | None:
-    match = MARKED.search(row["judge_question"])
-    return match and Case(str(number), row["user_input"], ASKED, match.group(1), row["test_case_prompt"])
+def _case(name: str, record: Record) -> Case | None:
+    """The case of a record; None: one of a test set whose marker is not known."""
+    if "judge_question" not in record:
+        given = {key: record.values[key] for key in ("instructions", "channel", "speaker") if key in record}
+        return Case(name, record.text("planted"), record.text("asked"), record.text("marker"), **given)
+    match = MARKED.search(record.text("judge_question"))
+    return match and Case(name, record.text("user_input"), ASKED, match.group(1), record.text("test_case_prompt"))
 
 
 def answers(agent: Agent, case: Case) -> tuple[str, dict[str, Any]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 
 from ld_agent.datasets import format_of, load_episodes
 from ld_agent.datasets.base import Episode
-from ld_agent.datasets.records import Record, json_document, json_lines, raise_bad
+from ld_agent.datasets.records import Record, built, current_report, json_document, json_lines
 from ld_agent.errors import InputError
 from ld_agent.types import utc
 
@@ -56,20 +57,24 @@ def load_questions(path: Path, limit: int | None = None) -> list[Questioned]:
     kind = format_of(path)
     if kind not in ("jsonl", "locomo"):
         raise InputError(f"{path} ({kind}) has no questions; give conversations with questions, or LoCoMo")
-    episodes = load_episodes(path, kind, limit=limit)
-    if kind == "jsonl":
-        records = [record for record, _ in zip(json_lines(path, raise_bad), episodes, strict=False)]
-        asked = [_stated(episode, record) for episode, record in zip(episodes, records, strict=True)]
-    else:
-        samples = json_document(path)
-        records = [Record(sample, path, None, f"[{n}]") for n, sample in enumerate(samples[: len(episodes)])]
-        asked = [_of_locomo(episode, record) for episode, record in zip(episodes, records, strict=True)]
-    questioned = [
-        Questioned(episode, questions) for episode, questions in zip(episodes, asked, strict=True) if questions
-    ]
+    episodes = {episode.source: episode for episode in load_episodes(path, kind, limit=limit)}
+    records = json_lines(path, current_report()) if kind == "jsonl" else locomo_records(path)
+    read = _stated if kind == "jsonl" else _of_locomo
+    asked = built(
+        islice((record for record in records if record.source in episodes), len(episodes)),
+        lambda record: Questioned(episodes[record.source], read(episodes[record.source], record)),
+        current_report(),
+    )
+    questioned = [one for one in asked if one.questions]
     if not questioned:
         raise InputError(f'{path} has no questions; add "questions" to its conversations (data/README.md shows how)')
     return questioned
+
+
+def locomo_records(path: Path) -> Iterator[Record]:
+    """The samples of a LoCoMo file, each with the `source` of its episode."""
+    samples = enumerate(json_document(path))
+    return (Record(sample, path, None, f"[{number}]") for number, sample in samples if isinstance(sample, dict))
 
 
 def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:
@@ -97,7 +102,7 @@ def _of_locomo(episode: Episode, record: Record) -> tuple[Question, ...]:
     """Speaker A asks; adversarial questions count as never said."""
     asker = next(name for name in episode.speakers if name != episode.agent)
     at = episode.turns[-1].at + LATER
-    places = _places(record.record("conversation"))
+    places = _places(episode, record.record("conversation"))
     questions = []
     for number, one in enumerate(record.records("qa")):
         category = LOCOMO.get(one.integer("category"), "other")
@@ -110,14 +115,10 @@ def _of_locomo(episode: Episode, record: Record) -> tuple[Question, ...]:
     return tuple(questions)
 
 
-def _places(conversation: Record) -> dict[str, int]:
+def _places(episode: Episode, conversation: Record) -> dict[str, int]:
     """The index of every ``dia_id`` among the turns, in the loader's order."""
-    sessions = sorted(
-        (int(key.removeprefix("session_")), key)
-        for key in conversation.values
-        if key.removeprefix("session_").isdigit()
-    )
-    ids = [str(said.values.get("dia_id")) for _, key in sessions for said in conversation.records(key)]
+    sessions = sorted({turn.session for turn in episode.turns if turn.session})
+    ids = [str(u.values.get("dia_id")) for number in sessions for u in conversation.records(f"session_{number}")]
     return {dialogue_id: place for place, dialogue_id in enumerate(ids)}
 
 

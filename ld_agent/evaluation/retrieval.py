@@ -20,11 +20,10 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.datasets import format_of, load_episodes
-from ld_agent.datasets.records import Record as JsonRecord
-from ld_agent.datasets.records import json_document, json_lines, raise_bad
+from ld_agent.datasets.records import current_report, json_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import Counts, as_json, merged, of_memory
-from ld_agent.evaluation.question_data import load_questions
+from ld_agent.evaluation.question_data import load_questions, locomo_records
 from ld_agent.evaluation.retrieval_cases import (
     ONE_MEMORY,
     Asked,
@@ -67,7 +66,7 @@ def load_cases(path: Path, limit: int | None = None) -> list[Case]:
             two sessions.
     """
     kind = format_of(path)
-    if kind == "jsonl" and any("questions" in record for record in json_lines(path, raise_bad)):
+    if kind == "jsonl" and any("questions" in record for record in json_lines(path, current_report())):
         return [stated_questions(load_questions(path, limit))]
     if kind != "locomo":
         return [last_sessions(load_episodes(path, limit=limit))]
@@ -82,10 +81,8 @@ def load_cases(path: Path, limit: int | None = None) -> list[Case]:
 def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
     """Read the conversations of a LoCoMo file, with or without questions; raises as `load_cases`."""
     episodes = load_episodes(path, "locomo", limit=limit)
-    samples = [
-        JsonRecord({"sample": s}, path, None, f"[{i}]").record("sample") for i, s in enumerate(json_document(path))
-    ]
-    return [own_questions(episode, sample) for episode, sample in zip(episodes, samples, strict=False)]
+    samples = {sample.source: sample for sample in locomo_records(path)}
+    return [own_questions(episode, samples[episode.source]) for episode in episodes]
 
 
 def measure(

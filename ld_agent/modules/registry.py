@@ -31,8 +31,6 @@ class TunedModule:
         nothing: the answer that means there is nothing to say; None: there always is.
         metrics: the metrics of answers to validation rows: ``bleu_n``, ``rouge_n``, ``rouge_l`` and, with ``nothing``,
             ``accuracy`` of that decision.
-        error: metrics whose mean, subtracted from 1, is the error of an answer, for tuning on the metric itself; none:
-            a different answer is not wrong.
     """
 
     name: str
@@ -43,7 +41,6 @@ class TunedModule:
     options: frozenset[str] = frozenset()
     answer: str | None = None
     nothing: str | None = None
-    error: tuple[str, ...] = ()
 
     def read_answer(self, text: str) -> str:
         """Parse a raw answer."""
@@ -61,7 +58,6 @@ TUNED: Mapping[str, TunedModule] = {
             options=frozenset({"--longest"}),
             answer="ld_agent.modules.summarizer:cleaned",
             metrics=("rouge_1", "rouge_2", "rouge_l"),
-            error=("rouge_1", "rouge_2", "rouge_l"),
         ),
         TunedModule(
             "extractor",
@@ -71,7 +67,6 @@ TUNED: Mapping[str, TunedModule] = {
             answer="training.extractor:answer",
             nothing=NO_TRAIT,
             metrics=("accuracy", "bleu_2", "bleu_3", "rouge_l"),
-            error=("rouge_l",),
         ),
         TunedModule(
             "generator",
@@ -105,7 +100,6 @@ TUNED: Mapping[str, TunedModule] = {
             rows="training.reader:rows",
             nothing=NOT_SAID,
             metrics=("accuracy", "bleu_2", "rouge_l"),
-            error=("rouge_l",),
         ),
     )
 }

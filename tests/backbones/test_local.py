@@ -122,6 +122,18 @@ def test_a_repetition_penalty_keeps_ids_from_coming_twice_and_spares_the_end(lla
     assert [c.text for c in mixed] == [varied.text, plain.text]
 
 
+def test_a_repetition_penalty_before_any_other_id_than_the_end(tiny_bart: Path, tmp_path: Path) -> None:
+    """BART's decoder starts with the end token: at first there is nothing to penalise."""
+    folder = tmp_path / "bart"
+    shutil.copytree(tiny_bart, folder)
+    for name in ("config.json", "generation_config.json"):
+        values = json.loads((folder / name).read_text())
+        (folder / name).write_text(json.dumps(values | {"decoder_start_token_id": values["eos_token_id"]}))
+    backbone = LocalBackbone(str(folder), dtype="float32", device="cpu")
+    plain, penalised = ([request("Hello there", tokens=1, repetition_penalty=p)] for p in (1.0, 1.5))
+    assert backbone.generate(penalised) == backbone.generate(plain)
+
+
 # --- interruption, threads -----------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -28,22 +29,27 @@ def test_locomo_keeps_dates_captions_and_speakers(samples: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "message", "kept"),
     [
-        ("9:05 am on 3 February, 2024", "yesterday", "is not a date such as"),
-        ("9:05 am on 3 February, 2024", "9:05 am on 31 February, 2024", "day is out of range"),
-        ("12:40 pm on 21 April, 2024", "12:40 am on 3 February, 2024", "session_2 begins at .* not after"),
-        ('"speaker": "Ines"', '"speaker": "Otto"', "speaker 'Otto' is neither Ines nor Paul"),
-        ('"sample_id"', '"sample"', "has no 'sample_id'"),
+        ("9:05 am on 3 February, 2024", "yesterday", "is not a date such as", [2]),
+        ("9:05 am on 3 February, 2024", "9:05 am on 31 February, 2024", "day is out of range", [2]),
+        ("12:40 pm on 21 April, 2024", "12:40 am on 3 February, 2024", "session_2 begins at .* not after", [1]),
+        ('"speaker": "Ines"', '"speaker": "Otto"', "speaker 'Otto' is neither Ines nor Paul", []),
+        ('"sample_id"', '"sample"', "has no 'sample_id'", []),
     ],
 )
-def test_locomo_errors_name_the_problem(samples: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_locomo_errors_name_the_problem_and_lose_no_other_session(
+    samples: Path, tmp_path: Path, old: str, new: str, message: str, kept: list[int]
+) -> None:
     text = (samples / "locomo.json").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "l.json").write_text(text.replace(old, new), encoding="utf-8")
     with pytest.raises(DataFileError, match=message):
         load_episodes(tmp_path / "l.json")
-    assert load_episodes(tmp_path / "l.json", on_bad=lambda error: None) == []
+    bad: list[DataFileError] = []
+    episodes = load_episodes(tmp_path / "l.json", on_bad=bad.append)
+    assert sorted({turn.session for episode in episodes for turn in episode.turns}) == kept
+    assert re.search(message, str(bad[0]))
 
 
 def test_locomo_midnight_and_noon(samples: Path, tmp_path: Path) -> None:

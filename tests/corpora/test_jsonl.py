@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from ld_agent.datasets import LOADERS, Episode, Turn, load_episodes, write_episodes
+from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
 
 AT = "2024-05-01T10:00:00+02:00"
@@ -96,6 +98,26 @@ def test_errors_name_the_line(tmp_path: Path, values: dict[str, Any], message: s
     if "known format" not in message:
         assert isinstance(caught.value, DataFileError)
         assert caught.value.line == 1
+
+
+@pytest.mark.parametrize("outside_sessions", [False, True])
+def test_a_session_out_of_order_is_named_and_may_be_left_out(tmp_path: Path, outside_sessions: bool) -> None:
+    days = ("2024-05-03", "2024-05-01", "2024-05-04")
+    said = [{"speaker": "Sam", "text": day, "at": f"{day}T10:00:00Z"} for day in days]
+    parts = {"utterances": said} if outside_sessions else {"utterances": ..., "sessions": [[one] for one in said]}
+    path = tmp_path / "conversations.jsonl"
+    path.write_text(f"{json.dumps(line(**parts))}\n", encoding="utf-8")
+    where = r"utterances\[1\]" if outside_sessions else "session 2"
+    wanted = rf"line 1: {where}: at=2024-05-01.* comes after at=2024-05-03.*; put the utterances in time order"
+    with pytest.raises(DataFileError, match=wanted):
+        load_episodes(path)
+    bad: list[DataFileError] = []
+    with reporting(bad.append):
+        (episode,) = load_episodes(path)
+    assert [turn.text for turn in episode.turns] == ["2024-05-03", "2024-05-04"]
+    assert [turn.session for turn in episode.turns] == ([None] * 2 if outside_sessions else [1, 3])
+    assert re.search(wanted, str(bad.pop()))
+    assert bad == []
 
 
 def test_a_repeated_id_makes_the_second_record_bad(tmp_path: Path) -> None:

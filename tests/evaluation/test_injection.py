@@ -62,8 +62,8 @@ def test_cases_of_a_test_set_are_those_with_a_marker(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
-        ("{", DataFileError, "not JSON"),
-        ('{"asked": "x"}', DataFileError, "lacks 'planted'"),
+        ("{", DataFileError, "line 1: invalid JSON"),
+        ('{"asked": "x"}', DataFileError, "line 1: has no 'planted'"),
         ("", InputError, "no case"),
     ],
 )

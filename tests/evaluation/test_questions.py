@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from cli_commands import CommandLine, scripted_config
 
+from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.question_data import load_questions
 from ld_agent.evaluation.questions import invents_nothing
@@ -42,6 +43,38 @@ def written(tmp_path: Path, *conversations: dict[str, Any]) -> Path:
     file = tmp_path / "questions.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in conversations), "utf-8")
     return file
+
+
+def test_what_is_broken_is_named_skipped_and_counted_and_questions_stay_with_their_conversations(
+    tmp_path: Path, command_line: CommandLine
+):
+    early = [{"speaker": "Lena", "text": "Before.", "at": "2025-01-01T10:00:00+00:00"}]
+    sessions = conversation()["sessions"]
+    file = written(
+        tmp_path,
+        conversation(id="broken", agent="Nobody"),
+        conversation(id="disordered", sessions=[*sessions, early]),
+        conversation(id="whole", questions=conversation()["questions"][1:]),
+    )
+    arguments = ("eval", "questions", file, "--no-arms", "--json", "-c", scripted_config(tmp_path))
+    refused = command_line(*arguments)
+    assert (refused.code, refused.out) == (1, "")
+    assert "questions.jsonl, line 1: 'Nobody' does not speak here" in refused.err
+    assert "--lenient" in refused.err
+    done = command_line(*arguments, "--lenient")
+    assert json.loads(done.out)["questions"] == 5
+    first, second, counted = done.err.splitlines()
+    assert first.startswith(f"skipped: {file}, line 1: ")
+    assert second.startswith(f"skipped: {file}, line 2: session 2: at=2025-01-01")
+    assert counted == "2 broken parts of the data skipped"
+    counts = command_line("statistics", file, "--json", "--lenient")
+    assert (json.loads(counts.out)["episodes"], json.loads(counts.out)["utterances"]) == (2, 8)
+    assert len(counts.err.splitlines()) == 3
+    recalled = command_line("eval", "retrieval", file, "--json", "--lenient")
+    assert json.loads(recalled.out)["questions"] == 3
+    with reporting(lambda error: None):
+        asked = {one.episode.id: [q.text for q in one.questions] for one in load_questions(file)}
+    assert {name: len(questions) for name, questions in asked.items()} == {"disordered": 3, "whole": 2}
 
 
 @pytest.mark.parametrize(

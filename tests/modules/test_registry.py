@@ -17,7 +17,7 @@ from ld_agent.modules.registry import NO_TRAIT, TUNED, TunedModule, tuned_module
 from ld_agent.sections import ModulesSection
 from ld_agent.shipped import shipped_path
 from training.build import build
-from training.measures import check_metric, check_risk, error, measured
+from training.measures import check_metric, measured
 from training.row_building import BuildRequest
 from training.rows import read_rows, row_values
 from training.settings import TrainingSettings
@@ -30,7 +30,6 @@ def test_what_an_entry_names_is_there(entry: TunedModule):
     prompts = [Path(file.name) for file in files("ld_agent.languages").joinpath("en", "prompts").iterdir()]
     assert all(any(file.match(pattern) for file in prompts) for pattern in entry.prompts)
     assert shipped_path(f"configs/training/{entry.name}.yaml").is_file()
-    assert set(entry.error) <= set(entry.metrics)
     assert ("accuracy" in entry.metrics) == (entry.nothing is not None)
 
 
@@ -57,16 +56,13 @@ def test_one_entry_is_all_that_another_module_needs(tmp_path: Path, monkeypatch:
         rows=f"{__name__}:decisions",
         nothing="no",
         metrics=("accuracy", "rouge_l"),
-        error=("rouge_l",),
     )
     monkeypatch.setitem(cast(dict[str, TunedModule], TUNED), "memory", memory)
     build("memory", [tmp_path / "tea"], tmp_path / "rows.jsonl")
     [row] = read_rows(tmp_path / "rows.jsonl")
     assert (row.prompt[0].content, row.target) == ("Is tea worth remembering?", "no")
     assert measured("memory", ["no", "yes"], ["no", "no"]) == {"accuracy": 0.5, "rouge_l": 0.5}
-    assert error("memory", "no", "no", 0.75) == 0.25
-    settings = TrainingSettings(model="m", output_dir="o", risk_samples=4, metric_for_best_model="eval_accuracy")
+    settings = TrainingSettings(model="m", output_dir="o", metric_for_best_model="eval_accuracy")
     check_metric(settings, "memory")
-    check_risk(settings, "memory")
     with pytest.raises(typer.BadParameter, match="--longest is for the summarizer, not for the memory"):
         build("memory", [tmp_path / "tea"], tmp_path / "more.jsonl", longest=2)

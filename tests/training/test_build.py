@@ -215,6 +215,17 @@ def test_invalid_rows_are_named_by_line(tmp_path: Path):
         read_rows(file)
 
 
+def test_a_bad_record_may_be_skipped_and_rows_name_their_module_and_file(build: Build, tmp_path: Path):
+    source, out = tmp_path / "own.jsonl", tmp_path / "rows.jsonl"
+    source.write_text((SAMPLES / "dialogsum.jsonl").read_text().splitlines()[0] + "\n{oops\n")
+    done = build("summarizer", "--from", source, "--out", out, "--lenient")
+    assert done.code == 0, done.err
+    assert f"skipped: {source}, line 2" in done.err
+    assert "1 broken part of the data skipped" in done.err
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {(row["module"], *row["sources"]) for row in rows} == {("summarizer", "own.jsonl")}
+
+
 # ---- the generator's rows
 
 

@@ -54,7 +54,15 @@ def test_answers_equal_those_of_the_backbone(base: str, settings: Make, request:
     prepared = prepare(given, rows, rows)
     adapted(prepared, given)
     assert (prepared.model.config._attn_implementation == NAME) == (base == "tiny_llama")
-    asked = Generations("generator", prepared.model, prepared.tokenizer, rows, prepared.evaluation or [], 5, 2)
+    asked = Generations(
+        "generator",
+        prepared.model,
+        prepared.tokenizer,
+        rows=rows,
+        examples=prepared.evaluation or [],
+        most=5,
+        batch=2,
+    )
     texts = asked.texts()
     limit = max(len(example.answer) for example in prepared.evaluation or [])
     backbone = LocalBackbone(str(folder), dtype="float32", device="cpu")

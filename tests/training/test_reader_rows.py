@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+from training_parts import Commands
 
 from ld_agent.config import Config
 from ld_agent.modules.registry import NOT_SAID
@@ -39,6 +41,38 @@ def test_a_question_is_asked_of_passages_with_and_without_its_answer(built: list
         question = prompt.rpartition(" asks: ")[2].rpartition(": ")[2].casefold()
         targets.setdefault(question, set()).add(target == NOT_SAID)
     assert sum(len(kinds) == 2 for kinds in targets.values()) > 2000
+
+
+def own_file(folder: Path, traits: list[str]) -> Path:
+    said = [
+        {"speaker": "Ann", "text": trait, "at": f"2024-01-01T00:0{n}:00+00:00", "traits": [trait]}
+        for n, trait in enumerate(traits)
+    ]
+    said.append({"speaker": "Sam", "text": "Oh.", "at": "2024-01-01T01:00:00+00:00", "traits": []})
+    file = folder / "own.jsonl"
+    file.write_text(json.dumps({"id": "own", "agent": "Sam", "utterances": said}) + "\n")
+    return file
+
+
+def test_a_file_of_ones_own_is_built_and_held_out(tmp_path: Path, command: Commands):
+    file = own_file(tmp_path, ["I sail on lakes.", "I have two dogs.", "I live in Oslo."])
+    train, held_out = tmp_path / "train.jsonl", tmp_path / "eval.jsonl"
+    done = command("build", "reader", "--from", file, "--out", train, "--eval-out", held_out)
+    assert done.code == 0, done.err
+    sides = [[json.loads(line) for line in path.read_text().splitlines()] for path in (train, held_out)]
+    episodes = [{row["episode"] for row in rows} for rows in sides]
+    assert 0.02 < len(episodes[1]) / len(episodes[0]) < 0.1
+    assert not episodes[0] & episodes[1]
+    rows = [*sides[0], *sides[1]]
+    assert {row["corpus"] for row in rows} == {"memory", "jsonl"}
+    assert {(row["module"], *row["sources"]) for row in rows} == {("reader", "own.jsonl")}
+
+
+def test_a_file_in_which_nobody_tells_enough_is_named(tmp_path: Path, command: Commands):
+    file = own_file(tmp_path, ["I sail on lakes.", "I have two dogs."])
+    done = command("build", "reader", "--from", file, "--out", tmp_path / "train.jsonl")
+    assert done.code == 1
+    assert "own.jsonl: nobody told 3 short traits" in done.err
 
 
 def test_rows_are_the_same_each_time(built: list[tuple[str, str]], tmp_path: Path):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from training_parts import toy_rows, write
+from training_parts import Commands, toy_rows, write
 
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.local import LocalBackbone
@@ -306,13 +306,51 @@ def test_occupied_folders_are_rejected(settings: Make, tmp_path: Path):
         tune(given, "extractor")
 
 
+def test_the_rows_of_another_module_are_refused(settings: Make, tmp_path: Path):
+    def of(module: str, name: str) -> str:
+        return str(write(tmp_path / name, [*toy_rows(3), *(row | {"module": module} for row in toy_rows(3))]))
+
+    ours, theirs = of("extractor", "ours.jsonl"), of("summarizer", "theirs.jsonl")
+    wanted = r"theirs.jsonl, line 4: a row for the summarizer, not for the extractor; build the {} file with"
+    with pytest.raises(InputError, match=wanted.format("training")):
+        tune(settings(train_file=theirs), "extractor")
+    with pytest.raises(InputError, match=wanted.format("evaluation")):
+        tune(settings(train_file=ours, eval_file=theirs), "extractor")
+    assert not (tmp_path / "out").exists()
+
+
+def test_broken_rows_may_be_skipped_and_the_card_names_files_formats_and_terms(
+    settings: Make, tmp_path: Path, command: Commands
+):
+    rows = [row | {"corpus": "msc_personasummary", "sources": ["mine.txt"]} for row in toy_rows(6)]
+    given = write(tmp_path / "rows.jsonl", rows)
+    with given.open("a") as file:
+        file.write('{oops\n{"messages": []}\n')
+    config = tmp_path / "settings.yaml"
+    config.write_text(settings(train_file=str(given), eval_file=None, max_steps=1).model_dump_json())
+    refused = command("extractor", "-c", config)
+    assert refused.code == 1
+    assert f"{given}, line 7: " in refused.err
+    assert "--lenient" in refused.err
+    done = command("extractor", "-c", config, "--lenient")
+    assert done.code == 0, done.err
+    assert "2 broken parts of the data skipped" in done.err
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| training rows | 6, " in card
+    assert "| built from | `mine.txt` |" in card
+    assert "in the format `msc_personasummary`; the terms of the corpus published in it, if it is that: Multi-" in card
+
+
 def test_errors_are_reported_before_anything_is_written(settings: Make, tmp_path: Path):
     with pytest.raises(ConfigError, match=r"'c_attn', which .* does not have; it has .*q_proj"):
         tune(settings(lora_target_modules=("q_proj", "c_attn")), "extractor")
     with pytest.raises(DataFileError, match=r"train.jsonl, line \d+: the target has .* tokens"):
         tune(settings(max_length=4), "extractor")
-    with pytest.raises(InputError, match=r"nowhere.jsonl"):
-        tune(settings(train_file=str(tmp_path / "nowhere.jsonl")), "extractor")
+    nowhere = str(tmp_path / "nowhere.jsonl")
+    with pytest.raises(InputError, match=r"no training file .*nowhere.jsonl; .* --out .*nowhere.jsonl"):
+        tune(settings(train_file=nowhere), "extractor")
+    with pytest.raises(InputError, match=r"no evaluation file .*nowhere.jsonl; .* --eval-out .*nowhere.jsonl"):
+        tune(settings(eval_file=nowhere), "extractor")
     with pytest.raises(ConfigError, match="train_file is not given"):
         tune(settings(train_file=None), "extractor")
     with pytest.raises(ModelError, match=r"nomodel.gguf"):

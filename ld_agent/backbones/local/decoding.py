@@ -7,9 +7,8 @@ batch-mates only through the rounding of batched arithmetic.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 import torch
@@ -108,45 +107,6 @@ def decode(steps: Steps, rows: Sequence[Row], choice: Choice) -> None:
         logits = _read(steps.step, [rows[i].out[-1] for i in active])
 
 
-@torch.inference_mode()
-def draw(steps: Steps, rows: Sequence[Row], times: int, choice: Choice) -> list[list[tuple[Row, int]]]:
-    """Sample several answers for every row, at its temperature and from its seed.
-
-    The distribution is that of independent sampling. Answers share a row while they are equal, so that many cost little
-    more than one.
-
-    Returns:
-        for every row its distinct answers, as separate rows, and how often each was sampled.
-
-    Raises:
-        BackboneError: the model failed.
-    """
-    candidates: list[list[tuple[Row, int]]] = [[] for _ in rows]
-    generators = [torch.Generator().manual_seed(row.seed) for row in rows]
-    active = [(number, row, times) for number, row in enumerate(rows)]
-    logits = _read(steps.prefill, rows)
-    while True:
-        logits = _processed(logits, [row for _, row, _ in active], choice)
-        going, parents = [], []
-        for place, (number, row, count) in enumerate(active):
-            for token, share in Counter(_sample(logits[place], row, generators[number], choice, count)).items():
-                if token in choice.end_ids:
-                    candidates[number].append((replace(row, stopped=True), share))
-                    continue
-                longer = replace(row, out=[*row.out, token])
-                if len(longer.out) < row.limit:
-                    going.append((number, longer, share))
-                    parents.append(place)
-                else:
-                    candidates[number].append((longer, share))
-        if not going:
-            return candidates
-        if parents != list(range(len(active))):
-            steps.keep(parents)
-        active = going
-        logits = _read(steps.step, [row.out[-1] for _, row, _ in active])
-
-
 def _read(forward: Callable[[Sequence[Given]], Tensor], given: Sequence[Given]) -> Tensor:
     try:
         return forward(given)
@@ -164,7 +124,7 @@ def _choose(
     logits = _processed(logits, rows, choice)
     greedy = logits.argmax(-1).tolist() if None in generators else []
     return [
-        _sample(logits[i], row, generator, choice)[0] if generator is not None else greedy[i]
+        _sample(logits[i], row, generator, choice) if generator is not None else greedy[i]
         for i, (row, generator) in enumerate(zip(rows, generators, strict=True))
     ]
 
@@ -192,14 +152,14 @@ def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
     """
     if row.repetition_penalty == 1.0:
         return logits
-    seen = torch.tensor(sorted({*row.prompt, *row.out} - end_ids), device=logits.device)
+    seen = torch.tensor(sorted({*row.prompt, *row.out} - end_ids), dtype=torch.long, device=logits.device)
     scores = logits[seen]
     weakened = torch.where(scores > 0, scores / row.repetition_penalty, scores * row.repetition_penalty)
     return logits.scatter(0, seen, weakened)
 
 
-def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice, times: int = 1) -> list[int]:
-    """Sample ids, on the CPU in float32, so that the result does not depend on the batch or the device."""
+def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice) -> int:
+    """Sample an id, on the CPU in float32, so that the result does not depend on the batch or the device."""
     scores = logits.float().cpu() / row.temperature
     if choice.top_k:
         floor = scores.topk(min(choice.top_k, len(scores))).values[-1]
@@ -210,8 +170,7 @@ def _sample(logits: Tensor, row: Row, generator: torch.Generator, choice: Choice
         ordered, order = probabilities.sort(descending=True)
         beyond = ordered.cumsum(-1) - ordered >= top_p
         probabilities[order[beyond]] = 0
-    # One random number per sample; torch.multinomial uses one for every id of the vocabulary.
+    # One random number; torch.multinomial uses one for every id of the vocabulary.
     below = probabilities.double().cumsum(-1)
-    numbers = torch.rand(times, generator=generator, dtype=torch.float64) * below[-1]
-    drawn: list[int] = torch.searchsorted(below, numbers, right=True).clamp_(max=len(below) - 1).tolist()
-    return drawn
+    number = torch.rand(1, generator=generator, dtype=torch.float64) * below[-1]
+    return int(torch.searchsorted(below, number, right=True).clamp_(max=len(below) - 1))

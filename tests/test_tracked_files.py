@@ -1,0 +1,46 @@
+"""Leftovers of merges and broken links are found in every kind of file, by ``make lint``."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from documentation import ROOT
+from tracked_files import problems, tracked_files
+
+
+@pytest.mark.parametrize("name", ["page.md", "prompt.yaml", "code.py"])
+@pytest.mark.parametrize("marker", ["<<<<<<< HEAD", "||||||| 1a2b3c", "=======", ">>>>>>> branch"], ids=lambda m: m[:1])
+def test_each_merge_marker_is_found(tmp_path: Path, name: str, marker: str):
+    file = tmp_path / name
+    file.write_text(f"a: 1\n{marker}\nb: 2 # {marker}\n")
+    assert list(problems([file])) == [f"{file}, line 2: a merge marker, {marker!r}; resolve the merge"]
+
+
+def test_broken_links_and_anchors_are_found(tmp_path: Path):
+    page, other = tmp_path / "page.md", tmp_path / "other.md"
+    other.write_text("# `ld-agent run`\n")
+    good = "[a](other.md) [b](other.md#ld-agent-run) [c](#here) [d](https://example.org/x) ![e](.)\n"
+    page.write_text(f"## Here\n{good}[f](gone.md) [g](other.md#gone) [h](#gone)\n```sh\n[i](gone.md)\n```\n")
+    found = [problem.partition("links to ")[2].partition(",")[0] for problem in problems([page, other])]
+    assert found == ["gone.md", "other.md#gone", "#gone"]
+
+
+def test_binary_files_are_passed_over(tmp_path: Path):
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"\xff\xfe\n=======\n")
+    assert list(problems([file])) == []
+
+
+def test_the_files_are_those_of_the_project_with_git_and_without(tmp_path: Path):
+    assert {ROOT / "docs" / "cli.md", ROOT / "ld_agent" / "__init__.py"} <= {*tracked_files(ROOT)}
+    for name in (".venv/x.py", "docs/page.md"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    assert tracked_files(tmp_path) == [tmp_path / "docs" / "page.md"]
+
+
+def test_lint_runs_it():
+    done = subprocess.run(["make", "-n", "lint"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "tests/tracked_files.py" in done.stdout

@@ -37,10 +37,6 @@ class Projections:
         self._parent, self._names, self._matrix = parent, names, matrix
         self.bind()
 
-    @property
-    def four_bit(self) -> bool:
-        return self._matrix is not None
-
     def bind(self) -> None:
         """Look the modules up again: an adapter added since the last batch may have wrapped them."""
         self._modules = [getattr(self._parent, name) for name in self._names]
@@ -85,6 +81,10 @@ class Layer:
         return self.read, self.attended, self.gate_up, self.down
 
 
+def is_small(model: Any) -> bool:
+    return bool(model.num_parameters() < SMALL)
+
+
 def llama_layers(model: Any, weights: FourBitWeights) -> list[Layer] | None:
     """Return the layers of a model of the family on a CPU, or None for any other."""
     if not is_plain_llama(model) or model.device.type != "cpu":
@@ -94,8 +94,7 @@ def llama_layers(model: Any, weights: FourBitWeights) -> list[Layer] | None:
         attention, mlp = layer.self_attn, layer.mlp
 
         def group(parent: nn.Module, place: str, names: list[str], number: int = number) -> Projections:
-            matrix = weights.take([f"model.layers.{number}.{place}.{name}" for name in names])
-            return Projections(parent, names, matrix)
+            return Projections(parent, names, weights.matrix(parent, f"model.layers.{number}.{place}", names))
 
         layers.append(
             Layer(
@@ -139,7 +138,7 @@ class LlamaSteps(CausalSteps):
         config = model.config
         self._heads, self._key_heads = config.num_attention_heads, config.num_key_value_heads
         self._width: int = layers[0].attention.head_dim
-        self._small = model.num_parameters() < SMALL
+        self._small = is_small(model)
 
     def prefill(self, rows: Sequence[Row]) -> Tensor:
         for place in self._layers:

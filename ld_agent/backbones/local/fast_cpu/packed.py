@@ -6,6 +6,7 @@ not change. Nothing is replaced where torch lacks the operators.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -29,12 +30,14 @@ class PackedLinear(nn.Module):
         return product
 
 
-def pack_linear_modules(model: nn.Module, names: list[str] | None = None) -> None:
-    """Replace the linear modules of these names (None: all) in place, if this torch computes the same with them."""
+def pack_linear_modules(model: nn.Module, others: Collection[nn.Module] = ()) -> None:
+    """Replace the linear modules except ``others`` in place, if this torch computes the same with them."""
     if not _packs():
         return
-    for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear and (names is None or name in names) and module.weight.dtype == torch.bfloat16:
+    # By name: a list of the modules would keep the plain weights of all until the last is packed.
+    for name in [name for name, module in model.named_modules() if type(module) is nn.Linear and module not in others]:
+        module: Any = model.get_submodule(name)
+        if module.weight.dtype == torch.bfloat16:
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, PackedLinear(module))
 

@@ -109,11 +109,12 @@ def _tensors(gguf: Path, model: Any) -> Iterator[tuple[str, Tensor, Tensor | Non
             result = processor.process(weights=dequantize(tensor.data, tensor.tensor_type), **given)
             if result.name not in names:
                 continue
-            name = names[result.name]
+            name, weight = names[result.name], _copied(result.weights).to(torch.bfloat16)
+            del result  # float32
             packed = groups(tensor.data, tensor.tensor_type.name) if name in packable else None
             if packed is not None:  # its rows in the same order as those of the weights
                 packed = _copied(processor.process(weights=packed, **given).weights)
-            yield name, _copied(result.weights).to(torch.bfloat16), packed
+            yield name, weight, packed
         for name, weight in parsed["tensors"].items():
             yield name, weight.to(torch.bfloat16).contiguous(), None
 

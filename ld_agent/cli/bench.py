@@ -38,6 +38,12 @@ def turn(
         bool,
         typer.Option("--growth", help="Instead, measure turns and reopening from 1,000 to 1,000,000 utterances."),
     ] = False,
+    memory: Annotated[
+        bool,
+        typer.Option(
+            "--memory", help="Instead, measure peak memory of the model and of an agent, and the model's speed."
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Time a whole turn at 10,000 events, generation compared with plain float32 generate(), startup, and adapters.
@@ -47,6 +53,8 @@ def turn(
       ld-agent bench turn --json
 
       ld-agent bench turn --growth
+
+      ld-agent bench turn --memory -c qwen3-0.6b backbone.model=model.gguf
     """
     from ld_agent.config import greedy_config
 
@@ -55,6 +63,11 @@ def turn(
         from ld_agent.evaluation.bench_growth import bench_growth
 
         _show(bench_growth(settings), as_json)
+        return
+    if memory:
+        from ld_agent.evaluation.bench_memory import bench_memory
+
+        _show(bench_memory(settings), as_json)
         return
     from ld_agent.evaluation.bench import bench_turn
 

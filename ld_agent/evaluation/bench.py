@@ -196,7 +196,7 @@ def _generation(config: Config) -> dict[str, Any]:
     backbone = build_backbone(config.backbone)
     if not isinstance(backbone, LocalBackbone):
         return {"skipped": f"backbone.kind={config.backbone.kind} does not run here"}
-    prompts = _prompts(PROMPTS)
+    prompts = sample_prompts(PROMPTS)
     ids = [torch.tensor([backbone.encode_messages(messages)]) for messages in prompts]
     plain = AutoModelForCausalLM.from_pretrained(str(resolve_model(config.backbone.model)), dtype=torch.float32).eval()
 
@@ -228,7 +228,7 @@ def _generation(config: Config) -> dict[str, Any]:
     }
 
 
-def _prompts(count: int) -> list[tuple[Message, ...]]:
+def sample_prompts(count: int) -> list[tuple[Message, ...]]:
     """Prompts as the generator renders them along the shipped conversation."""
     episode = _sample()
     said = [Utterance(f"u{n}", t.speaker, t.text, t.at, 1) for n, t in enumerate(episode.turns[:24], 1)]
@@ -321,6 +321,11 @@ def machine() -> dict[str, Any]:
         **{name: version(name) for name in packages},
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def sample_texts(count: int) -> list[str]:
+    """What the user says in the shipped conversation."""
+    return [turn.text for turn in _sample().turns if turn.speaker != "Sam"][:count]
 
 
 def _sample() -> Any:

@@ -268,7 +268,7 @@ def test_the_four_bit_step_is_as_close_to_float32_as_bfloat16_is(embedded: Local
     rows = [Row(text[:8], len(text))]
     steps = steps_of(embedded, rows)
     assert isinstance(steps, LlamaSteps)
-    assert all(group.four_bit for layer in steps._layers for group in layer.projections)
+    assert all(group._matrix for layer in steps._layers for group in layer.projections)
     with torch.inference_mode():
         wanted = exact(torch.tensor([text])).logits[0].log_softmax(-1)
         usual = halved(torch.tensor([text])).logits[0].float().log_softmax(-1)

@@ -13,10 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from local_parts import request, steps_of
+from tiny_models import save_adapter
 
-from ld_agent.backbones import weights
+from ld_agent.backbones import gguf_model, weights
+from ld_agent.backbones.local import LocalBackbone
+from ld_agent.backbones.local.decoding import Row
+from ld_agent.backbones.local.fast_cpu import llama
 from ld_agent.backbones.local.fast_cpu.four_bit import FourBitMatrix
-from ld_agent.backbones.local.four_bit_grid import GROUP, grid
+from ld_agent.backbones.local.four_bit_groups import GROUP, groups, unpack
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.errors import ModelError
 
@@ -236,17 +241,66 @@ def test_a_disk_without_room_gives_one_line_and_leaves_nothing(tiny_gguf: Path, 
     assert list((cache / "models").iterdir()) == []
 
 
-def test_a_matrix_on_the_four_bit_grid_is_kept_exactly_and_any_other_refused() -> None:
-    torch.manual_seed(0)
-    quanta = torch.randint(0, 16, (32, 4, GROUP))
-    quanta[..., 0], quanta[..., 1] = 0, 15
-    weight = ((quanta - 7) * 0.01 * torch.rand(32, 4, 1)).view(32, 128).bfloat16()
-    found = grid(weight)
-    assert found is not None
-    x = torch.randn(3, 128).bfloat16()
-    product, exact = FourBitMatrix(*found)(x).float(), x.float() @ weight.float().T
-    assert (product - exact).norm() < 0.01 * exact.norm()
-    assert grid(torch.randn(32, 128).bfloat16()) is None
-    off_grid = weight.clone()
-    off_grid[5, 34:64] = torch.linspace(float(weight[5, 32]), float(weight[5, 33]), 30)
-    assert grid(off_grid) is None
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q4_K"])
+def test_four_bit_groups_are_the_weights_of_the_file(kind: str) -> None:
+    import gguf
+
+    number = gguf.GGMLQuantizationType[kind]
+    size, width = gguf.GGML_QUANT_SIZES[number]
+    data = np.random.default_rng(0).integers(0, 256, (32, 512 // size, width), dtype=np.uint8)
+    data[..., :4] = np.array([0.02, 0.3], np.float16).view(np.uint8)  # scales that are numbers
+    data = data.reshape(32, -1)
+    exact = torch.from_numpy(gguf.dequantize(data, number).copy())
+    packed = groups(data, kind)
+    assert packed is not None
+    assert packed.shape == (32, 512 // GROUP, 20)
+    unpacked = unpack(torch.from_numpy(packed).view(-1, 20)).view(32, 512)
+    torch.testing.assert_close(unpacked, exact, rtol=1e-3, atol=1e-3 * float(exact.abs().max()))
+    x = torch.randn(3, 512, generator=torch.Generator().manual_seed(0)).bfloat16()
+    product, wanted = FourBitMatrix(torch.from_numpy(packed))(x).float(), x.float() @ exact.T
+    assert (product - wanted).norm() < 0.01 * wanted.norm()
+
+
+def test_other_types_have_no_four_bit_groups() -> None:
+    assert groups(np.zeros((16, 210), np.uint8), "Q6_K") is None
+
+
+def test_a_large_model_keeps_four_bits_only_and_answers_the_same(
+    tiny_gguf: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = resolve_model(str(tiny_gguf))
+    assert isinstance(folder, Path)
+    adapter = save_adapter(tmp_path / "adapter", folder, 1, ["q_proj", "down_proj"])
+    plain = LocalBackbone(str(folder), dtype="bfloat16", device="cpu", adapters={"one": str(adapter)})
+    monkeypatch.setattr(llama, "SMALL", 0)
+    compact = LocalBackbone(str(folder), dtype="bfloat16", device="cpu", adapters={"one": str(adapter)})
+    assert {
+        name
+        for name, weight in compact._model.named_parameters()
+        if weight.dim() > 1 and weight.dtype == torch.bfloat16
+    } <= {name for name, weight in compact._model.named_parameters() if weight.is_meta}
+    rows = [Row(list(range(3, 3 + length)), 4, adapter=name) for length, name in [(90, None), (40, "one"), (5, "one")]]
+    both = [steps_of(backbone, rows) for backbone in (plain, compact)]
+    with torch.inference_mode():
+        for take in (lambda steps: steps.prefill(rows), lambda steps: steps.step([9, 10, 11])):
+            wanted, logits = (take(steps).float() for steps in both)
+            assert (logits - wanted).norm() < 0.02 * wanted.norm()
+    requests = [request("Hello there", adapter="one"), request("Hello there")]
+    nats = [[found.nats for found in backbone.likelihoods(requests, ["yes", "no"])] for backbone in (plain, compact)]
+    assert nats[0] == pytest.approx(nats[1], rel=0.02)
+
+
+def test_a_large_model_is_converted_into_several_files(
+    tiny_gguf: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    whole = AutoModelForCausalLM.from_pretrained(resolve_model(str(tiny_gguf))).state_dict()
+    monkeypatch.setenv("LD_AGENT_CACHE", str(cache / "other"))
+    monkeypatch.setattr(gguf_model, "SHARD", 20_000)
+    folder = resolve_model(str(tiny_gguf))
+    assert isinstance(folder, Path)
+    assert len(list(folder.glob("model-*.safetensors"))) > 3
+    parts = AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    assert whole.keys() == parts.keys()
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)

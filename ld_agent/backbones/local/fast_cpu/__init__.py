@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from ld_agent.backbones.local.fast_cpu.four_bit import FourBitWeights
-from ld_agent.backbones.local.fast_cpu.llama import Layer, LlamaSteps, llama_layers
+from ld_agent.backbones.local.fast_cpu.four_bit import FourBitWeights, UnpackedEmbedding
+from ld_agent.backbones.local.fast_cpu.llama import LlamaSteps, is_small, llama_layers
 from ld_agent.backbones.local.fast_cpu.packed import pack_linear_modules
 from ld_agent.backbones.local.steps import (
     BatchSteps,
@@ -41,19 +42,33 @@ def steps_for(
         select: tells the adapters which one each row of the coming forward passes uses.
         prefixes: keeps constant prompt beginnings from batch to batch; None: nothing is kept.
         source: where the model was loaded from. Its weights are then rearranged in place for decoding. None leaves them
-            alone, as a model that is being tuned needs it.
+            alone, as a model that is being tuned needs it. A large model then keeps weights of 4 bits in that form only.
     """
     frozen = source is not None and model.device.type == "cpu" and model.dtype == torch.bfloat16
-    weights = FourBitWeights(source if frozen else None)
+    compact = frozen and not is_small(model) and "fbgemm" in torch.backends.quantized.supported_engines
+    weights = FourBitWeights(source if frozen else None, compact)
+    if compact:
+        _let_go_of_files(model, weights)
     layers = None if model.config.is_encoder_decoder else llama_layers(model, weights)
     if frozen:
-        # Modules that decode from their 4-bit form keep plain weights, which read prompts just as fast.
-        pack_linear_modules(model, ["lm_head"] if _all_four_bit(layers) else None)
+        # In a small model, modules that decode from their 4-bit form keep plain weights, which read prompts just as fast.
+        pack_linear_modules(model, weights.multiplied)
     if model.config.is_encoder_decoder:
         return lambda prompts: Seq2SeqSteps(model, select, prompts, padding_id)
     kind = CausalSteps if layers is None else partial(LlamaSteps, layers=layers)
     return lambda prompts: kind(model, select, prefixes or PrefixCache(), padding_id)
 
 
-def _all_four_bit(layers: list[Layer] | None) -> bool:
-    return layers is not None and all(group.four_bit for layer in layers for group in layer.projections)
+def _let_go_of_files(model: Any, weights: FourBitWeights) -> None:
+    """Copy what stays plain: a mapped file stays in memory as long as any tensor in it.
+
+    The largest module is packed before anything else takes room.
+    """
+    head = model.get_output_embeddings()
+    pack_linear_modules(model, [module for module in model.modules() if module is not head])
+    if groups := weights.take(["model.embed_tokens.weight"]):
+        model.model.embed_tokens = UnpackedEmbedding(*groups)
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            if parameter.dim() == 1 or isinstance(module, nn.Embedding):
+                parameter.data = parameter.data.clone()

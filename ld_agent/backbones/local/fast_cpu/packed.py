@@ -6,6 +6,7 @@ not change. Nothing is replaced where torch lacks the operators.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -29,12 +30,15 @@ class PackedLinear(nn.Module):
         return product
 
 
-def pack_linear_modules(model: nn.Module, names: list[str] | None = None) -> None:
-    """Replace the linear modules of these names (None: all) in place, if this torch computes the same with them."""
+def pack_linear_modules(model: nn.Module, others: Collection[nn.Module] = ()) -> None:
+    """Replace the linear modules except ``others`` in place, if this torch computes the same with them."""
     if not _packs():
         return
-    for name, module in list(model.named_modules()):
-        if type(module) is nn.Linear and (names is None or name in names) and module.weight.dtype == torch.bfloat16:
+    sizes = {name: m.weight.numel() for name, m in model.named_modules() if type(m) is nn.Linear and m not in others}
+    # The largest first, while there is room for both copies; by name, as a list of modules would keep the plain ones.
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        module: Any = model.get_submodule(name)
+        if module.weight.dtype == torch.bfloat16:
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, PackedLinear(module))
 

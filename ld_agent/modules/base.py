@@ -49,6 +49,7 @@ class Models:
         self.modules = config.modules
         self._given = backbone
         self._built: dict[str, Backbone] = {}
+        self._unopened: set[str] = set()  # keys of backbones seen to begin with reasoning that no tag opens
         self._lock = threading.Lock()
         self.language = language(config.language)
 
@@ -116,11 +117,14 @@ class Models:
 
         Args:
             most: maximum number of new tokens in a useful answer, if less than the module's limit; bounds the cost of
-                a model that does not stop.
+                a model that does not stop. If the model thinks, only a reply is bounded.
             marked: the answer has the markers of the prompt's language ("笔记："), to be read as English ones.
             decides: a reply is followed by a decision.
         """
-        settings = self._settings[module]
+        settings, section = self._settings[module], self._sections[module]
+        if section.thinking and module != "generator":
+            most = None
+        thinks = section.thinking or self.backbone_key(module) in self._unopened
         return Request(
             messages=messages,
             module=module,
@@ -129,7 +133,7 @@ class Models:
             temperature=settings.temperature,
             repetition_penalty=settings.repetition_penalty,
             seed=seed,
-            on_text=None if on_text is None else AnswerStream(on_text),
+            on_text=None if on_text is None else AnswerStream(on_text, thinks=thinks),
             cacheable_prefix=constant_messages,
             read=self._reading(module, marked, decides),
         )
@@ -168,6 +172,8 @@ class Models:
                 raise BackboneError(
                     f"the backbone gave {len(completions)} answers to {len(batch)} requests; it must give one each"
                 )
+            if any(completion.unopened for completion in completions):
+                self._unopened.add(self.backbone_key(batch[0].module))
             answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
         return [answers[p] for p in range(len(requests))]
 

@@ -66,7 +66,8 @@ class Completion:
     Attributes:
         finish: "stop" (the model ended it) or "length" (max_new_tokens or the window ended it).
         lack: why there is no answer, if the model or endpoint gave none; an empty text alone is an answer.
-        unopened: the text began with reasoning that no tag opened.
+        reasoned: there was reasoning, which the text lacks.
+        unopened: no tag opened it.
     """
 
     text: str
@@ -74,6 +75,7 @@ class Completion:
     completion_tokens: int
     finish: Literal["stop", "length"] = "stop"
     lack: Lack = ""
+    reasoned: bool = False
     unopened: bool = False
 
     def __post_init__(self) -> None:
@@ -83,8 +85,8 @@ class Completion:
             object.__setattr__(self, "lack", "")
         elif answer.reasoned and not self.lack:
             object.__setattr__(self, "lack", "reasoning")
-        if answer.unopened:
-            object.__setattr__(self, "unopened", True)
+        object.__setattr__(self, "reasoned", self.reasoned or answer.reasoned)
+        object.__setattr__(self, "unopened", self.unopened or answer.unopened)
 
     def why_none(self, module: str) -> str:
         """Say why this is no answer of a module, and how to fix it; "" if it is one."""

@@ -122,7 +122,11 @@ def test_a_refused_extra_parameter_is_left_out_from_then_on(stage: Stage, connec
     backbone = connect(strict, extra={"reasoning_effort": "low", "top_k": 20})
     backbone.generate([ask()])
     backbone.generate([ask()])
-    assert [("reasoning_effort" in body, body["top_k"]) for body in stage.bodies] == [(True, 20), (False, 20), (False, 20)]
+    assert [("reasoning_effort" in body, body["top_k"]) for body in stage.bodies] == [
+        (True, 20),
+        (False, 20),
+        (False, 20),
+    ]
 
 
 def test_extra_cannot_replace_what_is_asked(connect: Connect) -> None:
@@ -177,7 +181,9 @@ def test_without_an_answer_the_turn_has_a_reply_and_learning_waits(
 
 
 def test_a_model_that_once_left_its_reasoning_open_is_held_back_from_then_on(agent: MakeAgent) -> None:
-    talk = agent(sends_message({"content": "She keeps newts.\n</think>\n\nHow many newts do you keep?"})).conversation("m")
+    talk = agent(sends_message({"content": "She keeps newts.\n</think>\n\nHow many newts do you keep?"})).conversation(
+        "m"
+    )
     shown: list[str] = []
     assert talk.respond("I keep newts.", at=START, on_text=shown.append).text == "How many newts do you keep?"
     assert "".join(shown).endswith("How many newts do you keep?")
@@ -199,6 +205,17 @@ def test_a_declared_model_is_held_back_at_once_and_reasons_within_the_whole_limi
     assert "She keeps" not in "".join(shown)
     talk.end_session()
     assert 500 in [body["max_tokens"] for body in stage.bodies]
+
+
+def test_reasoning_that_the_limit_cut_off_is_no_answer_of_a_declared_model(agent: MakeAgent) -> None:
+    cut = sends_message({"content": "Okay, she says that she keeps"}, "length")
+    talk = agent(cut, **{"backbone.thinking": True}).conversation("maya")
+    shown: list[str] = []
+    reply = talk.respond("I keep newts.", at=START, on_text=shown.append)
+    assert (reply.text, shown) == (ENGLISH.words.speechless, [])
+    assert LIMIT in reply.notes[0]
+    undeclared = agent(cut).conversation("ben").respond("I keep newts.", at=START)
+    assert undeclared.text == "Okay, she says that she keeps"
 
 
 def test_a_failed_piece_of_work_names_its_module(agent: MakeAgent) -> None:

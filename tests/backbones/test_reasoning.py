@@ -58,7 +58,9 @@ def test_reasoning_that_no_tag_opens_ends_at_the_tag_that_closes_it() -> None:
     assert streamed(UNOPENED, 1) == "Okay, she keeps newts.\n\n\nHow many?"  # nobody knew; the answer still comes
 
 
-@pytest.mark.parametrize("answer", ["<think>\nOkay, she", "<think>newts</think>\n", "<|channel|>analysis<|message|>She"])
+@pytest.mark.parametrize(
+    "answer", ["<think>\nOkay, she", "<think>newts</think>\n", "<|channel|>analysis<|message|>She"]
+)
 def test_an_answer_of_reasoning_alone_says_so(answer: str) -> None:
     assert Completion(answer, 0, 0).why_none("extractor").startswith("the model's answer was only reasoning; ")
     why = Completion(answer, 0, 0, "length").why_none("extractor")

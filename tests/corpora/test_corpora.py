@@ -174,7 +174,10 @@ def test_chats_are_read_without_reasoning_and_from_parts(tmp_path: Path) -> None
         {"role": "user", "content": "I typed <think>."},
         {"role": "assistant", "content": "<think>A tag."},
         {"role": "user", "content": parts},
-        {"role": "assistant", "content": [{"type": "thinking", "thinking": "Newts."}, {"type": "text", "text": "Nice!"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "Newts."}, {"type": "text", "text": "Nice!"}],
+        },
         {"role": "assistant", "content": "They are newts.</think>How many?"},
     ]
     (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": messages}) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ld_agent.backbones.reasoning import without_reasoning
 from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.types import Utterance, checked_name, checked_text, utc
@@ -22,12 +23,14 @@ class Listener:
         self._cache, self._agent, self._user = cache, agent, user
 
     def hear(self, text: str, speaker: str | None, at: datetime | str | None, channel: str = "chat") -> Utterance:
-        """Append an utterance to the running session.
+        """Append an utterance to the running session; the agent's without its reasoning.
 
         Raises:
             InputError: an unusable text, name or time.
         """
         name = self._user if speaker is None else checked_name(speaker)
+        if name == self._agent and isinstance(text, str):
+            text = without_reasoning(text)
         return self._cache.append(name, checked_text(text), None if at is None else utc(at), channel)
 
     def answerable(self, speaker: str | None) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ld_agent.errors import LDAgentError, StoreError
-from ld_agent.steps import Steps
+from ld_agent.steps import Steps, answered
 from ld_agent.storage.base import PATIENCE, Store
 
 
@@ -37,7 +37,7 @@ def attempted(
         while items[start] not in failed_before and stop < len(items) and items[stop] not in failed_before:
             stop += 1
         try:
-            yield from do(items[start:stop])
+            yield from answered(do(items[start:stop]))
         except Exception as exc:
             reason = str(exc) if isinstance(exc, LDAgentError) else f"{type(exc).__name__}: {exc}"
             with suppress(StoreError):  # whatever writes next reports a store that cannot be written

@@ -12,7 +12,8 @@ from dataclasses import replace
 from ld_agent.agent import Agent
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views import build_views
-from ld_agent.steps import run
+from ld_agent.memory.views.enabled import digested
+from ld_agent.steps import answered, run
 from ld_agent.storage.base import TRAITS, StoredConversation
 
 BATCH = 8  # sessions digested at once: enough to batch the model's work, few enough to lose little
@@ -44,7 +45,7 @@ def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str
         left = len(waiting)
         for start in range(0, len(waiting), BATCH):
             try:
-                run(view.digest(waiting[start : start + BATCH]), agent.models.complete)
+                run(answered(digested(view, waiting[start : start + BATCH], context)), agent.models.complete)
             except BackboneError as exc:
                 problems.append(f"conversation {conversation.id!r}, view {view.name!r}: {exc}")
             before, left = left, len(shelf.undigested(backlog=True))

@@ -18,6 +18,7 @@ from ld_agent.modules.attribution import own_traits
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.orders import as_data
 from ld_agent.modules.referents import referring
+from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import TRAITS
@@ -181,6 +182,11 @@ class Relation:
                 known += traits
         return kept
 
+    def _told(self, said: Utterance) -> str:
+        """What an utterance tells; "" for a stock phrase."""
+        stock = is_stock_phrase(said, self.agent_name, self.models.language)
+        return "" if stock else as_data(said, self.agent_name).text
+
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the persona banks."""
 
@@ -191,7 +197,7 @@ class Relation:
             answered = [self._store.answered(self.key, u) for u in utterances]
             settings = self.resources.config.modules.extractor
             extractor = Extractor(self.models, settings.prompting, settings.grounded)
-            extracted = yield from extractor.steps([as_data(u, self.agent_name).text for u in utterances], answered)
+            extracted = yield from extractor.steps([self._told(u) for u in utterances], answered)
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
             with self._store.writing(self.key):

@@ -122,7 +122,7 @@ class Resources:
             models: in the conversation's language; None: in the agent's.
         """
         models = models or self.models
-        summarizer = Summarizer(models, self.encoder.encode)
+        summarizer = Summarizer(models, self.encoder.encode, agent_name)
         return ViewContext(
             self.store, key, self.encoder, self.topics, summarizer, self.config.memory, models, agent_name,
             indexes=self.indexes, progress=self.progress, annotated=self.annotated.setdefault(key, []),

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -71,6 +71,8 @@ class BackboneSection(Section):
         timeout: seconds allowed for one answer of an endpoint.
         max_retries: retries after a refused connection, 429 or 5xx.
         context_window: tokens; null: what the model's own config says.
+        thinking: let a model that can reason do so first (chat templates with ``enable_thinking``; endpoints: ``extra``).
+        extra: more parameters of each call of an endpoint, such as ``reasoning_effort``; one that it refuses is left out.
         script: answers by module, for ``scripted``.
     """
 
@@ -85,6 +87,8 @@ class BackboneSection(Section):
     timeout: Positive = 60.0
     max_retries: Count = 4
     context_window: AtLeastOne | None = None
+    thinking: bool = False
+    extra: dict[str, Any] = Field(default_factory=dict)
     script: dict[str, str | list[str]] | None = None
 
 

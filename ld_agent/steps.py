@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, 
 from typing import Generic, TypeVar
 
 from ld_agent.backbones.base import Completion, Request
+from ld_agent.errors import BackboneError
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -98,6 +99,26 @@ def metered(steps: Steps[T], seen: list[Completion]) -> Steps[T]:
         else:
             seen.extend(completions)
             work.answer(completions)
+    return work.result
+
+
+def answered(steps: Steps[T]) -> Steps[T]:
+    """Pass a piece of work through, and raise inside it if a model gave no answer at all (`Completion.lack`): what would be
+    learnt from an answer then has to wait.
+
+    Raises:
+        BackboneError: inside the work, which may propagate it.
+    """
+    work = Work(steps)
+    while not work.done:
+        asked = work.asked
+        try:
+            completions = yield asked
+        except BaseException as exc:
+            work.fail(exc)
+            continue
+        why = next((w for c, r in zip(completions, asked, strict=True) if (w := c.why_none(r.module))), "")
+        work.fail(BackboneError(why)) if why else work.answer(completions)
     return work.result
 
 

@@ -32,7 +32,8 @@ from ld_agent.stopwatch import Stopwatch
 from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
 INTERRUPTED = "the reply was interrupted"
-NO_REPLY = "the model gave an empty reply; a stock phrase is used instead"
+STOCK_PHRASE = "a stock phrase is used instead"
+NO_REPLY = f"the model gave an empty reply; {STOCK_PHRASE}"
 UNKNOWN_SCRIPT = (
     "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
 )
@@ -84,6 +85,7 @@ class Turn:
     _seen: list[Completion] = field(default_factory=list)
     _pieces: list[str] = field(default_factory=list)
     _finish: str = "stop"
+    _why_none: str = ""
     _said_before: frozenset[str] | None = None
 
     def reply(self, at: datetime | None, recorded: str | None = None) -> Steps[Reply]:
@@ -218,7 +220,7 @@ class Turn:
         self._said_before = None if answering.checks(situation, prompted) else self._not_to_be_repeated()
         answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, self._said_before)
         self.notes += answer.notes
-        self._finish = answer.completion.finish
+        self._finish, self._why_none = answer.completion.finish, answer.completion.why_none("generator")
         if views.decides:
             verdict = decision(answer.completion.text)
             self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"
@@ -298,7 +300,7 @@ class Turn:
             self.notes.append(INTERRUPTED)
         elif not said:
             said = self._words.speechless
-            self.notes.append(NO_REPLY)
+            self.notes.append(f"{self._why_none}; {STOCK_PHRASE}" if self._why_none else NO_REPLY)
         return said
 
     def _keep(self, text: str, at: datetime | None, interrupted: bool) -> Utterance:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_parts import DAY, START, Scene, requests_of
+from agent_parts import DAY, START, Scene, requests_of, retold
 
 from ld_agent.agent import Agent
 from ld_agent.config import Config
@@ -88,8 +88,9 @@ def test_each_reply_has_its_reference_and_a_number_from_one(scene: Scene) -> Non
 
 
 def test_free_running_remembers_the_replies_and_teacher_forced_the_recorded_ones(scene: Scene) -> None:
-    own = scene.agent()
-    forced = scene.agent(**{"store.path": own.store.path + "forced"})
+    script = {"summarizer": lambda request: f"They said: {retold(request)}"}
+    own = scene.agent(script)
+    forced = scene.agent(script, **{"store.path": own.store.path + "forced"})
     recorded = episode("three", *THREE)
     free_turns, forced_turns = play(own, recorded), play(forced, recorded, teacher_forced=True)
     said = [(t.speaker, t.text) for t in recorded.turns]

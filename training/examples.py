@@ -91,7 +91,7 @@ def _further(row: Row, tokens: ChatTokens, ids: list[int]) -> tuple[tuple[int, i
     places = [n for n, message in enumerate(row.prompt) if message.role == "assistant"]
     spans = []
     for place in places[len(places) - row.further :]:
-        start = len(tokens.encode_messages(row.prompt[:place]))
+        start = tokens.start_of(row.prompt, place)
         answer = tokens.encode_answer(row.prompt[place].content)
         if ids[start : start + len(answer)] == answer:  # otherwise the template renders it differently from an answer
             spans.append((start, start + len(answer)))

@@ -25,6 +25,7 @@ def _transformers(section: BackboneSection, adapters: Mapping[str, str], models:
         trust_remote_code=section.trust_remote_code,
         context_window=section.context_window,
         adapters=adapters,
+        thinking=section.thinking,
     )
 
 
@@ -45,6 +46,7 @@ def _openai(section: BackboneSection, adapters: Mapping[str, str], models: Mappi
         max_retries=section.max_retries,
         context_window=section.context_window,
         models=models,
+        extra=section.extra,
     )
 
 

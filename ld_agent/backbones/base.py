@@ -6,11 +6,21 @@ own LoRA adapter, so that requests of different modules share one forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from ld_agent.backbones.answer_text import answer_text
+from ld_agent.backbones.answer_text import cleaned
+
+Lack = Literal["", "reasoning", "filter", "tool", "empty"]
+_SWITCH = "switch reasoning off (backbone.thinking, or backbone.extra for an endpoint)"
+_LACKS: Mapping[str, str] = {
+    "reasoning": f"the model's answer was only reasoning; {_SWITCH}",
+    "limit": f"the limit went to reasoning; raise modules.{{module}}.max_new_tokens, or {_SWITCH}",
+    "filter": "the endpoint's content filter withheld the answer; rephrase, or use another model",
+    "tool": "the model called a tool instead of answering; switch tools off at the endpoint, or use another model",
+    "empty": "the endpoint gave an empty answer; check the server's log and backbone.model",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +65,35 @@ class Request:
 class Completion:
     """One answer; its text is cleaned by `answer_text`, whatever the backbone.
 
-    ``finish`` is "stop" (the model ended it) or "length" (max_new_tokens or the window ended it).
+    Attributes:
+        finish: "stop" (the model ended it) or "length" (max_new_tokens or the window ended it).
+        lack: why there is no answer, if the model or endpoint gave none; an empty text alone is an answer.
+        reasoned: there was reasoning, which the text lacks.
+        unopened: no tag opened it.
     """
 
     text: str
     prompt_tokens: int
     completion_tokens: int
     finish: Literal["stop", "length"] = "stop"
+    lack: Lack = ""
+    reasoned: bool = False
+    unopened: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", answer_text(self.text))
+        answer = cleaned(self.text)
+        object.__setattr__(self, "text", answer.text)
+        if answer.text.strip():
+            object.__setattr__(self, "lack", "")
+        elif answer.reasoned and not self.lack:
+            object.__setattr__(self, "lack", "reasoning")
+        object.__setattr__(self, "reasoned", self.reasoned or answer.reasoned)
+        object.__setattr__(self, "unopened", self.unopened or answer.unopened)
+
+    def why_none(self, module: str) -> str:
+        """Say why this is no answer of a module, and how to fix it; "" if it is one."""
+        limit = self.lack == "reasoning" and self.finish == "length"
+        return _LACKS["limit" if limit else self.lack].format(module=module) if self.lack else ""
 
 
 class Backbone(Protocol):

@@ -21,8 +21,9 @@ from typing import Any, NoReturn
 
 from ld_agent.backbones.address import address, key
 from ld_agent.backbones.answer_text import disarmed
-from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.errors import BackboneError, ModelError
+from ld_agent.backbones.base import Completion, Lack, Message, Request
+from ld_agent.backbones.reasoning import OMITTED, split, text_of
+from ld_agent.errors import BackboneError, ConfigError, ModelError
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_WINDOW = 8192
@@ -35,15 +36,14 @@ Pieces = SimpleQueue[tuple[Request, str] | None]
 
 _PIECES = re.compile(r"(?P<word>[A-Z]?[a-z]+|  +)|(?P<capitals>[A-Z]+)|(?P<rest> ?[0-9]|[^\x00-\x7f]+|[^ ])")
 _CHARACTERS_A_TOKEN = {"word": 3, "capitals": 2, "rest": 1}
-OPTIONAL = {
-    "max_tokens": "max_tokens",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "seed": "seed",
-    "stream_options": "stream_options",
-    "extra_body": "repetition_penalty",
-}
-"""Optional parameters of a call, with the word in a server's error that identifies an unsupported one."""
+OPTIONAL = ("max_tokens", "temperature", "top_p", "seed", "stream_options")
+"""Parameters of a call that it can do without."""
+SET_HERE = frozenset({"model", "messages", "stream"})
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+_LACKS: Mapping[Any, Lack] = {
+    "length": "reasoning", "content_filter": "filter", "tool_calls": "tool", "function_call": "tool"
+}  # fmt: skip
+"""What an answer without text lacks, by the reason why it ended. OpenAI does not return reasoning at all."""
 _REFUSAL = re.compile(r"unsupported|not support|not permitted|unexpected|unrecognized|unknown|forbidden", re.IGNORECASE)
 _FIXES = {
     401: "check the key in ${key}",
@@ -74,10 +74,12 @@ class EndpointBackbone:
         max_retries: maximum number of retries of one call.
         context_window: tokens of prompt and answer together; None: 8192, because the API cannot be asked.
         models: model names on the server by module, where they differ from ``model``.
+        extra: further parameters of every call, as in the request's JSON.
         pause: coroutine that waits the given seconds between two tries.
 
     Raises:
         ModelError: the ``openai`` package is missing, no key is set, or base_url is not an http address.
+        ConfigError: ``extra`` has a parameter that is set here.
     """
 
     def __init__(
@@ -90,12 +92,16 @@ class EndpointBackbone:
         max_retries: int = 4,
         context_window: int | None = None,
         models: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         try:
             import openai
         except ImportError as exc:
             raise ModelError("backbone.kind=openai needs the openai package; pip install 'ld_agent[openai]'") from exc
+        self._extra = dict(extra or {})
+        if wrong := sorted(SET_HERE & set(self._extra)):
+            raise ConfigError(f"backbone.extra has {wrong[0]!r}, which ld_agent sets itself; remove it")
         url = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL
         self.endpoint, host = address(url)
         self._key_env = api_key_env
@@ -205,11 +211,11 @@ class EndpointBackbone:
                 if self._leave_out_refused(parameters, exc):
                     continue
                 wait = self._wait_before_retry(exc, failures)
-                if wait is None or shown or failures >= self._max_retries:
-                    self._fail(request, exc, failures, bool(shown))
+                if wait is None or _has_text(shown) or failures >= self._max_retries:
+                    self._fail(request, exc, failures, _has_text(shown))
                 failures += 1
             except TimeoutError as exc:
-                self._fail(request, exc, failures, bool(shown))
+                self._fail(request, exc, failures, _has_text(shown))
             except ValueError as exc:
                 what = f"the answer is not JSON ({self._quoted(str(exc))})"
                 raise self._error(request, what, "check backbone.base_url and the server's log") from exc
@@ -226,8 +232,8 @@ class EndpointBackbone:
                     deadline.reschedule(self._loop.time() + self._timeout)
                     usage = getattr(chunk, "usage", None) or usage
                     choice = _first_choice(chunk)
-                    text = getattr(getattr(choice, "delta", None), "content", None)
-                    if isinstance(text, str) and text:
+                    text = _said_by_model(getattr(choice, "delta", None), again=bool(shown))
+                    if text:
                         shown.append(text)
                         pieces.put((request, text))
                     finish = getattr(choice, "finish_reason", None) or finish
@@ -238,21 +244,22 @@ class EndpointBackbone:
     def _completion(self, request: Request, answer: Any) -> Completion:
         choice = _first_choice(answer)
         message = getattr(choice, "message", None)
-        content = getattr(message, "content", None)
-        if message is None or not isinstance(content, str | None):
+        text = _said_by_model(message)
+        if message is None or text is None:
             seen = self._quoted(getattr(answer, "model_dump_json", lambda: str(answer))())
             raise self._error(request, f"the answer is not a chat completion: {seen}", "check backbone.base_url (…/v1)")
-        return self._counted(
-            request, content or "", getattr(choice, "finish_reason", None), getattr(answer, "usage", None)
-        )
+        return self._counted(request, text, getattr(choice, "finish_reason", None), getattr(answer, "usage", None))
 
     def _counted(self, request: Request, text: str, finish: Any, usage: Any) -> Completion:
+        answer = split(text)
+        lack: Lack = "" if answer.text.strip() else _LACKS.get(finish, "reasoning" if answer.reasoned else "empty")
         prompt, completion = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
         return Completion(
             text,
             prompt if isinstance(prompt, int) else self.count_tokens(request.messages),
             completion if isinstance(completion, int) else _estimated_tokens(text),
-            "length" if finish == "length" else "stop",
+            "length" if finish == "length" or (finish == "content_filter" and not lack) else "stop",
+            lack,
         )
 
     def _served_name(self, request: Request) -> str:
@@ -269,23 +276,24 @@ class EndpointBackbone:
         }
         if request.top_p is not None and request.temperature > 0:
             parameters["top_p"] = request.top_p
-        if request.repetition_penalty != 1.0:  # unknown to OpenAI, but supported by vLLM and others
-            parameters["extra_body"] = {"repetition_penalty": request.repetition_penalty}
+        penalty = request.repetition_penalty  # unknown to OpenAI, but supported by vLLM and others
+        extra = ({"repetition_penalty": penalty} if penalty != 1.0 else {}) | self._extra
         if request.on_text is not None:
             parameters |= {"stream": True, "stream_options": {"include_usage": True}}
         for name in self._refused.get(model, ()):
+            extra.pop(name, None)
             bound = parameters.pop(name, None)
             if name == "max_tokens" and bound is not None:
                 parameters["max_completion_tokens"] = bound
-        return parameters
+        return parameters | ({"extra_body": extra} if extra else {})
 
     def _leave_out_refused(self, sent: Mapping[str, Any], exc: Exception) -> bool:
         """Omit an optional parameter that the server rejects; True if the call can be retried without it."""
         said = f"{getattr(exc, 'code', '')} {_said(exc)}"
         if getattr(exc, "status_code", None) not in (400, 422) or not _REFUSAL.search(said):
             return False
-        for name, word in OPTIONAL.items():
-            if name in sent and (getattr(exc, "param", None) == word or re.search(rf"\b{word}\b", said)):
+        for name in [*(name for name in OPTIONAL if name in sent), *sent.get("extra_body", ())]:
+            if getattr(exc, "param", None) == name or re.search(rf"\b{re.escape(name)}\b", said):
                 self._refused.setdefault(sent["model"], set()).add(name)
                 return True
         return False
@@ -351,6 +359,20 @@ def _estimated_tokens(text: str) -> int:
 def _first_choice(answer: Any) -> Any:
     choices = getattr(answer, "choices", None)
     return choices[0] if isinstance(choices, list) and choices else None
+
+
+def _said_by_model(message: Any, *, again: bool = False) -> str | None:
+    """Return the text of a message or a part of it; None: it has no known shape.
+
+    Reasoning in a field of its own becomes a closed block of reasoning, unless text came ``again``.
+    """
+    text = text_of(getattr(message, "content", None), "")
+    reasoned = any(getattr(message, name, None) for name in _REASONING_FIELDS)
+    return f"{OMITTED}{text}" if reasoned and text is not None and not again else text
+
+
+def _has_text(shown: Sequence[str]) -> bool:
+    return any(text != OMITTED for text in shown)
 
 
 def _said(exc: Exception) -> str:

@@ -2,7 +2,7 @@
 ``conversations`` of from and value, and RefGPT's ``dialogue``, one text with marks such as ``<user 1>:``.
 
 A line is one session, undated: it begins at `dating.ANCHOR`. The agent is "Assistant", the other is "User". Messages of the
-system are left out.
+system, reasoning, and answers of nothing else are left out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ld_agent.backbones.reasoning import text_of, without_reasoning
 from ld_agent.datasets.base import Episode, Report, Turn
 from ld_agent.datasets.dating import ANCHOR, spaced
 from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
@@ -66,4 +67,14 @@ def _said(record: Record) -> Iterator[tuple[str, str]]:
             continue
         if role not in ROLES:
             raise message.error(f"{role_key} {role!r} is not one of {', '.join(ROLES)}")
-        yield ROLES[role], message.text(text_key).strip()
+        speaker, text = ROLES[role], _text(message, text_key)
+        if speaker == USER:
+            yield speaker, text
+        elif answer := without_reasoning(text).strip():
+            yield speaker, answer
+
+
+def _text(message: Record, key: str) -> str:
+    content = message.values.get(key)
+    parts = text_of(content) if isinstance(content, list) else None
+    return (message.text(key) if parts is None else message.checked_text(parts, key)).strip()

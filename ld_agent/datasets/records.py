@@ -41,10 +41,10 @@ class Record:
 
     def text(self, key: str) -> str:
         """Return a text unchanged; a blank one is an error."""
-        return self._checked_text(self._get(key), key)
+        return self.checked_text(self._get(key), key)
 
     def texts(self, key: str) -> list[str]:
-        return [self._checked_text(value, f"{key}[{i}]") for i, value in enumerate(self.items(key))]
+        return [self.checked_text(value, f"{key}[{i}]") for i, value in enumerate(self.items(key))]
 
     def integer(self, key: str) -> int:
         value = self._get(key)
@@ -73,7 +73,8 @@ class Record:
     def _inside(self, key: str) -> str:
         return f"{self.where}.{key}" if self.where else key
 
-    def _checked_text(self, value: Any, name: str) -> str:
+    def checked_text(self, value: Any, name: str) -> str:
+        """Return a value if it is text that can be stored; else raise an error that names it."""
         if not isinstance(value, str):
             raise self.error(f"{name} is {_kind(value)}, not text")
         if not value.strip():

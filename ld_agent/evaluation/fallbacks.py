@@ -14,7 +14,7 @@ from typing import Any
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.memory.views import VIEWS
 from ld_agent.storage.base import Store
-from ld_agent.turn import NO_REPLY, NOT_STATED
+from ld_agent.turn import NOT_STATED, STOCK_PHRASE
 from ld_agent.types import Record, Reply
 
 MOST = 0.2
@@ -27,7 +27,7 @@ Counts = dict[str, tuple[int, int]]
 
 def of_reply(reply: Reply) -> Counts:
     """Count the requests behind one reply: the reply itself, decisions, reflections and choices of topics."""
-    asked = [("replies", NO_REPLY in reply.notes)]
+    asked = [("replies", any(note.endswith(STOCK_PHRASE) for note in reply.notes))]
     for view, explanation in reply.explanations.items():
         if "decision" in explanation:
             asked.append((f"{view} decisions", explanation["decision"] == NOT_STATED))

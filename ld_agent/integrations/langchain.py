@@ -6,12 +6,13 @@ create_agent(model, middleware=[MemoryMiddleware(agent.conversation("ann"))])
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AnyMessage, SystemMessage
 
+from ld_agent.backbones.reasoning import without_reasoning
 from ld_agent.conversation import Conversation
 from ld_agent.integrations.remembered import remembered
 
@@ -57,5 +58,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
 
 def _last(messages: list[AnyMessage], kind: str) -> str:
     """The text of the last message of a type; "" for none."""
-    texts = (str(message.text) for message in reversed(messages) if message.type == kind)
+    texts: Iterable[str] = (str(message.text) for message in reversed(messages) if message.type == kind)
+    if kind == "ai":
+        texts = map(without_reasoning, texts)
     return next((text for text in texts if text.strip()), "")

@@ -11,6 +11,7 @@ from typing import Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import BaseMemoryBlock
 
+from ld_agent.backbones.reasoning import without_reasoning
 from ld_agent.conversation import Conversation
 from ld_agent.integrations.remembered import remembered
 
@@ -35,6 +36,8 @@ class ConversationBlock(BaseMemoryBlock[str]):
         conversation: Conversation = self.conversation
         for message in messages:
             channel, text = CHANNELS.get(message.role.value), message.content or ""
+            if message.role.value == "assistant":
+                text = without_reasoning(text)
             if channel and text.strip():
                 speaker = conversation.agent_name if message.role.value == "assistant" else self.person
                 conversation.observe(text, speaker, channel=channel)

@@ -15,10 +15,9 @@ from typing import Any
 
 from agents.memory.session import SessionABC
 
+from ld_agent.backbones.reasoning import text_of, without_reasoning
 from ld_agent.conversation import Conversation
 from ld_agent.types import Utterance
-
-WRITTEN = ("input_text", "output_text", "text")
 
 
 class ConversationSession(SessionABC):
@@ -50,7 +49,9 @@ class ConversationSession(SessionABC):
 
     def _add(self, items: list[Any]) -> None:
         for item in items:
-            role, text = item.get("role"), _text(item.get("content"))
+            role, text = item.get("role"), text_of(item.get("content")) or ""
+            if role == "assistant":
+                text = without_reasoning(text)
             if role in ("user", "assistant") and text.strip():
                 speaker = self._conversation.agent_name if role == "assistant" else self._person
                 self._conversation.observe(text, speaker)
@@ -59,9 +60,3 @@ class ConversationSession(SessionABC):
     def _item(self, said: Utterance) -> dict[str, str]:
         role = "assistant" if said.speaker == self._conversation.agent_name else "user"
         return {"role": role, "content": said.text}
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(part["text"] for part in content or () if part.get("type") in WRITTEN)

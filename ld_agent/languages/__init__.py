@@ -294,6 +294,12 @@ def shipped() -> list[str]:
 
 
 @cache
+def stock_phrases() -> frozenset[str]:
+    """What an agent says in any of the shipped languages if its model gives no reply."""
+    return frozenset(language(code).words.speechless for code in shipped())
+
+
+@cache
 def language(code: str) -> Language:
     """Return a language by its code or by the path of its folder; ``auto`` is English until something is said.
 

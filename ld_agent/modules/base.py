@@ -49,6 +49,7 @@ class Models:
         self.modules = config.modules
         self._given = backbone
         self._built: dict[str, Backbone] = {}
+        self._unopened: set[str] = set()  # keys of backbones seen to begin with reasoning that no tag opens
         self._lock = threading.Lock()
         self.language = language(config.language)
 
@@ -116,11 +117,13 @@ class Models:
 
         Args:
             most: maximum number of new tokens in a useful answer, if less than the module's limit; bounds the cost of
-                a model that does not stop.
+                a model that does not stop. If the model thinks, only a reply is bounded.
             marked: the answer has the markers of the prompt's language ("笔记："), to be read as English ones.
             decides: a reply is followed by a decision.
         """
         settings = self._settings[module]
+        if self._sections[module].thinking and module != "generator":
+            most = None
         return Request(
             messages=messages,
             module=module,
@@ -129,7 +132,7 @@ class Models:
             temperature=settings.temperature,
             repetition_penalty=settings.repetition_penalty,
             seed=seed,
-            on_text=None if on_text is None else AnswerStream(on_text),
+            on_text=None if on_text is None else AnswerStream(on_text, thinks=self._reasons_unmarked(module)),
             cacheable_prefix=constant_messages,
             read=self._reading(module, marked, decides),
         )
@@ -151,6 +154,12 @@ class Models:
             return self.language.canonical
         return partial(self.language.canonical_reply, decides=decides) if module == "generator" else None
 
+    def _reasons_unmarked(self, module: str) -> bool:
+        """Whether the text of a module's model may begin with reasoning of which only the end is marked: an endpoint's that is
+        declared to think, or one that has done so. Of a local model the beginning is known from its template."""
+        section = self._sections[module]
+        return (section.kind == "openai" and section.thinking) or self.backbone_key(module) in self._unopened
+
     def complete(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer requests of any modules, in order; those that share a backbone form one batch.
 
@@ -168,6 +177,10 @@ class Models:
                 raise BackboneError(
                     f"the backbone gave {len(completions)} answers to {len(batch)} requests; it must give one each"
                 )
+            if any(completion.unopened for completion in completions):
+                self._unopened.add(self.backbone_key(batch[0].module))
+            if self._reasons_unmarked(batch[0].module):
+                completions = [_without_cut_reasoning(completion) for completion in completions]
             answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
         return [answers[p] for p in range(len(requests))]
 
@@ -183,6 +196,12 @@ def retried(request: Request, tried: int = 1) -> Request:
     return (
         replace(request, temperature=max(request.temperature, WARMER), seed=request.seed + tried) if tried else request
     )
+
+
+def _without_cut_reasoning(completion: Completion) -> Completion:
+    """No answer, if the limit cut a text off before any reasoning in it has ended."""
+    cut = completion.finish == "length" and not completion.reasoned
+    return replace(completion, text="", lack="reasoning") if cut else completion
 
 
 def _bounded(completion: Completion, request: Request) -> Completion:

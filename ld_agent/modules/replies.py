@@ -9,8 +9,9 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache, partial
 
-from ld_agent.languages import ENGLISH, Language
+from ld_agent.languages import ENGLISH, Language, stock_phrases
 from ld_agent.modules.wording import words_of
+from ld_agent.types import Utterance
 
 DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)
 """The beginning of a decision: on a separate line, or after a sentence."""
@@ -68,6 +69,11 @@ def repeatable(lines: Iterable[str]) -> frozenset[str]:
 def statements(text: str) -> str:
     """A text without its questions, which may be returned: "I'm well. How are you?"."""
     return " ".join(one for one in SENTENCE.split(text) if not one.rstrip().endswith(("?", "？")))
+
+
+def is_stock_phrase(said: Utterance, agent: str, language: Language) -> bool:
+    """Whether the agent said this because its model gave no reply."""
+    return said.speaker == agent and (said.text == language.words.speechless or said.text in stock_phrases())
 
 
 def only_repeats(text: str, said: Collection[str]) -> bool:

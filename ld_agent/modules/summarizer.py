@@ -51,11 +51,13 @@ class Summarizer:
     Args:
         models: the backbones.
         encode: texts → (n, dimension) unit vectors, to choose the sentences of an extracted summary.
+        agent: name of the agent, whose lines are extracted only if people said nothing; "": there is none.
     """
 
-    def __init__(self, models: Models, encode: Encode) -> None:
+    def __init__(self, models: Models, encode: Encode, agent: str = "") -> None:
         self._models = models
         self._encode = encode
+        self._agent = agent
         settings = models.settings("summarizer")
         section = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
         self._attribution = section.attribution
@@ -165,6 +167,7 @@ class Summarizer:
             most: maximum number of utterances to encode, evenly spread.
         """
         candidates = [u for u in part if u.text.strip()] or list(part)
+        candidates = [u for u in candidates if u.speaker != self._agent] or candidates
         candidates = candidates[:: len(candidates) // most + 1]
         vectors = self._encode([u.text for u in candidates])
         nearness = vectors @ vectors.mean(axis=0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field
 
+from ld_agent.backbones.reasoning import text_of, without_reasoning
 from ld_agent.server.asked import Answered, Asked
 from ld_agent.server.errors import ApiError, ErrorBody, as_api_error
 from ld_agent.server.handing_out import handed_out
@@ -46,14 +47,26 @@ class TextPart(BaseModel):
     text: Text
 
 
+class ReasoningPart(BaseModel):
+    """Reasoning of a model, which is not read."""
+
+    type: Literal["thinking", "reasoning", "redacted_thinking"]
+
+
 class ChatMessage(BaseModel):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Text | list[TextPart] | None = None
+    content: Text | list[TextPart | ReasoningPart] | None = None
 
     @property
     def text(self) -> str:
-        content = self.content or ""
-        return content if isinstance(content, str) else "\n".join(part.text for part in content)
+        return said_in(self.content, self.role)
+
+
+def said_in(content: str | Sequence[TextPart | ReasoningPart] | None, role: str) -> str:
+    """The text of a message, an assistant's without its reasoning."""
+    parts = content if content is None or isinstance(content, str) else [part.model_dump() for part in content]
+    text = text_of(parts) or ""
+    return without_reasoning(text) if role == "assistant" else text
 
 
 class StreamOptions(BaseModel):

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from ld_agent.server.asked import CUT_OFF, Answered, Asked
-from ld_agent.server.chat import ERRORS, SEED, IdempotencyKey, Text, TextPart, check_model
+from ld_agent.server.chat import ERRORS, SEED, IdempotencyKey, ReasoningPart, Text, TextPart, check_model, said_in
 from ld_agent.server.errors import ApiError, as_api_error
 from ld_agent.server.handing_out import handed_out
 from ld_agent.server.history import Line
@@ -28,11 +28,11 @@ ResponseId = Annotated[str, Field(min_length=1, max_length=200)]
 class InputMessage(BaseModel):
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart]
+    content: Text | list[TextPart | ReasoningPart]
 
     @property
     def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
+        return said_in(self.content, self.role)
 
 
 class ConversationRef(BaseModel):

@@ -147,7 +147,11 @@ async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | 
             raise ApiError(499, "the client left", "client_left") from None
         except (BackboneError, ModelError) as exc:
             raise ApiError(502, f"the model failed: {exc}; nothing was stored", "model_failed") from exc
-        return Answered(asked.id, done.text, done.finish, done.prompt_tokens, done.completion_tokens)
+        text, why = done.text, done.why_none("generator")
+        if not text.strip() and not asked.task:
+            text = service.agents[asked.model or service.model].resources.models.language.words.speechless
+        notes = (why,) if why else ()
+        return Answered(asked.id, text, done.finish, done.prompt_tokens, done.completion_tokens, notes=notes)
     async with service.lock(asked.conversation):
         conversation = await service.open(asked.conversation, asked.thread or "", asked.model)
         async with conversation.relation.turnstile.aheld():

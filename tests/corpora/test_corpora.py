@@ -172,3 +172,24 @@ def test_chats_with_an_assistant_in_three_shapes(samples: Path, tmp_path: Path) 
     (tmp_path / "bad.jsonl").write_text('{"messages": [{"role": "user", "content": "Hello?"}]}\n')
     with pytest.raises(DataFileError, match="both the user and the assistant"):
         load_episodes(tmp_path / "bad.jsonl")
+
+
+def test_chats_are_read_without_reasoning_and_from_parts(tmp_path: Path) -> None:
+    parts = [{"type": "text", "text": "Here they are."}, {"type": "image_url", "image_url": {"url": "data:,"}}]
+    messages = [
+        {"role": "user", "content": "I typed <think>."},
+        {"role": "assistant", "content": "<think>A tag."},
+        {"role": "user", "content": parts},
+        {
+            "role": "assistant",
+            "content": [{"type": "thinking", "thinking": "Newts."}, {"type": "text", "text": "Nice!"}],
+        },
+        {"role": "assistant", "content": "They are newts.</think>How many?"},
+    ]
+    (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
+    (chat,) = load_episodes(tmp_path / "chat.jsonl")
+    assert [turn.text for turn in chat.turns] == ["I typed <think>.", "Here they are.\n[image]", "Nice!", "How many?"]
+    messages[2]["content"] = [{"type": "input_audio"}]
+    (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
+    with pytest.raises(DataFileError, match="content is empty"):
+        load_episodes(tmp_path / "chat.jsonl")

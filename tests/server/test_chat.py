@@ -10,6 +10,7 @@ import pytest
 from server_parts import Served, events, turn
 
 from ld_agent.backbones.base import Request
+from ld_agent.languages import ENGLISH
 from ld_agent.server.asked import Asked
 from ld_agent.server.chat import stream
 from ld_agent.server.history import Line
@@ -29,6 +30,31 @@ async def test_a_completion_has_what_openai_clients_read(served: Served):
     ]
     assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + 2
     assert answer["ld_agent"]["heard"] == "u1"
+
+
+async def test_an_assistant_is_read_without_its_reasoning(served: Served):
+    thought = [{"type": "thinking", "thinking": "Bees."}, {"type": "text", "text": "How many bees?"}]
+    before = [
+        {"role": "user", "content": "I typed <think>."},
+        {"role": "assistant", "content": "<think>A tag.</think>How nice."},
+        {"role": "user", "content": "I keep bees."},
+        {"role": "assistant", "content": thought},
+        {"role": "user", "content": "And wasps."},
+        {"role": "assistant", "content": "<think>Wasps?"},
+    ]
+    async with served({"generator": "Oh."}) as client:
+        assert (await client.chat("Nine.", before=before)).status_code == 200
+        said = await client.said()
+    assert said == ["I typed <think>.", "How nice.", "I keep bees.", "How many bees?", "And wasps.", "Nine.", "Oh."]
+
+
+async def test_without_an_answer_a_stranger_gets_a_stock_phrase_and_the_reason(served: Served):
+    async with served({"generator": "<think>Bees."}) as client:
+        answer = (await client.chat("I keep bees.", person=None)).json()
+        responses = await client.post("/v1/responses", json={"model": "default", "input": "I keep bees."})
+    assert answer["choices"][0]["message"]["content"] == ENGLISH.words.speechless
+    assert answer["ld_agent"]["notes"][0].startswith("the model's answer was only reasoning")
+    assert responses.json()["output"][0]["content"][0]["text"] == ENGLISH.words.speechless
 
 
 async def test_the_explanation_can_be_switched_off(served: Served):

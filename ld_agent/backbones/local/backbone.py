@@ -39,6 +39,7 @@ class LocalBackbone:
         trust_remote_code: run modelling code that comes with the model.
         context_window: tokens; None: from the model's config. For an encoder-decoder model, the smaller of both halves.
         adapters: LoRA adapters in PEFT's format by name, each a folder or a reference like ``model``.
+        thinking: let the model reason before it answers; see `ChatTokens`.
 
     Raises:
         ModelError: the model or an adapter cannot be found, verified or loaded.
@@ -54,6 +55,7 @@ class LocalBackbone:
         trust_remote_code: bool = False,
         context_window: int | None = None,
         adapters: Mapping[str, str] | None = None,
+        thinking: bool = False,
     ) -> None:
         # torch and transformers take seconds to import, so import them only when a model is loaded.
         from ld_agent.backbones.local import loading
@@ -65,7 +67,7 @@ class LocalBackbone:
         self._source = source = resolve_model(model, sha256)
         self._model, tokenizer = loading.load(model, source, dtype, device, trust_remote_code)
         self._start = loading.decoder_start(self._model)
-        self._tokens = ChatTokens(tokenizer, self._start is not None)
+        self._tokens = ChatTokens(tokenizer, self._start is not None, thinking=thinking)
         self._padding_id = loading.padding_id(tokenizer)
         self._window = context_window or loading.context_window(self._model.config, tokenizer)
         self._lock = threading.Lock()
@@ -186,7 +188,7 @@ class LocalBackbone:
         for row, stream, (ids, _, _) in zip(rows, streams, prompts, strict=True):
             if stream is not None:
                 stream.update(row.out, last=True)
-            text = self._tokens.decode(row.out).strip()
+            text = self._tokens.opening + self._tokens.decode(row.out).strip()
             completions.append(Completion(text, len(ids), len(row.out), "stop" if row.stopped else "length"))
         return completions
 

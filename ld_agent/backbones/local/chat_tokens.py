@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from ld_agent.backbones.base import Message
+from ld_agent.backbones.reasoning import CHANNEL, TAG, opened
 from ld_agent.errors import BackboneError
 
 # Private-use characters around a number replace a message's content while the template is rendered; the blanks show
 # afterwards whether the template strips its input.
 _MARKED = re.compile("( ?)\ue000([0-9]+)\ue001( ?)")
+_SWITCHES = ("enable_thinking", "thinking")
+_HARMONY = (CHANNEL, "<|message|>", "<|start|>", "<|end|>", "<|constrain|>")
 
 
 class ChatTokens:
@@ -25,14 +29,21 @@ class ChatTokens:
     Args:
         tokenizer: a transformers tokenizer.
         encoder_decoder: the prompt is an encoder's input, so no generation prompt is added.
+        thinking: let the model reason before it answers. If false, a template that knows ``enable_thinking`` (or
+            ``thinking``) is told so, and reasoning that a template opens is closed right away.
     """
 
-    def __init__(self, tokenizer: Any, encoder_decoder: bool = False) -> None:
+    def __init__(self, tokenizer: Any, encoder_decoder: bool = False, *, thinking: bool = False) -> None:
         self._tokenizer = tokenizer
         self._encoder_decoder = encoder_decoder
+        self._thinking = thinking
         self._special = [token for token in tokenizer.all_special_tokens if token]
         added = getattr(tokenizer, "added_tokens_decoder", {})
         self._special += [str(token) for token in added.values() if token.special and str(token) not in self._special]
+        harmony = CHANNEL in self._special
+        marks = [t for t in self._special if TAG.fullmatch(t) or (harmony and t in _HARMONY)]
+        self._mark_ids = frozenset(tokenizer.convert_tokens_to_ids(marks))
+        self._skipped_ids = frozenset(tokenizer.convert_tokens_to_ids(self._special)) - self._mark_ids
         # A fast tokenizer stores its handling of special tokens as state, which concurrent threads would overwrite.
         self._lock = threading.RLock()
 
@@ -52,6 +63,19 @@ class ChatTokens:
         """Return the prompt's token ids, and the number of them before the first content."""
         if self._tokenizer.chat_template is None:
             return self._plain(messages), 0
+        pieces = self._pieces(messages)
+        return self._joined_ids(pieces), len(self._ids(pieces[0]))
+
+    def _joined_ids(self, pieces: Sequence[str]) -> list[int]:
+        if not any(token in content for content in pieces[1::2] for token in self._special):
+            return self._ids("".join(pieces))
+        ids: list[int] = []
+        for number, piece in enumerate(pieces):
+            ids += self._ids(piece, plain=number % 2 == 1)
+        return ids
+
+    def _pieces(self, messages: Sequence[Message]) -> list[str]:
+        """A rendered prompt, cut around the messages' contents."""
         text, contents = self._render(messages)
         # [template, content, template, content, …, template]
         pieces: list[str] = []
@@ -61,14 +85,20 @@ class ChatTokens:
             stripped = not (marked[1] and marked[3])
             pieces += [text[end : marked.start()], content.strip() if stripped else content]
             end = marked.end()
-        pieces.append(text[end:])
-        head = len(self._ids(pieces[0]))
-        if not any(token in content for content in pieces[1::2] for token in self._special):
-            return self._ids("".join(pieces)), head
-        ids: list[int] = []
-        for number, piece in enumerate(pieces):
-            ids += self._ids(piece, plain=number % 2 == 1)
-        return ids, head
+        return [*pieces, text[end:]]
+
+    def start_of(self, messages: Sequence[Message], place: int) -> int:
+        """Return the number of ids before the content of one message in a rendered prompt."""
+        if self._tokenizer.chat_template is None:
+            return len(self._plain(messages[:place]))
+        return len(self._joined_ids(self._pieces(messages)[: 2 * place + 1]))
+
+    @cached_property
+    def opening(self) -> str:
+        """The tag with which a prompt ends if the answer begins inside reasoning; "" if it does not."""
+        if self._tokenizer.chat_template is None:
+            return ""
+        return opened(self._rendered((Message("user", "?"),)))
 
     def encode_answer(self, text: str) -> list[int]:
         """Return the ids of an answer as a training target: its text as plain text, then the token that ends it."""
@@ -94,9 +124,13 @@ class ChatTokens:
         return same
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of generated ids, special tokens skipped, not stripped."""
+        """Return the text of generated ids, not stripped. Special tokens are skipped, unless they mark reasoning."""
         with self._lock:
-            return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+            if self._mark_ids.isdisjoint(ids):
+                return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+            return str(
+                self._tokenizer.decode([i for i in ids if i not in self._skipped_ids], skip_special_tokens=False)
+            )
 
     def _ids(self, text: str, plain: bool = False) -> list[int]:
         if not text:
@@ -132,7 +166,15 @@ class ChatTokens:
 
     def _rendered(self, messages: Sequence[Message], generation_prompt: bool = True) -> str:
         marked = [{"role": m.role, "content": f" \ue000{i}\ue001 "} for i, m in enumerate(messages)]
-        return str(self._tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=generation_prompt))
+        template = str(self._tokenizer.chat_template)
+        known = {name: self._thinking for name in _SWITCHES if name in template}
+        text = str(
+            self._tokenizer.apply_chat_template(
+                marked, tokenize=False, add_generation_prompt=generation_prompt, **known
+            )
+        )
+        closed = generation_prompt and not self._thinking and (tag := opened(text))
+        return f"{text.rstrip()}\n\n</{tag[1:]}\n\n" if closed else text
 
 
 class TextStream:
@@ -144,6 +186,8 @@ class TextStream:
 
     def __init__(self, tokens: ChatTokens, on_text: Callable[[str], None]) -> None:
         self._tokens, self._on_text, self._given = tokens, on_text, 0
+        if tokens.opening:
+            on_text(tokens.opening)
 
     def update(self, ids: Sequence[int], last: bool = False) -> None:
         """Emit the new text in ``ids``, which only grows; with ``last``, also an unfinished character."""

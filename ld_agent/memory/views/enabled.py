@@ -19,8 +19,9 @@ from ld_agent.memory.views import VIEWS, build_views
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import merged
 from ld_agent.modules.orders import as_data
+from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.pending import attempted
-from ld_agent.steps import Steps, side_by_side
+from ld_agent.steps import Steps, answered, side_by_side
 from ld_agent.types import Recalled, Session, Utterance
 from ld_agent.watch import operation
 
@@ -152,20 +153,14 @@ class EnabledViews:
         context, shelf = self._context, self._context.shelf(view.name)
         notes: list[str] = []
         while not notes and (sessions := shelf.undigested(BATCH if view.asks_model else None)):
-            by_number = {str(session.number): self._harmless(session) for session in sessions}
+            by_number = {str(session.number): session for session in sessions}
 
             def digest(items: Sequence[str], by_number: Mapping[str, Session] = by_number) -> Steps[None]:
-                return view.digest([by_number[item] for item in items])
+                return digested(view, [by_number[item] for item in items], context)
 
             items = list(by_number)
             notes = yield from attempted(context.store, context.key, view.name, items, digest, "to be summarized")
         return notes
-
-    def _harmless(self, session: Session) -> Session:
-        """A session as a model may read it: the orders of a document, a tool or an import would be obeyed by whoever
-        summarizes it, and the outcome remembered."""
-        utterances = tuple(as_data(utterance, self._context.agent) for utterance in session.utterances)
-        return replace(session, utterances=utterances)
 
     def _observed(self, view: View, session: int, unanswered: frozenset[str]) -> Steps[list[str]]:
         context = self._context
@@ -173,7 +168,7 @@ class EnabledViews:
         by_id = {u.id: u for u in waiting if u.id not in unanswered}
 
         def observe(items: Sequence[str]) -> Steps[None]:
-            return view.observe(self._harmless(Session(session, tuple(by_id[item] for item in items))))
+            return view.observe(_as_told(Session(session, tuple(by_id[item] for item in items)), context))
 
         return (yield from attempted(context.store, context.key, view.name, list(by_id), observe, "to be remembered"))
 
@@ -182,8 +177,29 @@ class EnabledViews:
         try:
             with operation("search_memory", lambda: context.store.conversation_id(context.key), view.name) as watched:
                 watched.query = query.text
-                recalled = yield from view.recall(query)
+                recalled = yield from answered(view.recall(query))
                 watched.records = tuple((each.record.id, each.record.text) for each in recalled)
         except BackboneError as exc:
             return [], f"view {view.name!r} could not recall: {exc}"
         return recalled, ""
+
+
+def digested(view: View, sessions: Sequence[Session], context: ViewContext) -> Steps[None]:
+    """Let a view digest closed sessions as they were told; one in which nobody told anything leaves no record.
+
+    Raises:
+        BackboneError: the model failed; undigested sessions stay pending.
+    """
+    told = [_as_told(session, context) for session in sessions]
+    for session in told:
+        if not session.utterances:
+            context.shelf(view.name).digest(session.number, [])
+    if worth := [session for session in told if session.utterances]:
+        yield from view.digest(worth)
+
+
+def _as_told(session: Session, context: ViewContext) -> Session:
+    """A session without stock phrases, as a model may read it: the orders of a document, a tool or an import would be obeyed
+    by whoever summarizes it, and the outcome remembered."""
+    said = (u for u in session.utterances if not is_stock_phrase(u, context.agent, context.models.language))
+    return replace(session, utterances=tuple(as_data(u, context.agent) for u in said))

@@ -1,0 +1,102 @@
+"""Takes a model's reasoning out of its text: the one place that knows how models mark it.
+
+Knows the tags, harmony's channels and lists of parts; nothing of models, prompts or who asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+TAG = re.compile(r"(?<!`)<(?P<close>/?)(?P<name>think|thinking|thought)>", re.IGNORECASE)
+"""A tag around reasoning; one that follows a backtick is quoted."""
+CHANNEL = "<|channel|>"
+FINAL = "final"
+_HARMONY_MESSAGE = re.compile(
+    r"<\|channel\|>\s*(?P<channel>\w*)[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>(?P<text>.*?)"
+    r"(?=<\|(?:start|channel|end|return|call)\|>|\Z)",
+    re.DOTALL,
+)
+OMITTED = "<think>…</think>"
+"""Stands for reasoning that an endpoint returns in a field of its own."""
+IMAGE = "[image]"
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A text without its reasoning.
+
+    Attributes:
+        reasoned: there was reasoning.
+        unopened: it began with the text, before any tag: the prompt had opened it.
+    """
+
+    text: str
+    reasoned: bool = False
+    unopened: bool = False
+
+
+def split(text: str) -> Split:
+    """Separate an answer from its reasoning.
+
+    Reasoning is what stands in ``<think>``, ``<thinking>`` or ``<thought>``; everything after such a tag that is never
+    closed; everything before a closing tag that was never opened; and harmony's channels other than ``final``.
+    """
+    if CHANNEL in text:
+        finals = [m["text"] for m in _HARMONY_MESSAGE.finditer(text) if m["channel"].casefold() == FINAL]
+        return Split("".join(finals), reasoned=True)
+    kept, start, inside, reasoned, unopened = list[str](), 0, "", False, False
+    for tag in TAG.finditer(text):
+        name = tag["name"].casefold()
+        if not tag["close"] and not inside:
+            kept.append(text[start : tag.start()])
+            inside = name
+        elif tag["close"] and not inside:
+            kept.clear()
+            unopened = True
+        elif tag["close"] and name == inside:
+            inside = ""
+        else:
+            continue
+        start, reasoned = tag.end(), True
+    if not inside:
+        kept.append(text[start:])
+    return Split("".join(kept).lstrip() if reasoned else text, reasoned, unopened)
+
+
+def without_reasoning(text: str) -> str:
+    """Return what a text says, without the reasoning before or in it."""
+    return split(text).text
+
+
+def marks_reasoning(text: str) -> bool:
+    """Whether a text contains a mark of reasoning, closed or not."""
+    return CHANNEL in text or TAG.search(text) is not None
+
+
+def opened(prompt: str) -> str:
+    """Return the tag that a prompt ends with, so that the answer to it begins inside reasoning; "" for none."""
+    last = next(iter([*TAG.finditer(prompt)][-1:]), None)
+    return last[0] if last and not last["close"] and not prompt[last.end() :].strip() else ""
+
+
+def text_of(content: object, between: str = "\n") -> str | None:
+    """Return the text of a message's content in any shape of OpenAI's protocol; None: it has another shape.
+
+    Of a list of parts, texts are joined, an image is `IMAGE`, and everything else (such as reasoning) is left out.
+    """
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, Sequence) or not all(isinstance(part, Mapping) for part in content):
+        return None
+    texts = [_part(part) for part in content]
+    return between.join(text for text in texts if text)
+
+
+def _part(part: Mapping[str, object]) -> str:
+    kind, text = str(part.get("type", "")), part.get("text")
+    if kind in _TEXT_PARTS:
+        return text if isinstance(text, str) else ""
+    return IMAGE if "image" in kind else ""

@@ -25,6 +25,7 @@ from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.evaluation.spoken_answers import contains
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.quotes import LED_UP, worths
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.named import asked_about
@@ -155,7 +156,9 @@ class QuestionsTask:
         self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]
     ) -> dict[str, Situation]:
         seed = tuple(agent.config.agent.persona)
-        about = asked_about(question.text, (mine, question.speaker, *(u.speaker for u in said)))
+        about = asked_about(
+            question.text, (mine, question.speaker, *(u.speaker for u in said)), agent.models.language.reading
+        )
         bare = Situation(
             mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,), about=about
         )
@@ -187,7 +190,8 @@ def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], min
     if not holding:
         return ()
     heard = Utterance("", question.speaker, question.text, question.at, 0)
-    best = said.index(holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))])
+    worth = worths(heard, mine, holding, agent.encoder.encode, agent.models.language.reading)
+    best = said.index(holding[int(np.argmax(worth))])
     return tuple(u for u in said[max(best - LED_UP, 0) : best + 1] if u.session == said[best].session)
 
 
@@ -222,10 +226,14 @@ def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
 def invents_nothing(reply: str) -> bool:
     """Whether a reply says that something is not known and claims nothing else: it asks, or is polite."""
     clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
-    return says_unknown(reply) and all(
-        says_unknown(c) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or len(words_of(c)) <= 3
-        for c in clauses
+    return _denies(reply) and all(
+        _denies(c) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or len(words_of(c)) <= 3 for c in clauses
     )
+
+
+def _denies(text: str) -> bool:
+    """Whether a text says, in a shipped language, that something is not known."""
+    return says_unknown(text, ENGLISH.reading)
 
 
 def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
@@ -271,7 +279,7 @@ def _figures(
         "answered": mean(map(float, hits)).where(answerable),
         "answered_quoting": mean(float(h and q) for h, q in zip(hits, quoted, strict=True)).where(answerable),
         "f1": token_f1(texts, references).where(answerable),
-        "denied": mean(float(says_unknown(text) and not hit) for text, hit in zip(texts, hits, strict=True)).where(
+        "denied": mean(float(_denies(text) and not hit) for text, hit in zip(texts, hits, strict=True)).where(
             answerable
         ),
         "unknown_right": mean(float(q or invents_nothing(t)) for t, q in zip(texts, quoted, strict=True)).where(

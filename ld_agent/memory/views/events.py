@@ -89,7 +89,10 @@ class EventView(View):
             kind,
             lambda: DatabaseFirst(
                 self._shelf,
-                lambda: RecordIndex(self._shelf, context.encoder, passages=needs_passages, progress=context.progress),
+                context.reading,
+                lambda: RecordIndex(
+                    self._shelf, context.encoder, context.reading, passages=needs_passages, progress=context.progress
+                ),
             ),
         )
 

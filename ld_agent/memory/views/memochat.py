@@ -116,7 +116,7 @@ class MemoChatView(View):
             picked = None
         self._explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
         if picked is None:
-            return self._records.nearest(query, k, self._context.settings.gamma)
+            return self._records.nearest(query, k, self._context.settings.least_cosine)
         chosen = list(islice((row for row in nearest if row in {options[n - 1] for n in picked}), k))
         return [recalled(r, float(s_sem[row])) for r, row in zip(self._records.fetch(chosen), chosen, strict=True)]
 

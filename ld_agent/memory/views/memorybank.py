@@ -274,7 +274,7 @@ class MemoryBankView(View):
         chosen: list[int] = []
         covered: set[str] = set()
         for row in sorted(set(pieces) - set(forgotten), key=lambda row: (-s_sem[row], -row)):
-            if len(chosen) == settings.k or s_sem[row] <= settings.gamma:
+            if len(chosen) == settings.k or s_sem[row] <= settings.least_cosine:
                 break
             if covered.isdisjoint(records[row].sources):  # a day or its sessions, whichever is nearer
                 chosen.append(row)

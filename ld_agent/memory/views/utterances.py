@@ -40,7 +40,7 @@ class DenseView(View):
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.k, settings.gamma)
+        return ranking(settings.k, settings.least_cosine)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
@@ -52,7 +52,7 @@ class DenseView(View):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        return self._records.nearest(query, self._context.settings.k, self._context.settings.gamma)
+        return self._records.nearest(query, self._context.settings.k, self._context.settings.least_cosine)
 
 
 class Bm25View(View):

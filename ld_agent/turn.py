@@ -13,7 +13,7 @@ from typing import Any
 
 from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.errors import InputError
+from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of
@@ -62,7 +62,7 @@ class Turn:
     Attributes:
         heard: u', the utterance to answer; the last one of its session.
         on_text: called with each piece of the reply as it is generated.
-        interruptible: a KeyboardInterrupt ends the reply and keeps what was generated so far.
+        interruptible: a KeyboardInterrupt, such as Ctrl-C, ends the reply as `ReplyStopped` does.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
         options: overrides of the config for this reply.
     """
@@ -105,8 +105,8 @@ class Turn:
         try:
             situation = yield from self.situation()
             answer = yield from self._generated(situation, self.prompted(situation))
-        except KeyboardInterrupt:
-            if not self.interruptible:
+        except (ReplyStopped, KeyboardInterrupt) as exc:
+            if isinstance(exc, KeyboardInterrupt) and not self.interruptible:
                 raise
             return "".join(self._pieces), True
         return answer, False

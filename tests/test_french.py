@@ -55,6 +55,8 @@ def test_french_facts_replace_each_other_and_french_questions_are_checked(topics
     assert not contradicts("J'ai un chien.", "J'ai deux chiens.", READING)
     question = "Comment s'appelle mon chien ?"
     assert asks_what_was_told(question, READING)
+    assert asks_what_was_told("Dis-moi le nom de mon chien.", READING)
+    assert not asks_what_was_told("Dis-moi bonjour.", READING)
     assert not asks_what_was_told("Qu'est-ce que tu me conseilles pour mon chien ?", READING)
     shown = f"J'ai un chien qui s'appelle Biscuit. {question}"
     assert [

@@ -65,7 +65,7 @@ class Reading:
     @cached_property
     def slots(self) -> Sequence[tuple[str, re.Pattern[str]]]:
         """`Rules.slots` of every language."""
-        return [(name, re.compile(pattern)) for rules in self._rules for name, pattern in rules.slots]
+        return [(name, re.compile(pattern, re.IGNORECASE)) for rules in self._rules for name, pattern in rules.slots]
 
     @cached_property
     def numerals(self) -> Mapping[str, str]:

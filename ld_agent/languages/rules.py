@@ -138,6 +138,8 @@ class Rules(Patterns):
         not_knowing: states that something is not known: "you never told me".
         question_word: begins a question about a fact: "what", "how many".
         remembers: precedes such a question: "do you remember".
+        requests: begins a sentence that asks to be told what was said before, with or without a question mark, up to
+            what is asked for: "tell me [my dog's name]", "do you remember [where I parked]".
         aside: first-person phrases that do not make a question about the speaker: "tell me".
         advice: words of questions that ask for advice or news.
         asks_name, asks_number: match questions answered by a name or a number.
@@ -149,8 +151,7 @@ class Rules(Patterns):
         turned: words in the asker's person and their counterparts: "my": "your".
         saying_nothing: nouns that an honest answer may add.
         counted: follows a number that counts something: "三天". Needed only if number words have other meanings too.
-        slots: attributes with one value at a time, as a name and a pattern with the group ``value`` for a lower-case
-            trait;
+        slots: attributes with one value at a time, as a name and a pattern with the group ``value``, which ignores case;
             ``{of}`` in the name refers to the group of that name; the group ``none`` marks the absence of a value.
             Names shared by all languages: home, work as, work at, name, age, marriage, favorite {of}, name of my {of},
             number of {of}.
@@ -199,6 +200,7 @@ class Rules(Patterns):
     numerals: Mapping[str, str]
     filling: str
     orders: str
+    requests: str = ""
     some_number: str = ""
     asks_past: str = ""
     asks_former: str = ""

@@ -27,12 +27,12 @@ def slot(trait: str, reading: Reading) -> tuple[str, str] | None:
     >>> slot("I now live in Lisbon.", ENGLISH.reading)
     ('home', 'lisbon')
     """
-    text = _plain(trait)
+    text = _plain(trait, fold=False)
     for name, pattern in reading.slots:
         match = pattern.match(text)
         if not match:
             continue
-        parts = match.groupdict()
+        parts = {group: value and value.casefold() for group, value in match.groupdict().items()}
         of = _singular(parts.get("of") or "")
         if name.startswith("number"):
             value = "0" if parts.get("none") else reading.numerals.get(parts["value"], parts["value"])
@@ -86,13 +86,14 @@ def _agree(newer: str, older: str) -> bool:
         return east_asian.agree(newer, older)
     if SOME in (newer, older):
         return older != "0" if newer == SOME else newer == "1"
-    words_newer, words_older = set(re.findall(r"\w+", newer)), set(re.findall(r"\w+", older))
+    words_newer, words_older = ({_stem(word) for word in re.findall(r"\w+", value)} for value in (newer, older))
     return words_newer <= words_older or words_older <= words_newer
 
 
-def _plain(trait: str) -> str:
-    text = " ".join(trait.casefold().replace("’", "'").split()).rstrip(".!。！ ")
-    return re.sub(r"\bi've\b", "i have", re.sub(r"\bi'm\b", "i am", text))
+def _plain(trait: str, *, fold: bool = True) -> str:
+    """A trait without full stops and short forms, in lower case unless not ``fold``ed."""
+    text = " ".join((trait.casefold() if fold else trait).replace("’", "'").split()).rstrip(".!。！ ")
+    return re.sub(r"(?i)\bi've\b", "i have", re.sub(r"(?i)\bi'm\b", "i am", text))
 
 
 def _numbers(trait: str, reading: Reading) -> set[str]:

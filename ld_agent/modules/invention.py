@@ -8,7 +8,7 @@ no model.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
 from ld_agent.languages.reading import Reading
@@ -19,25 +19,29 @@ from ld_agent.modules.wording import EAST_ASIAN, SENTENCE_END, WORD_RUN, simplif
 Topics = Callable[[Sequence[str]], list[tuple[str, ...]]]
 """The nouns of each text, as lemmas (`TopicExtractor.extract`)."""
 
+LONGEST_ELLIPSIS = 5
+"""Number of words of a question without a verb: "And my dog's name?"."""
 _BLANK = re.compile(r"<[^\W\d][\w ]*>|\[[^\W\d][\w ]*\]")
 """A placeholder that a model did not fill in: "You live in <city>."."""
+_NAME_AFTER_NAME = re.compile(r"\b([A-Z]\w+), ([A-Z]\w+)[.!]?\s*$")
 _SENTENCE = re.compile(r"[^.!?。！？]+[.!?。！？]?")
 
 
 def asks_what_was_told(text: str, reading: Reading, known: str = "") -> bool:
-    """Whether an utterance asks for a fact about its speaker or someone known, rather than for advice or news: "What's
-    my dog called?", "How old is Mina?".
+    """Whether an utterance asks to be told a fact about its speaker or someone known, rather than for advice or news:
+    "What's my dog called?", "Tell me my dog's name.", "How old is Mina?".
 
-    False if in doubt, because good answers to other questions would be withheld: it is true for 7 of 3,195 utterances
-    of MSC's test set, and for 264 of the 320 questions in ``data/samples/questions.jsonl``.
+    False if in doubt, because good answers to other questions would be withheld: it is true for 13 of 8,323 utterances
+    of sessions 2 and 3 of MSC's test set, and for 264 of the 320 questions in ``data/samples/questions.jsonl``.
 
     Args:
         known: the remembered texts; a name counts if they contain it.
     """
     asks, advice, me = map(reading.pattern, ("question_word", "advice", "first_person"))
-    for question in _questions(text):
+    for question in _questions(text, reading):
         fact = _asked(question, reading)
-        if asks.search(fact) and not advice.search(fact) and (me.search(fact) or _names_someone(fact, known, reading)):
+        asked = asks.search(fact) or _is_requested(question, fact, reading) or _is_elliptic(fact, reading)
+        if asked and not advice.search(fact) and (me.search(fact) or _names_someone(fact, known, reading)):
             return True
     return False
 
@@ -48,16 +52,34 @@ def asks_for_facts(text: str, reading: Reading) -> bool:
     The same question has the same answer, however often it is asked.
     """
     you = reading.pattern("second_person")
-    return any(not you.search(_asked(question, reading)) for question in _questions(text))
+    return any(not you.search(_asked(question, reading)) for question in _questions(text, reading))
 
 
 def _asked(question: str, reading: Reading) -> str:
-    """A question without "do you remember" and the like."""
-    return reading.pattern("aside").sub(" ", reading.pattern("remembers").sub(" ", question)).strip()
+    """What a question asks for, without "do you remember" and the like."""
+    rest = reading.pattern("requests").sub(" ", question, count=1) if _requests(question, reading) else question
+    return reading.pattern("aside").sub(" ", reading.pattern("remembers").sub(" ", rest)).strip()
 
 
-def _questions(text: str) -> list[str]:
-    return [sentence for sentence in _SENTENCE.findall(text) if sentence[-1] in "?？"]
+def _questions(text: str, reading: Reading) -> list[str]:
+    """The sentences that ask something, with or without a question mark."""
+    return [one for one in _SENTENCE.findall(text) if one[-1] in "?？" or _requests(one, reading)]
+
+
+def _requests(sentence: str, reading: Reading) -> bool:
+    return reading.pattern("requests").match(sentence) is not None
+
+
+def _is_requested(question: str, fact: str, reading: Reading) -> bool:
+    """Whether a question asks to be told something, and says what."""
+    return _requests(question, reading) and bool(stems_of(fact, reading))
+
+
+def _is_elliptic(fact: str, reading: Reading) -> bool:
+    """Whether a question only names something of its speaker's: "And my dog's name?"."""
+    mine = {clauses.first_person[1].casefold() for clauses in reading.clauses}
+    words = [word.casefold() for word in WORD_RUN.findall(fact)]
+    return 2 < len(words) <= LONGEST_ELLIPSIS and not mine.isdisjoint(words[:2])
 
 
 def _names_someone(question: str, known: str, reading: Reading) -> bool:
@@ -81,15 +103,16 @@ def made_up(text: str, shown: str, topics: Topics, reading: Reading) -> list[str
     invented: list[str] = []
     stated = [sentence for sentence in SENTENCE_END.split(text) if not sentence.rstrip().endswith("?")]
     for sentence, nouns in zip(stated, topics(stated), strict=True):
+        where = _elaboration(sentence, known)
         names = [
             w for n, w in enumerate(WORD_RUN.findall(sentence)) if _names(w, first=n == 0) and _plain(w) not in known
         ]
-        names = [name for name in names if not stems_of(name, reading) & saying_nothing]
+        names = [name for name in names if name != where and not stems_of(name, reading) & saying_nothing]
         counts = [count for count, value in counted(sentence, reading) if value not in values]
         invented += sorted(dict.fromkeys([*names, *counts]), key=sentence.index)
         invented += _BLANK.findall(sentence)
         written = [_plain(word) for word in WORD_RUN.findall(sentence)]
-        for noun in nouns:
+        for noun in (noun for noun in nouns if _plain(noun) != _plain(where)):
             if EAST_ASIAN.match(noun):
                 invented += [] if _written(noun, plain) or stems_of(noun, reading) <= saying_nothing else [noun]
                 continue
@@ -102,6 +125,12 @@ def made_up(text: str, shown: str, topics: Topics, reading: Reading) -> list[str
     for word in invented:
         first.setdefault(_plain(word), word)
     return list(first.values())
+
+
+def _elaboration(sentence: str, known: Collection[str]) -> str:
+    """The name that ends a sentence and says more about a supported one before it: "Italy" of "Rome, Italy."; "": none."""
+    named = _NAME_AFTER_NAME.search(sentence)
+    return named[2] if named and _plain(named[1]) in known else ""
 
 
 def _written(noun: str, plain: str) -> bool:
@@ -139,7 +168,7 @@ def supported(
 def answers_nothing(answer: str, question: str, reading: Reading, asker: str = "") -> bool:
     """Whether an answer repeats the question, or states no number although one is asked for: "You passed the exam." to
     "How many tries did I need?"."""
-    asked = " ".join(_questions(question)) or question
+    asked = " ".join(_questions(question, reading)) or question
     if not _beyond(answer, f"{asked} {asker}", reading):
         return True
     has_number = numbers(answer) or reading.pattern("some_number").search(answer)
@@ -169,7 +198,7 @@ def _denied(sentence: str, shown: str, people: Sequence[str], reading: Reading) 
 
 def _named(sentence: str, question: str, people: Sequence[str], reading: Reading) -> list[str]:
     """The names in an answer that the question cannot have asked for."""
-    question = " ".join(_questions(question))
+    question = " ".join(_questions(question, reading))
     if not reading.pattern("asks_name").search(question) or says_unknown(sentence, reading):
         return []
     asked = {_plain(word) for word in WORD_RUN.findall(question)}
@@ -182,7 +211,7 @@ def _named(sentence: str, question: str, people: Sequence[str], reading: Reading
 
 def _unanswered(sentence: str, question: str, people: Sequence[str], reading: Reading) -> list[str]:
     """A sentence without spaces that repeats a question, or contains no number if one is asked for."""
-    question = " ".join(_questions(question))
+    question = " ".join(_questions(question, reading))
     if not EAST_ASIAN.search(question) or says_unknown(sentence, reading):
         return []
     rest = sentence

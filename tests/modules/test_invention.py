@@ -24,6 +24,9 @@ SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who tea
         ("Tom works as a nurse.", ["nurse"]),
         ("You haven't told me. Is it Rex?", []),
         ("Oslo's goats are lovely.", []),
+        ("I think you live in Oslo, Norway.", []),  # says more about Oslo, nothing about Maya
+        ("You live in Oslo, Bergen and Rome.", ["Bergen", "Rome"]),
+        ("You live in Rome, Italy.", ["Rome", "Italy"]),
         ("It was a year ago.", []),
         ("You live in <city>.", ["<city>", "city"]),
         ("Tom has twenty-one goats, a thousand and two goats.", ["twenty-one", "thousand and two"]),
@@ -54,6 +57,45 @@ def test_numbers_and_nouns_count_in_any_form(topics: TopicExtractor):
 )
 def test_a_reply_keeps_the_sentences_that_make_nothing_up(reply: str, kept: str, topics: TopicExtractor):
     assert supported(reply, SHOWN, topics.extract, READING)[0] == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do you remember my dog's name?",
+        "Can you remind me where I parked?",
+        "Tell me my dog's name.",
+        "Hi! Please tell me again what my sister does.",
+        "my dog's name?",
+        "And my sister's birthday?",
+        "Do you know where I live?",
+        "Remind me of my sister's name!",
+        "Can you tell me my dog's name?",
+    ],
+)
+def test_a_request_to_be_told_something_of_ones_own_asks_what_was_told(text: str):
+    assert asks_what_was_told(text, READING)
+    assert asks_for_facts(text, READING)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tell me a story about my dog.",  # something new
+        "Remind me to call my mother.",
+        "Remember to feed my dog.",
+        "Do you remember me?",
+        "I remember my dog's name.",
+        "You know my brother is a doctor.",
+        "Tell me about yourself.",
+        "Tell me what I should do with my life.",
+        "My mistake?",
+        "My dog loves it there!",
+        "Do you know what I mean?",
+    ],
+)
+def test_other_requests_and_statements_do_not(text: str):
+    assert not asks_what_was_told(text, READING)
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,7 @@ class ModuleSection(Section):
         adapter: LoRA adapter in PEFT's format, given by a reference like a model's; null: the bare base.
         max_new_tokens: upper bound of one answer.
         temperature: 0 is greedy.
-        repetition_penalty: values above 1 divide the scores of tokens already in the prompt or answer, as in
-            transformers; small models need it, or they repeat themselves.
+        repetition_penalty: above 1, tokens already in the prompt or answer become less likely, as in transformers.
         model: the model's name at an endpoint that serves one name per adapter; null: ``backbone.model``.
         backbone: a separate backbone for this module; null: the shared one.
     """
@@ -219,8 +218,7 @@ class ConditionalSection(Section):
 
     Attributes:
         k: maximum number of records in one recall.
-        decision: ``with_reply`` decides in the call that generates the reply, ``apart`` in the call that writes the
-            record.
+        decision: ``with_reply`` decides in the call that generates the reply, ``apart`` in the one that writes the record.
         selection: keep only what is worth remembering; false keeps every utterance (Table 6, no selection).
         context, knowledge: the two parts of a record; one of them can be switched off (Table 6).
         rounds: maximum number of reflections on a recall; 0: none.
@@ -276,21 +274,16 @@ class MemoChatSection(Section):
 
 
 class MemorySection(Section):
-    """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off. ``gamma: null``: the encoder's own (`GAMMAS`), which
-    `Config` fills in.
+    """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off.
 
-    ``query_turns``: number of latest utterances of the running session, including the one to answer, that form the
-        query.
-
-    ``quotes``: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
-
-    ``close_on_exit``: closing the agent ends the running sessions; false: they continue next time, if β allows.
-
-    ``budget``: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the
-        window.
-
-    ``index_mb``: megabytes for the search indexes of all open conversations; the least recently used are dropped first
-        and rebuilt from the store when needed. null: no bound.
+    Attributes:
+        gamma: null is the encoder's own (`GAMMAS`), which `Config` fills in.
+        query_turns: number of latest utterances of the running session, including the one to answer, that form the query.
+        quotes: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
+        close_on_exit: closing the agent ends the running sessions; false: they continue next time, if β allows.
+        budget: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the window.
+        index_mb: megabytes for the search indexes of all open conversations; the least recently used are dropped first
+            and rebuilt from the store when needed. null: no bound.
     """
 
     views: tuple[str, ...] = ("events",)
@@ -313,7 +306,7 @@ class MemorySection(Section):
 
     @property
     def least_cosine(self) -> float:
-        """γ; of a section without `Config`, the default encoder's if null."""
+        """γ, never null."""
         return GAMMAS[MINILM] if self.gamma is None else self.gamma
 
 
@@ -327,8 +320,8 @@ class PersonasSection(Section):
             agent, and traits keep the people and names that they are about. False is the paper: every trait belongs to
             whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
-        topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
-            the other; two that give one thing its value (where one lives, one's age) need no such likeness.
+        topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede the
+            other; two that give one thing its value (where one lives, one's age) need no such likeness.
         recency: weight of recency against relevance in the selection; 0 is relevance alone.
         reconcile: a trait that repeats another is counted, and one that contradicts another supersedes it. False is the
             paper: every trait is added.

@@ -83,7 +83,7 @@ def test_an_accepted_answer_is_in_the_reply(text: str, answers: list[str], found
     ],
 )
 def test_a_reply_to_what_was_never_said_says_so_and_invents_nothing(reply: str, right: bool):
-    assert invents_nothing(reply) is right
+    assert invents_nothing(reply, ENGLISH.reading) is right
 
 
 def test_an_answer_is_not_taken_for_not_knowing():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
 from ld_agent.errors import BackboneError
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import worths
 from ld_agent.modules.choice import agreed, timely
@@ -103,7 +104,8 @@ class Answering:
 
     def checks(self, situation: Situation, prompted: Prompted) -> bool:
         """Whether the answer is checked against what the user said, because that is what they ask about."""
-        return self.grounded and asks_what_was_told(situation.heard.text, prompted.messages[0].content)
+        shown, reading = prompted.messages[0].content, situation.language.reading
+        return self.grounded and asks_what_was_told(situation.heard.text, reading, shown)
 
     def _unrepeated(
         self,
@@ -195,7 +197,7 @@ class Answering:
                 return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {quote.text}"))
             if quote.id and len(quote.text) <= LONGEST_QUOTE:
                 return replace(answer, text=words.quoting.format(told=quote.text), notes=(*answer.notes, QUOTED))
-        return answer if says_unknown(answer.text) else replace(answer, text=words.not_told)
+        return answer if says_unknown(answer.text, situation.language.reading) else replace(answer, text=words.not_told)
 
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
         """The answer that passages agree on, or a timelier one; None: no passage has one, or there is no reader.
@@ -219,7 +221,7 @@ class Answering:
                 found.append((passage[-1], answer))
         if not found:
             return None
-        said, answer = _chosen(situation.heard, found)
+        said, answer = _chosen(situation.heard, found, situation.language.reading)
         return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
 
     def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
@@ -232,7 +234,8 @@ class Answering:
         """What was said, most relevant first, then the traits most relevant to the question as one passage."""
         traits = self._traits(situation)
         if traits:
-            order = worths(situation.heard, situation.agent, traits, self.encode).argsort()[::-1]
+            reading = situation.language.reading
+            order = worths(situation.heard, situation.agent, traits, self.encode, reading).argsort()[::-1]
             traits = [traits[n] for n in order[:TRAITS_READ]]
         return [*situation.passages, *([tuple(traits)] if traits else [])]
 
@@ -240,7 +243,7 @@ class Answering:
         """The answer without the sentences that name something the prompt does not contain."""
         said = reply_text(_text(completion), situation.agent, situation.people, decides=situation.decides)
         everyone = (*situation.people, situation.agent)
-        text, words = supported(said, shown, self.topics, situation.heard.text, everyone)
+        text, words = supported(said, shown, self.topics, situation.language.reading, situation.heard.text, everyone)
         note = f"what the model made up was left out of the reply: {', '.join(words)}"
         return Answer(text, completion, (note,) if words else ())
 
@@ -257,7 +260,7 @@ class Answering:
         ]
         if not lines:
             return None
-        worth = worths(heard, situation.agent, lines, self.encode)
+        worth = worths(heard, situation.agent, lines, self.encode, situation.language.reading)
         best = int(worth.argmax())
         return lines[best] if worth[best] >= BEARING else None
 
@@ -270,19 +273,20 @@ class Answering:
         return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(known, 1)]
 
 
-def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]]) -> tuple[Utterance, Answer]:
+def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading: Reading) -> tuple[Utterance, Answer]:
     """The answer to use: what most passages say, or what the same person said about it later or earlier, as the question asks
     for.
 
     Args:
         found: the line in which each answer was read, and the answer; the most relevant first.
     """
-    best = found[agreed(heard.text, heard.speaker, [answer.text for _, answer in found])]
+    best = found[agreed(heard.text, heard.speaker, [answer.text for _, answer in found], reading)]
     line = best[0]
     if not line.id:  # a trait: nobody knows when it was said
         return best
     alike = [best, *(one for one in found if _elsewhere(one[0], line))]
-    return alike[timely(heard.text, [answer.text for _, answer in alike], [said.session for said, _ in alike])]
+    answers, sessions = [answer.text for _, answer in alike], [said.session for said, _ in alike]
+    return alike[timely(heard.text, answers, sessions, reading)]
 
 
 def _elsewhere(said: Utterance, line: Utterance) -> bool:
@@ -321,7 +325,8 @@ def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str
 
 def _says_nothing(answer: str, situation: Situation) -> bool:
     """Whether an answer denies knowing, or repeats the question."""
-    return says_unknown(answer) or answers_nothing(answer, situation.heard.text, situation.heard.speaker)
+    heard, reading = situation.heard, situation.language.reading
+    return says_unknown(answer, reading) or answers_nothing(answer, heard.text, reading, heard.speaker)
 
 
 def _reminded(situation: Situation, line: str) -> Situation:

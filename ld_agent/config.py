@@ -1,7 +1,7 @@
 """The configuration of an agent: its sections together, and `load_config`, which reads YAML and overrides.
 
-A config file says what it builds on (``base: default``) and what differs; ``configs/agent/default.yaml`` is complete and
-explains every key.
+A config file says what it builds on (``base: default``) and what differs. The defaults of `ld_agent.sections` are the only
+ones; docs/configuration.md lists them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Config(Section):
     Attributes:
         language: of the prompts and of the agent's phrases: the code of a folder in ``ld_agent/languages``, the path of your
             own folder, or ``auto``, which chooses for each conversation by the script of what is said first. A language that
-            the default encoder does not know replaces it by its own. Unless γ is set, it follows the encoder (`GAMMAS`).
+            the default encoder does not know replaces it by its own.
     """
 
     language: str = "en"
     agent: AgentSection = AgentSection()
-    backbone: BackboneSection = BackboneSection(context_window=2048)
+    backbone: BackboneSection = BackboneSection()
     modules: ModulesSection = ModulesSection()
     memory: MemorySection = MemorySection()
     personas: PersonasSection = PersonasSection()
@@ -56,8 +56,12 @@ class Config(Section):
 
             model = encoder_for(self.language) or MINILM
             object.__setattr__(self, "encoder", self.encoder.model_copy(update={"model": model}))
-        if self.memory.gamma == GAMMAS[MINILM]:
-            gamma = GAMMAS.get(self.encoder.model, self.memory.gamma)
+        return self
+
+    @model_validator(mode="after")
+    def _gamma_fits_the_encoder(self) -> Config:
+        if self.memory.gamma is None:
+            gamma = GAMMAS.get(self.encoder.model, GAMMAS[MINILM])
             object.__setattr__(self, "memory", self.memory.model_copy(update={"gamma": gamma}))
         return self
 

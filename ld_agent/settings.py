@@ -40,7 +40,7 @@ class SettingsFiles(Generic[Model]):
 
     Attributes:
         model: validates the merged values.
-        folder: the shipped files, including ``default.yaml``, which explains every key.
+        folder: the shipped files.
         example: an override, for error messages.
         implied_base: the base of a file that names none; None: it has none.
     """
@@ -113,7 +113,7 @@ def checked(model: type[Model], values: Any, layers: Sequence[Layer], source: st
         ConfigError: naming the dotted path of the first offending key and the layer that gives it.
     """
     if not isinstance(values, dict):
-        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; default.yaml shows them all")
+        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values")
     try:
         return model.model_validate(values)
     except ValidationError as exc:
@@ -134,7 +134,7 @@ def _read(source: Path) -> dict[Any, Any]:
     except RecursionError as exc:
         raise ConfigError(f"{source} cannot be read as YAML: it is nested too deeply") from exc
     if not isinstance(values, dict):
-        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values; default.yaml shows them all")
+        raise ConfigError(f"{source} holds {type(values).__name__}, not keys and values")
     return values
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+from ld_agent.errors import ReplyStopped
 from ld_agent.types import Reply
 
 Hear = Callable[[str], None]
@@ -22,7 +23,7 @@ class _Pieces:
 
     def __call__(self, piece: str) -> None:
         if self._abandoned.is_set():
-            raise KeyboardInterrupt  # ends an interruptible reply; what was generated so far is kept
+            raise ReplyStopped
         self.text += piece
         self._pass_on(piece)
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.errors import InputError
+from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.languages import Words
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
@@ -63,7 +64,7 @@ class Turn:
     Attributes:
         heard: u', the utterance to answer; the last one of its session.
         on_text: called with each piece of the reply as it is generated.
-        interruptible: a KeyboardInterrupt ends the reply and keeps what was generated so far.
+        interruptible: a KeyboardInterrupt, such as Ctrl-C, ends the reply as `ReplyStopped` does.
         decision: whether the answer called the utterance worth remembering; "": it was not asked.
         options: overrides of the config for this reply.
     """
@@ -107,8 +108,8 @@ class Turn:
         try:
             situation = yield from self.situation()
             answer = yield from self._generated(situation, self.prompted(situation))
-        except KeyboardInterrupt:
-            if not self.interruptible:
+        except (ReplyStopped, KeyboardInterrupt) as exc:
+            if isinstance(exc, KeyboardInterrupt) and not self.interruptible:
                 raise
             return "".join(self._pieces), True
         return answer, False
@@ -125,7 +126,7 @@ class Turn:
         bank, agent = self.relation.bank, self.relation.agent_name
         self.traits = dict(bank.select(self._everyone(), query.vector, self.heard.at, agent))
         said = self._said_then()
-        about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)))
+        about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)), self._reading)
         self.quotes, self.passages = self._quotes(said, about), self._passages(said, about)
         return self._situation(about)
 
@@ -146,6 +147,10 @@ class Turn:
         self.notes += self._prompted.notes
         self.watch.lap("prompt")
         return self._prompted
+
+    @property
+    def _reading(self) -> Reading:
+        return self.relation.models.language.reading
 
     @property
     def _words(self) -> Words:
@@ -200,8 +205,8 @@ class Turn:
 
         frame = count("")
         return quotes(
-            self.heard, self.relation.agent_name, said, resources.encoder.encode, lambda text: count(text) - frame, room,
-            self.relation.views.said_vectors(self.remembered.recalled), about,
+            self.heard, self.relation.agent_name, said, resources.encoder.encode, self._reading,
+            lambda text: count(text) - frame, room, self.relation.views.said_vectors(self.remembered.recalled), about,
         )  # fmt: skip
 
     def _passages(self, said: Sequence[Utterance], about: str) -> tuple[tuple[Utterance, ...], ...]:
@@ -210,8 +215,10 @@ class Turn:
         trusted = [u for u in said if u.channel not in UNTRUSTED]
         if not most or not trusted:
             return ()
-        stored = self.relation.views.said_vectors(self.remembered.recalled)
-        return passages(self.heard, self.relation.agent_name, trusted, resources.encoder.encode, most, stored, about)
+        return passages(
+            self.heard, self.relation.agent_name, trusted, resources.encoder.encode, self._reading, most,
+            self.relation.views.said_vectors(self.remembered.recalled), about,
+        )  # fmt: skip
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
@@ -286,7 +293,7 @@ class Turn:
         None: the reply may state facts that were asked for, again.
         """
         resources, agent = self.relation.resources, self.relation.agent_name
-        if resources.config.modules.generator.repeats or asks_for_facts(self.heard.text):
+        if resources.config.modules.generator.repeats or asks_for_facts(self.heard.text, self._reading):
             return None
         lately = resources.store.latest_utterances(self.relation.key, LATEST)
         said = [u.text for u in (*lately, *self.cache.utterances) if u.speaker == agent]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 
@@ -12,14 +13,15 @@ from agent_parts import DAY, START, Scene, confessed, echo, requests_of
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
-from ld_agent.errors import BackboneError
+from ld_agent.conversation import Conversation
+from ld_agent.errors import BackboneError, ReplyStopped
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.rebuild import rebuild
 from ld_agent.resources import Resources
 from ld_agent.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import INTERRUPTED
-from ld_agent.types import Reply, Utterance
+from ld_agent.types import Reply, ReplyOptions, Utterance
 
 
 @pytest.fixture
@@ -35,6 +37,42 @@ def test_a_streamed_reply_is_the_stored_one(scene: Scene) -> None:
     assert "".join(stream) == "Well, let me see."
     assert stream.reply is not None
     assert [u.text for u in maya.utterances] == ["I keep bees.", stream.reply.text]
+
+
+@pytest.mark.parametrize(("plain", "coroutine"), [("respond", "arespond"), ("reply", "areply"), ("stream", "astream")])
+def test_a_coroutine_takes_what_its_twin_takes(plain: str, coroutine: str) -> None:
+    twins = [inspect.signature(getattr(Conversation, name)).parameters for name in (plain, coroutine)]
+    assert twins[0] == twins[1]
+    assert "options" in twins[0]
+
+
+def test_options_change_one_reply_of_every_method(scene: Scene) -> None:
+    agent = scene.agent({"generator": "Well."})
+    maya, options = agent.conversation("maya"), ReplyOptions(max_new_tokens=7)
+    maya.respond("I keep bees.", "Maya", START, options=options)
+    maya.observe("Anybody there?", "Maya", START)
+    maya.reply(options=options)
+    list(maya.stream("And goats.", "Maya", START, options=options))
+    maya.respond("And a dog.", "Maya", START)
+    asked = [request.max_new_tokens for request in agent.models.backbone("generator").requests
+             if request.module == "generator"]  # fmt: skip
+    assert asked[:3] == [7, 7, 7]
+    assert asked[3] > 7
+
+
+def test_a_listener_stops_a_reply_by_an_exception_of_its_own_and_ctrl_c_stays_ctrl_c(scene: Scene) -> None:
+    def stop(piece: str) -> None:
+        raise ReplyStopped
+
+    def interrupt(piece: str) -> None:
+        raise KeyboardInterrupt
+
+    maya = scene.agent({"generator": "Well, let me see."}).conversation("maya")
+    reply = maya.respond("I keep bees.", "Maya", START, on_text=stop)
+    assert INTERRUPTED in reply.notes
+    with pytest.raises(KeyboardInterrupt):
+        maya.respond("And goats.", "Maya", START, on_text=interrupt)
+    assert INTERRUPTED in maya.reply(on_text=interrupt, interruptible=True).notes
 
 
 class Hesitant:

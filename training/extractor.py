@@ -6,10 +6,13 @@ python -m training.extractor -c configs/training/extractor.yaml [key=value ...] 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training.row_building import BuildRequest
 from training.train import main
+
+if TYPE_CHECKING:
+    from ld_agent.languages.reading import Reading
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
@@ -38,12 +41,12 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
             )
 
 
-def answer(text: str) -> str:
+def answer(text: str, reading: Reading) -> str:
     """The traits in an extractor's answer as one text, without the grounding check, or NO_TRAIT."""
     from ld_agent.evaluation.extraction import joined
     from ld_agent.modules.extractor import parse_traits
 
-    return joined(parse_traits(text, "", lambda trait, utterance: True))
+    return joined(parse_traits(text, "", reading, lambda trait, utterance: True))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ld_agent.errors import ConfigError
 from ld_agent.evaluation.metrics import accuracy, bleu, rouge
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.registry import TUNED
 from training.settings import TrainingSettings
 
@@ -17,7 +18,7 @@ from training.settings import TrainingSettings
 def measured(module: str, answers: Sequence[str], targets: Sequence[str]) -> dict[str, float]:
     """The module's metrics of raw answers against targets, as fractions."""
     entry = TUNED[module]
-    texts = [entry.read_answer(answer) for answer in answers]
+    texts = [entry.read_answer(answer, ENGLISH.reading) for answer in answers]
     references = [[target] for target in targets]
     figures: dict[str, float] = {}
     if "accuracy" in entry.metrics:

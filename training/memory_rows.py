@@ -23,6 +23,7 @@ import typer
 
 from ld_agent.backbones.base import Message
 from ld_agent.config import Config
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import Vectors, configured
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import quotes
@@ -96,7 +97,9 @@ class Setting:
         quoted: dict[str, Utterance] = {}
         for question in (*self.asked[1:], heard):  # the first question's last, as where it is asked alone
             spoken = Utterance("h", self.person, question, at=NOW, session=2)
-            for quote in quotes(spoken, self.agent, said, encode=encode, length=tokens_of, room=ROOM):
+            for quote in quotes(
+                spoken, self.agent, said, encode=encode, reading=ENGLISH.reading, length=tokens_of, room=ROOM
+            ):
                 quoted.pop(quote.id, None)
                 quoted[quote.id] = quote
         texts = [" ".join(self.summed)] if self.summed else []
@@ -353,10 +356,11 @@ class Maker:
 
 def in_prompt(shown: str, question: str, answer: str) -> bool:
     """Whether a prompt supports an answer, or the answer says that it is not known."""
-    if says_unknown(answer):
+    reading = ENGLISH.reading
+    if says_unknown(answer, reading):
         return True
-    new = set(stems(answer)) - set(stems(question)) - set(stems(" ".join(BEGINNINGS)))
-    return not new or len(new & set(stems(shown))) >= 0.6 * len(new)
+    new = set(stems(answer, reading)) - set(stems(question, reading)) - set(stems(" ".join(BEGINNINGS), reading))
+    return not new or len(new & set(stems(shown, reading))) >= 0.6 * len(new)
 
 
 def tokens_of(text: str) -> int:

@@ -224,17 +224,18 @@ def _led(rng: random.Random, question: str) -> str:
 
 def _new_words(question: str, answer: str) -> frozenset[str]:
     """The stems of an answer that its question does not have."""
-    from ld_agent.memory.index.lexical import stems
-
-    return (
-        frozenset(stems(answer)) - frozenset(stems(question)) - {"you", "your", "he", "she", "it", "they", "his", "her"}
-    )
+    return _stems(answer) - _stems(question) - {"you", "your", "he", "she", "it", "they", "his", "her"}
 
 
 def _share(new: frozenset[str], text: str) -> float:
+    return len(new & _stems(text)) / len(new) if new else 0.0
+
+
+def _stems(text: str) -> frozenset[str]:
+    from ld_agent.languages import ENGLISH
     from ld_agent.memory.index.lexical import stems
 
-    return len(new & set(stems(text))) / len(new) if new else 0.0
+    return frozenset(stems(text, ENGLISH.reading))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.enumerations import listed
 from training.row_building import BuildRequest, held_out, origin
 from training.talks import Talk, talks_of
@@ -93,7 +94,7 @@ def _sentence(person: str, facts: Sequence[str]) -> str:
     others = [fact for fact in facts if not fact.startswith(begin)]
     if not same:
         return " ".join(others)
-    return " ".join([f"{begin}{listed(same)}.", *others])
+    return " ".join([f"{begin}{listed(same, ENGLISH.rules.clauses)}.", *others])
 
 
 def joined(dialogues: Sequence[Dialogue], longest: int) -> list[Dialogue]:

@@ -107,7 +107,8 @@ class Backbone(Protocol):
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Answer every request, in order.
 
-        A KeyboardInterrupt during generation propagates; pieces already passed to ``on_text`` remain with the caller.
+        What ``on_text`` raises, such as `ReplyStopped`, and a KeyboardInterrupt propagate; pieces already passed to
+        ``on_text`` remain with the caller.
 
         Raises:
             BackboneError: the model or the endpoint failed.

@@ -29,6 +29,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.backbones.weights import quiet_transformers
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
+from ld_agent.languages import language
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS, PackedVectors, Passages
@@ -84,7 +85,7 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
     memory = config.memory
     looked_at = _passages(rng, dimension) if SCORERS[memory.scorer].needs_passages else None
     packed = looked_at[0].vectors if looked_at else NO_VECTORS
-    index = LongTermIndex(dimension, lambda keys: dict.fromkeys(keys, packed))
+    index = LongTermIndex(dimension, language(config.language).reading, lambda keys: dict.fromkeys(keys, packed))
     for key, (vector, at, topics) in enumerate(_records(rng, dimension, size), 1):
         index.add(key, vector, at, topics, looked_at[key % len(looked_at)] if looked_at else None)
     queries = list(_records(rng, dimension, QUERIES + 5))

@@ -122,8 +122,9 @@ def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
     if probe is None:
         dropped["no question and answer"] += 1
         return None
-    remembered = stems_of(" ".join(text for _, text in lines)) - stems_of(probe.question)
-    if not remembered & stems_of(probe.reference):
+    reading = ENGLISH.reading
+    remembered = stems_of(" ".join(text for _, text in lines), reading) - stems_of(probe.question, reading)
+    if not remembered & stems_of(probe.reference, reading):
         dropped["no use of the dialogue"] += 1
         return None
     return Sample(source.id, "continuing", source, (probe,))

@@ -21,8 +21,8 @@ from ld_agent.evaluation.ecm import WIDTH, live
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, merged, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
-from ld_agent.modules.attribution import NEGATED
 from ld_agent.modules.wording import stems_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps, run_many
@@ -139,11 +139,12 @@ def same_fact(first: str, second: str, cosine: float) -> bool:
     Args:
         cosine: of their vectors.
     """
-    if (NEGATED.search(first) is None) is not (NEGATED.search(second) is None):
+    denial = ENGLISH.reading.pattern("negated")
+    if (denial.search(first) is None) is not (denial.search(second) is None):
         return False
     if cosine >= NEAREST:
         return True
-    ones, others = stems_of(first), stems_of(second)
+    ones, others = stems_of(first, ENGLISH.reading), stems_of(second, ENGLISH.reading)
     shorter = min(len(ones), len(others))
     return cosine >= NEAR and shorter > 0 and len(ones & others) >= SHARED * shorter
 
@@ -156,10 +157,10 @@ def _invented(
     number, text = said[trait.source]
     if not number or not utterances[number - 1][0]:
         return None
-    before, words = utterances[number - 1][1], stems_of(trait.text)
+    before, words = utterances[number - 1][1], stems_of(trait.text, ENGLISH.reading)
     statements = " ".join(s for s in before.replace("!", ".").split(".") if not s.rstrip().endswith("?"))
-    foreign = words - stems_of(text)
-    if len(foreign) * 2 > len(words) and foreign <= stems_of(statements):
+    foreign = words - stems_of(text, ENGLISH.reading)
+    if len(foreign) * 2 > len(words) and foreign <= stems_of(statements, ENGLISH.reading):
         return trait.text, text, before
     return None
 

@@ -25,6 +25,8 @@ from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.evaluation.spoken_answers import contains
+from ld_agent.languages import language
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.quotes import LED_UP, worths
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.named import asked_about
@@ -129,7 +131,7 @@ class QuestionsTask:
             traits = [t for known in reply.traits.values() for t in known]
             shown = "\n".join(_shown(request) for request in requests)
             details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes)}
-            details |= {REPLY: of_reply(reply), MEMORY: memory, "quoted": quoted}
+            details |= {REPLY: of_reply(reply), MEMORY: memory, "quoted": quoted, "language": agent.config.language}
             if question.answers and not contains(reply.text, question.answers):
                 places = (remembered, "\n".join([*recalled, *quotable, *traits]), shown)
                 details["lost"] = next(
@@ -155,7 +157,9 @@ class QuestionsTask:
         self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]
     ) -> dict[str, Situation]:
         seed = tuple(agent.config.agent.persona)
-        about = asked_about(question.text, (mine, question.speaker, *(u.speaker for u in said)))
+        about = asked_about(
+            question.text, (mine, question.speaker, *(u.speaker for u in said)), agent.models.language.reading
+        )
         bare = Situation(
             mine, reply.heard, traits={mine: seed} if seed else {}, people=(question.speaker,), about=about
         )
@@ -187,7 +191,8 @@ def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], min
     if not holding:
         return ()
     heard = Utterance("", question.speaker, question.text, question.at, 0)
-    best = said.index(holding[int(np.argmax(worths(heard, mine, holding, agent.encoder.encode)))])
+    worth = worths(heard, mine, holding, agent.encoder.encode, agent.models.language.reading)
+    best = said.index(holding[int(np.argmax(worth))])
     return tuple(u for u in said[max(best - LED_UP, 0) : best + 1] if u.session == said[best].session)
 
 
@@ -219,11 +224,11 @@ def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
         return reply
 
 
-def invents_nothing(reply: str) -> bool:
+def invents_nothing(reply: str, reading: Reading) -> bool:
     """Whether a reply says that something is not known and claims nothing else: it asks, or is polite."""
     clauses = [c for c in _CLAUSE.split(reply) if re.search(r"\w", c)]
-    return says_unknown(reply) and all(
-        says_unknown(c) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or len(words_of(c)) <= 3
+    return says_unknown(reply, reading) and all(
+        says_unknown(c, reading) or c.rstrip().endswith(("?", "？")) or _INVITING.search(c) or len(words_of(c)) <= 3
         for c in clauses
     )
 
@@ -267,16 +272,15 @@ def _figures(
     references = [p.references for p in predictions]
     quoted = [arm in p.details.get("quoted", ()) for p in predictions]
     hits = [contains(text, accepted) for text, accepted in zip(texts, references, strict=True)]
+    readings = [language(p.details.get("language", "en")).reading for p in predictions]
+    denied = [says_unknown(text, reading) and not hit for text, reading, hit in zip(texts, readings, hits, strict=True)]
+    honest = [q or invents_nothing(t, reading) for t, reading, q in zip(texts, readings, quoted, strict=True)]
     return {
         "answered": mean(map(float, hits)).where(answerable),
         "answered_quoting": mean(float(h and q) for h, q in zip(hits, quoted, strict=True)).where(answerable),
         "f1": token_f1(texts, references).where(answerable),
-        "denied": mean(float(says_unknown(text) and not hit) for text, hit in zip(texts, hits, strict=True)).where(
-            answerable
-        ),
-        "unknown_right": mean(float(q or invents_nothing(t)) for t, q in zip(texts, quoted, strict=True)).where(
-            unknown
-        ),
+        "denied": mean(map(float, denied)).where(answerable),
+        "unknown_right": mean(map(float, honest)).where(unknown),
         "unknown_quoting": mean(map(float, quoted)).where(unknown),
     }
 

@@ -123,7 +123,7 @@ def measure(
         "records": records,
         "memory": ONE_MEMORY if any(case.id == ONE_MEMORY for case in cases) else "each conversation",
         "tau": config.memory.tau,
-        "gamma": config.memory.gamma,
+        "gamma": config.memory.least_cosine,
         "conversations": len(cases),
         **figures(outcomes),
         "fallback_counts": as_json(merged(counts)),

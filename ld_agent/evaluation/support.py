@@ -36,7 +36,8 @@ def statements(record: Record, names: Sequence[str]) -> list[str]:
         texts = [_about(str(person), str(fact)) for person, known in facts.items() for fact in known]
     else:
         texts = [str(record.details[part]) for part in PARTS if record.details.get(part)] or [record.text]
-    sentences = [item for text in texts for items in unfolded(" ".join(text.split()), names) for item in items]
+    rules = ENGLISH.rules.clauses
+    sentences = [item for text in texts for items in unfolded(" ".join(text.split()), names, rules) for item in items]
     return list(dict.fromkeys(sentence for sentence in sentences if len(words_of(sentence)) > 1))
 
 
@@ -56,7 +57,7 @@ def rests_on(statement: str, lines: Lines, when: str = "") -> bool:
     windows = [_joined(lines[start : start + CLOSE]) for start in range(max(1, len(lines) - CLOSE + 1))]
 
     def close(text: str) -> bool:
-        return any(supported(text, f"{people} {window}", people, SAID) for window in windows)
+        return any(supported(text, f"{people} {window}", ENGLISH.reading, people, SAID) for window in windows)
 
     return close(statement) or all(map(close, _things(statement, people)))
 
@@ -64,8 +65,9 @@ def rests_on(statement: str, lines: Lines, when: str = "") -> bool:
 def _things(statement: str, people: str) -> list[str]:
     """The things that a statement lists, "their car", "their hobbies", which may come from different parts of a dialogue; if
     it lists none, the statement."""
-    names = meaning(people) | REPORTING
-    things = [thing for thing in ENGLISH.rules.clauses.pattern("lists").split(statement) if meaning(thing) - names]
+    reading, listed = ENGLISH.reading, ENGLISH.rules.clauses.pattern("lists")
+    names = meaning(people, reading) | REPORTING
+    things = [thing for thing in listed.split(statement) if meaning(thing, reading) - names]
     return things if len(things) > 1 else [statement]
 
 

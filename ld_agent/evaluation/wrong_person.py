@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.enumerations import unfolded
 from ld_agent.modules.subjects import clauses
 from ld_agent.modules.wording import REPORTING, SENTENCE_END, stems_of
@@ -44,8 +44,8 @@ def judged(summary: str, lines: Sequence[tuple[str, str]]) -> list[Judged]:
     """
     words = own_words(lines)
     misplaced = []
-    sentences = " ".join(item for items in unfolded(summary, list(words)) for item in items)
-    for clause in clauses(sentences, list(words)):
+    sentences = " ".join(item for items in unfolded(summary, list(words), ENGLISH.rules.clauses) for item in items)
+    for clause in clauses(sentences, list(words), ENGLISH.rules.clauses):
         owner = owner_of(clause.text, words)
         if owner is not None:
             misplaced.append(Judged(clause.text, clause.subject, owner))
@@ -56,11 +56,12 @@ def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
     """For each speaker, the stems that only they used; statements and questions about "you" are ignored."""
     used: dict[str, set[str]] = {speaker: set() for speaker, _ in lines}
     anyone: set[str] = set()
+    you, me = ENGLISH.reading.pattern("second_person"), ENGLISH.reading.pattern("first_person")
     for speaker, text in lines:
         for sentence in SENTENCE_END.split(text):
-            of_other = SECOND_PERSON.search(sentence) and not FIRST_PERSON.search(sentence)
-            (anyone if of_other else used[speaker]).update(stems_of(sentence))
-    names = stems_of(" ".join(used))
+            of_other = you.search(sentence) and not me.search(sentence)
+            (anyone if of_other else used[speaker]).update(stems_of(sentence, ENGLISH.reading))
+    names = stems_of(" ".join(used), ENGLISH.reading)
     return {
         speaker: stems - names - anyone - set().union(*(others for who, others in used.items() if who != speaker))
         for speaker, stems in used.items()
@@ -69,7 +70,7 @@ def own_words(lines: Sequence[tuple[str, str]]) -> dict[str, set[str]]:
 
 def owner_of(clause: str, words: Mapping[str, set[str]]) -> str | None:
     """The speaker whose words a clause contains; None: it contains too few of anyone's."""
-    stems = stems_of(clause) - REPORTING
+    stems = stems_of(clause, ENGLISH.reading) - REPORTING
     counts = sorted(((len(stems & spoken), speaker) for speaker, spoken in words.items()), reverse=True)
     if not counts:
         return None

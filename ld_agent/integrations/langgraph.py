@@ -151,7 +151,10 @@ class MemoryStore(BaseStore):
         resources = self._agent.resources
         memory, shelf = resources.config.memory, resources.store.shelf(key, SHELF)
         passages = SCORERS[memory.scorer].needs_passages
-        index = resources.indexes.get(key, SHELF, lambda: RecordIndex(shelf, resources.encoder, passages=passages))
+        reading = resources.models.language.reading
+        index = resources.indexes.get(
+            key, SHELF, lambda: RecordIndex(shelf, resources.encoder, reading, passages=passages)
+        )
         query = resources.query(text, resources.clock())
         search = Search(text, query.vector, query.at, shelf.count(), -1.0, query.topics, memory.tau, memory.scorer)
         for hit in index.search(search):

@@ -22,8 +22,9 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from ld_agent.errors import ConfigError
-from ld_agent.languages.dates import KNOWN_DATES, Dates
-from ld_agent.languages.rules import KNOWN, Rules
+from ld_agent.languages.dates import Dates
+from ld_agent.languages.reading import Reading
+from ld_agent.languages.rules import Rules
 from ld_agent.prompts import Prompt, as_name
 
 AUTO = "auto"
@@ -124,8 +125,8 @@ class Language:
     def __init__(self, code: str, folder: Traversable) -> None:
         self.code, self._folder = code, folder
         self.words = self._read(Words, "words.yaml")
-        KNOWN[str(folder)] = self.rules = self._read(Rules, "rules.yaml")
-        KNOWN_DATES[str(folder)] = self.dates = self._read(Dates, "dates.yaml")
+        self.rules = self._read(Rules, "rules.yaml")
+        self.dates = self._read(Dates, "dates.yaml")
         self._prompts: dict[str, Prompt] = {}
         if missing := sorted(english_prompts() - {file.name for file in self._file("prompts").iterdir()}):
             raise ConfigError(f"language {code!r}: {folder}/prompts lacks {missing[0]}; see docs/languages.md")
@@ -148,6 +149,14 @@ class Language:
             raise ConfigError(f"language {self.code!r}: {file}: {key}: {first['msg'].lower()}") from exc
         except (yaml.YAMLError, UnicodeDecodeError) as exc:
             raise ConfigError(f"language {self.code!r}: {file} is not YAML: {str(exc).splitlines()[0]}") from exc
+
+    @cached_property
+    def reading(self) -> Reading:
+        """How an agent of this language reads texts: by its rules and those of the shipped languages."""
+        if self.code in shipped():
+            return shipped_reading()
+        languages = [self, *map(language, shipped())]
+        return Reading([one.rules for one in languages], [one.dates for one in languages])
 
     def prompt(self, name: str) -> Prompt:
         """Return a prompt of this language by its file's name, read once."""
@@ -320,6 +329,13 @@ def language(code: str) -> Language:
     return spoken
 
 
+@cache
+def shipped_reading() -> Reading:
+    """How the agents of all shipped languages read texts, so that a conversation may change its language."""
+    languages = [language(code) for code in shipped()]
+    return Reading([one.rules for one in languages], [one.dates for one in languages])
+
+
 def detected(texts: Iterable[str]) -> str | None:
     """Return the code of the shipped language whose script is most frequent in some texts; None: there are no letters.
 
@@ -345,4 +361,4 @@ def encoder_for(code: str) -> str | None:
     return next(filter(None, encoders), None)
 
 
-ENGLISH = {code: language(code) for code in shipped()}["en"]
+ENGLISH = language("en")

@@ -1,7 +1,6 @@
 """How a language names times, ``dates.yaml``: its words for months, weekdays and units, and patterns made of them.
 
-Patterns of every known language are tried, because people mix languages. Knows no calendar: `ld_agent.memory.dates`
-computes the times.
+Knows no calendar: `ld_agent.memory.dates` computes the times.
 """
 
 from __future__ import annotations
@@ -120,13 +119,6 @@ class Dates(BaseModel):
 
 
 KINDS: Sequence[Kind] = get_args(Kind)
-KNOWN_DATES: dict[str, Dates] = {}
-"""The time expressions of every shipped or loaded language, by folder."""
-
-
-def readable(text: str) -> list[Dates]:
-    """The time expressions of the languages in which a text may name a time."""
-    return [dates for dates in KNOWN_DATES.values() if dates.hint.search(text)]
 
 
 def _alternatives(words: Iterable[str]) -> str:

@@ -1,12 +1,12 @@
-"""How to read texts in a language: the patterns of ``rules.yaml``, applied for every known language at once.
+"""How to read texts in one language: the patterns and words of ``rules.yaml``.
 
-People mix languages, so a text is read by the rules of every shipped language and every loaded folder. Knows no text.
+An agent reads by the rules of several languages at once, see `ld_agent.languages.reading`. Knows no text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -20,7 +20,7 @@ class Patterns(BaseModel):
     @field_validator("*")
     @classmethod
     def _compiles(cls, value: object) -> object:
-        for pattern in _patterns(value):
+        for pattern in patterns_of(value):
             try:
                 re.compile(_PLACEHOLDER.sub("x", pattern))
             except re.error as exc:
@@ -121,8 +121,8 @@ class Rules(Patterns):
     """The rules of one language, ``rules.yaml``. Patterns are regular expressions; "" matches nothing.
 
     Attributes:
-        stop_words: words without meaning of their own. All lists apply to all texts: leave out words that mean
-            something in another language.
+        stop_words: words without meaning of their own. An agent's texts are read by its own language and the shipped
+            ones: leave out words that mean something in English.
         not_searched: further words that word search ignores, such as the parts of contractions.
         stemmer: the name of the language's Snowball stemmer: "french"; "": none is needed.
         no_trait: a sentence by which an extractor reports that there is no trait.
@@ -138,6 +138,8 @@ class Rules(Patterns):
         not_knowing: states that something is not known: "you never told me".
         question_word: begins a question about a fact: "what", "how many".
         remembers: precedes such a question: "do you remember".
+        requests: begins a sentence that asks to be told what was said before, with or without a question mark, up to
+            what is asked for: "tell me [my dog's name]", "do you remember [where I parked]".
         aside: first-person phrases that do not make a question about the speaker: "tell me".
         advice: words of questions that ask for advice or news.
         asks_name, asks_number: match questions answered by a name or a number.
@@ -149,8 +151,7 @@ class Rules(Patterns):
         turned: words in the asker's person and their counterparts: "my": "your".
         saying_nothing: nouns that an honest answer may add.
         counted: follows a number that counts something: "三天". Needed only if number words have other meanings too.
-        slots: attributes with one value at a time, as a name and a pattern with the group ``value`` for a lower-case
-            trait;
+        slots: attributes with one value at a time, as a name and a pattern with the group ``value``, which ignores case;
             ``{of}`` in the name refers to the group of that name; the group ``none`` marks the absence of a value.
             Names shared by all languages: home, work as, work at, name, age, marriage, favorite {of}, name of my {of},
             number of {of}.
@@ -199,6 +200,7 @@ class Rules(Patterns):
     numerals: Mapping[str, str]
     filling: str
     orders: str
+    requests: str = ""
     some_number: str = ""
     asks_past: str = ""
     asks_former: str = ""
@@ -228,104 +230,9 @@ def _with_groups(pattern: str, groups: Sequence[str]) -> str:
 
 
 _PLACEHOLDER = re.compile(r"\{[a-z_]+\}")
-KNOWN: dict[str, Rules] = {}
-"""The rules of every shipped or loaded language, by folder."""
 
 
-class Reading:
-    """One pattern in every known language, with the methods of a compiled one.
-
-    Args:
-        key: the attribute of `Rules`.
-    """
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-
-    @property
-    def pattern(self) -> re.Pattern[str]:
-        return _union(self._key, tuple(KNOWN))
-
-    def search(self, text: str) -> re.Match[str] | None:
-        return self.pattern.search(text)
-
-    def match(self, text: str) -> re.Match[str] | None:
-        return self.pattern.match(text)
-
-    def fullmatch(self, text: str) -> re.Match[str] | None:
-        return self.pattern.fullmatch(text)
-
-    def sub(self, by: str, text: str) -> str:
-        return self.pattern.sub(by, text)
-
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        return self.pattern.finditer(text)
-
-
-def _patterns(value: object) -> tuple[str, ...]:
+def patterns_of(value: object) -> tuple[str, ...]:
+    """The regular expressions in a value of `Rules`: itself, or those of a list."""
     listed = value if isinstance(value, tuple) else (value,) if isinstance(value, str) else ()
     return tuple(one if isinstance(one, str) else one[-1] for one in listed)
-
-
-@cache
-def _union(key: str, known: tuple[str, ...]) -> re.Pattern[str]:
-    patterns = [pattern for name in known for pattern in _patterns(getattr(KNOWN[name], key))]
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns if pattern) or "(?!)")
-
-
-def stop_words() -> frozenset[str]:
-    """`Rules.stop_words` of every known language."""
-    return _words(("stop_words",), tuple(KNOWN))
-
-
-def not_searched() -> frozenset[str]:
-    """The stop words, and `Rules.not_searched`, of every known language."""
-    return _words(("stop_words", "not_searched"), tuple(KNOWN))
-
-
-def stemmer_of(words: Sequence[str]) -> str:
-    """Return the stemmer of the language whose stop words are most frequent among some words; the first one if tied."""
-    languages = _stemmers(tuple(KNOWN))
-    if len(languages) == 1:
-        return languages[0][0]
-    return max(languages, key=lambda language: sum(word in language[1] for word in words))[0]
-
-
-@cache
-def _stemmers(known: tuple[str, ...]) -> list[tuple[str, frozenset[str]]]:
-    return [(KNOWN[name].stemmer, frozenset(KNOWN[name].stop_words)) for name in known if KNOWN[name].stemmer]
-
-
-@cache
-def _words(keys: tuple[str, ...], known: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(word for name in known for key in keys for word in getattr(KNOWN[name], key))
-
-
-def turned() -> dict[str, str]:
-    """`Rules.turned` of every known language."""
-    return {word: to for rules in KNOWN.values() for word, to in rules.turned.items()}
-
-
-def slots() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """`Rules.slots` of every known language."""
-    return _slots(tuple(KNOWN))
-
-
-@cache
-def _slots(known: tuple[str, ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    return tuple((of, re.compile(pattern)) for name in known for of, pattern in KNOWN[name].slots)
-
-
-def numerals() -> Mapping[str, str]:
-    """`Rules.numerals` of every known language."""
-    return _numerals(tuple(KNOWN))
-
-
-@cache
-def _numerals(known: tuple[str, ...]) -> Mapping[str, str]:
-    return {word: digits for name in known for word, digits in KNOWN[name].numerals.items()}
-
-
-def tastes() -> frozenset[str]:
-    """`Rules.tastes` of every known language."""
-    return frozenset(word for rules in KNOWN.values() for word in rules.tastes)

@@ -11,70 +11,72 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from ld_agent.languages.rules import KNOWN, Reading, numerals, slots, tastes
+from ld_agent.languages.reading import Reading
 from ld_agent.memory import east_asian_contradiction as east_asian
 from ld_agent.modules.wording import EAST_ASIAN
 
 SOME = "at least 1"  # "I have a dog" does not rule out a second one
-DENIAL, WISH, CIRCUMSTANCE, EMPTY = (Reading(key) for key in ("denial", "wish", "circumstance", "empty"))
-
-
-def slot(trait: str) -> tuple[str, str] | None:
-    """Return the single-valued attribute that a trait is about and its value, both in lower case; None if there is
-    none.
-
-    >>> slot("I now live in Lisbon.")
-    ('home', 'lisbon')
-    """
-    return _slot(trait, tuple(KNOWN))
 
 
 @lru_cache(maxsize=4096)
-def _slot(trait: str, known: tuple[str, ...]) -> tuple[str, str] | None:
-    text = _plain(trait)
-    for name, pattern in slots():
+def slot(trait: str, reading: Reading) -> tuple[str, str] | None:
+    """Return the single-valued attribute that a trait is about and its value, both in lower case; None if there is
+    none.
+
+    >>> from ld_agent.languages import ENGLISH
+    >>> slot("I now live in Lisbon.", ENGLISH.reading)
+    ('home', 'lisbon')
+    """
+    text = _plain(trait, fold=False)
+    for name, pattern in reading.slots:
         match = pattern.match(text)
         if not match:
             continue
-        parts = match.groupdict()
+        parts = {group: value and value.casefold() for group, value in match.groupdict().items()}
         of = _singular(parts.get("of") or "")
         if name.startswith("number"):
-            value = "0" if parts.get("none") else numerals().get(parts["value"], parts["value"])
+            value = "0" if parts.get("none") else reading.numerals.get(parts["value"], parts["value"])
             return name.format(of=of), value if value.isdigit() else SOME
-        if negated(trait):
+        if negated(trait, reading):
             return None
-        value = CIRCUMSTANCE.sub("", parts["value"]) if name in ("home", "work as", "work at") else parts["value"]
+        value = parts["value"]
+        if name in ("home", "work as", "work at"):
+            value = reading.pattern("circumstance").sub("", value)
         return name.format(of=of), value.strip(" .!,。，")
     return None
 
 
-def same_slot(newer: str, older: str) -> bool:
+def same_slot(newer: str, older: str, reading: Reading) -> bool:
     """Whether two traits give a value to the same single-valued attribute, and so share a topic however they are
     worded."""
-    slot_newer, slot_older = slot(newer), slot(older)
+    slot_newer, slot_older = slot(newer, reading), slot(older, reading)
     return slot_newer is not None and slot_older is not None and slot_newer[0] == slot_older[0]
 
 
-def contradicts(newer: str, older: str) -> bool:
+def contradicts(newer: str, older: str, reading: Reading) -> bool:
     """Whether the newer trait says something that the older one excludes."""
-    slot_newer, slot_older = slot(newer), slot(older)
+    slot_newer, slot_older = slot(newer, reading), slot(older, reading)
     if slot_newer and slot_older and slot_newer[0] == slot_older[0]:
         return not _agree(slot_newer[1], slot_older[1])
-    if negated(newer) == negated(older) or bool(WISH.search(_plain(newer))) != bool(WISH.search(_plain(older))):
+    if negated(newer, reading) == negated(older, reading) or _wishes(newer, reading) != _wishes(older, reading):
         return False
-    words_newer, words_older = _content(newer), _content(older)
+    words_newer, words_older = _content(newer, reading), _content(older, reading)
     shared = len(words_newer & words_older)
     return shared > 0 and shared / min(len(words_newer), len(words_older)) >= 2 / 3
 
 
-def differ(a: str, b: str) -> bool:
+def differ(a: str, b: str, reading: Reading) -> bool:
     """Whether two traits must differ, however close their embeddings are: another number or the opposite polarity."""
-    return negated(a) != negated(b) or _numbers(a) != _numbers(b)
+    return negated(a, reading) != negated(b, reading) or _numbers(a, reading) != _numbers(b, reading)
 
 
-def negated(trait: str) -> bool:
+def negated(trait: str, reading: Reading) -> bool:
     """Whether a trait denies, ends or dislikes what it is about; two negations cancel out."""
-    return sum(1 for _ in DENIAL.finditer(_plain(trait))) % 2 == 1
+    return sum(1 for _ in reading.pattern("denial").finditer(_plain(trait))) % 2 == 1
+
+
+def _wishes(trait: str, reading: Reading) -> bool:
+    return reading.pattern("wish").search(_plain(trait)) is not None
 
 
 def _agree(newer: str, older: str) -> bool:
@@ -84,25 +86,27 @@ def _agree(newer: str, older: str) -> bool:
         return east_asian.agree(newer, older)
     if SOME in (newer, older):
         return older != "0" if newer == SOME else newer == "1"
-    words_newer, words_older = set(re.findall(r"\w+", newer)), set(re.findall(r"\w+", older))
+    words_newer, words_older = ({_stem(word) for word in re.findall(r"\w+", value)} for value in (newer, older))
     return words_newer <= words_older or words_older <= words_newer
 
 
-def _plain(trait: str) -> str:
-    text = " ".join(trait.casefold().replace("’", "'").split()).rstrip(".!。！ ")
-    return re.sub(r"\bi've\b", "i have", re.sub(r"\bi'm\b", "i am", text))
+def _plain(trait: str, *, fold: bool = True) -> str:
+    """A trait without full stops and short forms, in lower case unless not ``fold``ed."""
+    text = " ".join((trait.casefold() if fold else trait).replace("’", "'").split()).rstrip(".!。！ ")
+    return re.sub(r"(?i)\bi've\b", "i have", re.sub(r"(?i)\bi'm\b", "i am", text))
 
 
-def _numbers(trait: str) -> set[str]:
+def _numbers(trait: str, reading: Reading) -> set[str]:
     words = re.findall(r"\w+", trait.casefold())
-    return {n for w in words if (n := numerals().get(w, w)).isdigit() and n != "1"}
+    return {n for w in words if (n := reading.numerals.get(w, w)).isdigit() and n != "1"}
 
 
-def _content(trait: str) -> set[str]:
+def _content(trait: str, reading: Reading) -> set[str]:
     if EAST_ASIAN.search(trait):
-        return east_asian.content(trait)
+        return east_asian.content(trait, reading)
     words = re.findall(r"\w+(?:'\w+)?", _plain(trait))
-    return {"like" if w in tastes() else _stem(w) for w in words if not EMPTY.fullmatch(w) and not w.endswith("n't")}
+    empty, tastes = reading.pattern("empty"), reading.tastes
+    return {"like" if w in tastes else _stem(w) for w in words if not empty.fullmatch(w) and not w.endswith("n't")}
 
 
 def _stem(word: str) -> str:

@@ -1,6 +1,6 @@
 """The periods of time that a question names ("on 7 May 2023", "去年五月", "지난주"), and how close a record is to them.
 
-Parsed by the ``dates.yaml`` of every known language, relative to the time of the question: a month without a year is the last one
+Parsed by the ``dates.yaml`` of an agent's languages, relative to the time of the question: a month without a year is the last one
 that has begun by then. Contains no words of any language. Knows no records, stores or scores.
 """
 
@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.languages.dates import Dates, Kind, Unit, readable
+from ld_agent.languages.dates import Dates, Kind, Unit
+from ld_agent.languages.reading import Reading
 from ld_agent.modules.east_asian_numbers import chinese_number
 
 DAY = 86_400.0
@@ -31,7 +32,7 @@ class Period:
     end: float
 
 
-def periods(text: str, at: datetime) -> list[Period]:
+def periods(text: str, at: datetime, reading: Reading) -> list[Period]:
     """Return the periods that a text names, in the order of the patterns; periods outside the calendar are omitted.
 
     If a year or a date is named, relative expressions ("last week") are ignored: in "the weekend before 10 April 2023"
@@ -41,7 +42,7 @@ def periods(text: str, at: datetime) -> list[Period]:
         at: the time of the text, aware.
     """
     periods: list[Period] = []
-    languages = readable(text)
+    languages = reading.dates_in(text)
     for kind, resolve in _NAMED.items():
         text = _of_kind(languages, kind, resolve, text, at, periods)
     for kind, resolve in _RECKONED.items():

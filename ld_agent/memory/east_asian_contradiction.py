@@ -6,9 +6,7 @@ As in English, nothing contradicts if in doubt.
 
 from __future__ import annotations
 
-from ld_agent.languages.rules import Reading
-
-EMPTY = Reading("empty")
+from ld_agent.languages.reading import Reading
 
 
 def agree(newer: str, older: str) -> bool:
@@ -16,7 +14,7 @@ def agree(newer: str, older: str) -> bool:
     return newer == older or (not newer.isdigit() and not older.isdigit() and (newer in older or older in newer))
 
 
-def content(trait: str) -> set[str]:
+def content(trait: str, reading: Reading) -> set[str]:
     """Pairs of the characters that carry a trait's content; a single character if there is only one."""
-    runs = [run for run in EMPTY.sub(" ", trait).split() if run]
+    runs = [run for run in reading.pattern("empty").sub(" ", trait).split() if run]
     return {run[n : n + 2] for run in runs for n in range(max(len(run) - 1, 1))}

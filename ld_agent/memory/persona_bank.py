@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from ld_agent.errors import InputError
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.contradiction import contradicts, differ, same_slot
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, no_progress
@@ -36,6 +37,7 @@ class PersonaBank:
         key: the conversation's key in the store.
         encoder: compares traits with each other and with utterances.
         settings: bounds, cap and weights.
+        reading: how traits are read.
         progress: called while many traits are encoded, as after an import.
     """
 
@@ -45,9 +47,10 @@ class PersonaBank:
         key: int,
         encoder: SentenceEncoder,
         settings: PersonasSection,
+        reading: Reading,
         progress: Progress = no_progress,
     ) -> None:
-        self._progress = progress
+        self._progress, self._reading = progress, reading
         self._store, self._key, self._encoder, self._settings = store, key, encoder, settings
         self._shelf = store.personas(key)
         self._loaded: dict[str, SpeakerTraits] | None = None
@@ -68,7 +71,7 @@ class PersonaBank:
         known_from = {trait.id: microseconds(trait.at) for trait, _ in stored}
         banks: dict[str, SpeakerTraits] = {}
         for trait, vector in stored:
-            bank = banks.setdefault(trait.speaker, SpeakerTraits(self._encoder.dimension))
+            bank = banks.setdefault(trait.speaker, SpeakerTraits(self._encoder.dimension, self._reading))
             bank.add(trait, fresh[trait.id] if vector is None else vector)
             if trait.superseded_by is not None:
                 bank.put(len(bank) - 1, trait, known_from.get(trait.superseded_by, microseconds(trait.at)))
@@ -123,7 +126,7 @@ class PersonaBank:
             raise
 
     def _bank(self, speaker: str) -> SpeakerTraits:
-        return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension))
+        return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension, self._reading))
 
     def _add(self, speaker: str, text: str, at: datetime, source: str, channel: str = "chat") -> None:
         vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
@@ -155,11 +158,13 @@ class PersonaBank:
         bank.put(row, trait, overruled_from)
 
     def _overrules(self, newer: str, older: str, similarity: float) -> bool:
-        one_topic = similarity >= self._settings.topic_similarity or same_slot(newer, older)
-        return one_topic and contradicts(newer, older)
+        one_topic = similarity >= self._settings.topic_similarity or same_slot(newer, older, self._reading)
+        return one_topic and contradicts(newer, older, self._reading)
 
     def _is(self, newer: str, older: str, similarity: float) -> bool:
-        return newer == older or (similarity >= self._settings.merge_similarity and not differ(newer, older))
+        return newer == older or (
+            similarity >= self._settings.merge_similarity and not differ(newer, older, self._reading)
+        )
 
     def select(
         self, speakers: Sequence[str], query: Vectors, at: datetime, agent: str | None = None

@@ -12,10 +12,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
-from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
 from ld_agent.modules.named import part_about, tells_of
 from ld_agent.types import Recalled, Utterance
 
@@ -35,6 +35,7 @@ def quotes(
     agent: str,
     said: Sequence[Utterance],
     encode: Callable[[Sequence[str]], Vectors],
+    reading: Reading,
     length: Callable[[str], int],
     room: int,
     stored: Mapping[str, Vectors] | None = None,
@@ -54,7 +55,7 @@ def quotes(
     """
     if not said or room <= 0:
         return ()
-    worth = worths(heard, agent, said, encode, stored)
+    worth = worths(heard, agent, said, encode, reading, stored)
     least = max(LEAST, SHARE * float(worth.max()))
     chosen: list[int] = []
     left = room
@@ -78,6 +79,7 @@ def passages(
     agent: str,
     said: Sequence[Utterance],
     encode: Callable[[Sequence[str]], Vectors],
+    reading: Reading,
     most: int,
     stored: Mapping[str, Vectors] | None = None,
     about: str = "",
@@ -88,7 +90,7 @@ def passages(
     """
     if not said or most <= 0:
         return ()
-    order = np.argsort(-worths(heard, agent, said, encode, stored), kind="stable").tolist()
+    order = np.argsort(-worths(heard, agent, said, encode, reading, stored), kind="stable").tolist()
     places = [place for place in order if tells_of(about, said[place])][:most]
     return tuple(
         tuple(
@@ -105,6 +107,7 @@ def worths(
     agent: str,
     said: Sequence[Utterance],
     encode: Callable[[Sequence[str]], Vectors],
+    reading: Reading,
     stored: Mapping[str, Vectors] | None = None,
 ) -> NDArray[np.float64]:
     """Return the relevance of n utterances to the one heard, (n,); each is encoded with the utterance before it.
@@ -112,11 +115,11 @@ def worths(
     Args:
         stored: vectors of utterances, each with the one before, by id; the most promising of the others are encoded.
     """
-    asked = set(stems(heard.text))
-    about = _about(heard, agent)
+    asked = set(stems(heard.text, reading))
+    about = _about(heard, agent, reading)
     worth = np.array(
         [
-            COVER * len(asked & _stems(utterance.text)) / max(len(asked), 1)
+            COVER * len(asked & _stems(utterance.text, reading)) / max(len(asked), 1)
             + SPEAKER * (utterance.speaker == about)
             + DETAIL * (not _asks(utterance))
             for utterance in said
@@ -134,9 +137,9 @@ def worths(
 
 
 @lru_cache(maxsize=1024)
-def _stems(text: str) -> frozenset[str]:
+def _stems(text: str, reading: Reading) -> frozenset[str]:
     """Cached, because a turn ranks the same utterances as quotes and as passages."""
-    return frozenset(stems(text))
+    return frozenset(stems(text, reading))
 
 
 def sources_of(recalled: Sequence[Recalled]) -> list[str]:
@@ -149,11 +152,11 @@ def in_time_order(ids: Sequence[str], said: Mapping[str, Utterance]) -> list[Utt
     return sorted((said[i] for i in ids if i in said), key=lambda u: (u.at, int(u.id.lstrip("u") or 0)))
 
 
-def _about(heard: Utterance, agent: str) -> str:
+def _about(heard: Utterance, agent: str, reading: Reading) -> str:
     """Who an utterance is about: its speaker ("my"), else the agent ("your"); "": someone else."""
-    if FIRST_PERSON.search(heard.text):
+    if reading.pattern("first_person").search(heard.text):
         return heard.speaker
-    return agent if SECOND_PERSON.search(heard.text) else ""
+    return agent if reading.pattern("second_person").search(heard.text) else ""
 
 
 def _asks(utterance: Utterance) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.contradiction import slot
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.rough import WORTH_IT, RoughVectors, contenders
@@ -25,7 +26,8 @@ class SpeakerTraits:
         traits: (n,) the traits themselves.
     """
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, reading: Reading) -> None:
+        self._reading = reading
         self.traits: list[Trait] = []
         self._vectors = np.empty((0, dimension), np.float32)
         self._rough = RoughVectors(dimension)
@@ -44,7 +46,7 @@ class SpeakerTraits:
             self._reserve(int(n * GROWTH) + 16)
         self._vectors[n] = vector
         self._by_text.setdefault(trait.text, []).append(n)
-        if stated := slot(trait.text):
+        if stated := slot(trait.text, self._reading):
             self._by_slot.setdefault(stated[0], []).append(n)
         self.traits.append(trait)
         self.put(n, trait, NEVER)
@@ -80,7 +82,10 @@ class SpeakerTraits:
         """
         cosines, off = self._rough_cosines(vector)
         active = self._times[2, : len(self.traits)] == NEVER
-        always = {*self._by_text.get(text, ()), *(self._by_slot.get(stated[0], ()) if (stated := slot(text)) else ())}
+        always = {
+            *self._by_text.get(text, ()),
+            *(self._by_slot.get(stated[0], ()) if (stated := slot(text, self._reading)) else ()),
+        }
         rows = np.array(sorted({*np.flatnonzero(active & (cosines + off >= least)).tolist(), *always}), np.intp)
         for row, cosine in zip(rows.tolist(), np.vecdot(self._vectors[rows], vector).tolist(), strict=True):
             if self.traits[row].active and (cosine >= least or row in always):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ld_agent.languages.rules import Reading
+from ld_agent.languages.reading import Reading
 from ld_agent.modules.wording import stems_of
 
-_ASKS_FORMER, _ASKS_PAST = Reading("asks_former"), Reading("asks_past")
 NEXT = 0.9
 """The weight of a passage, relative to the one ranked before it. Fitted to 106 questions of ``data/samples/questions.jsonl``,
 as is `OTHER`."""
@@ -18,17 +17,18 @@ OTHER = 0.7
 """The weight that another passage with the same answer adds, as a share of its own."""
 
 
-def agreed(question: str, asker: str, answers: Sequence[str]) -> int:
+def agreed(question: str, asker: str, answers: Sequence[str], reading: Reading) -> int:
     """The place of the answer that has the most weight: its passage's own, and that of others with the same answer.
 
     Args:
         answers: at least one, those of better passages first.
 
-    >>> agreed("What did I break?", "Petra", ["You slipped on a peel.", "You broke your ankle.", "Your ankle."])
+    >>> from ld_agent.languages import ENGLISH
+    >>> agreed("What did I break?", "Petra", ["You slipped on a peel.", "You broke your ankle.", "Your ankle."], ENGLISH.reading)
     1
     """
-    known = stems_of(question) | stems_of(asker)
-    news = [stems_of(answer) - known for answer in answers]
+    known = stems_of(question, reading) | stems_of(asker, reading)
+    news = [stems_of(answer, reading) - known for answer in answers]
     weights = [NEXT**place for place in range(len(answers))]
 
     def weight(place: int) -> float:
@@ -38,7 +38,7 @@ def agreed(question: str, asker: str, answers: Sequence[str]) -> int:
     return max(range(len(answers)), key=lambda place: (weight(place), -place))
 
 
-def timely(question: str, answers: Sequence[str], sessions: Sequence[int]) -> int:
+def timely(question: str, answers: Sequence[str], sessions: Sequence[int], reading: Reading) -> int:
     """The place of the answer that holds at the time the question is about.
 
     Of what was, as in "Where did we meet?", the first answer; unless another names something new, the same goes for what is.
@@ -47,15 +47,16 @@ def timely(question: str, answers: Sequence[str], sessions: Sequence[int]) -> in
         answers: at least one, the most likely first; all are about the same thing.
         sessions: the session in which each was said.
 
-    >>> timely("What car do I drive?", ["You drive a Volvo.", "You drive a Fiat."], [1, 2])
+    >>> from ld_agent.languages import ENGLISH
+    >>> timely("What car do I drive?", ["You drive a Volvo.", "You drive a Fiat."], [1, 2], ENGLISH.reading)
     1
-    >>> timely("What car did I drive before?", ["You drive a Fiat.", "You drove a Volvo."], [2, 1])
+    >>> timely("What car did I drive before?", ["You drive a Fiat.", "You drove a Volvo."], [2, 1], ENGLISH.reading)
     1
     """
-    former = bool(_ASKS_FORMER.search(question))
-    if _ASKS_PAST.search(question) and not former:
+    former = bool(reading.pattern("asks_former").search(question))
+    if reading.pattern("asks_past").search(question) and not former:
         return 0
     places = range(len(answers))
     wanted = min(places, key=lambda n: (sessions[n] if former else -sessions[n], n))
-    news = stems_of(answers[wanted]) - stems_of(answers[0]) - stems_of(question)
+    news = stems_of(answers[wanted], reading) - stems_of(answers[0], reading) - stems_of(question, reading)
     return wanted if news else 0

@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ld_agent.languages import ENGLISH
 from ld_agent.languages.rules import Clauses
 from ld_agent.modules.wording import SENTENCE_END
 
 
-def unfolded(text: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> list[list[str]]:
+def unfolded(text: str, names: Sequence[str], rules: Clauses) -> list[list[str]]:
     """The sentences of a text, each split into its items; most have one."""
     return [_items(sentence, names, rules) for sentence in SENTENCE_END.split(text)]
 
 
-def folded(items: Sequence[str], names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> str:
+def folded(items: Sequence[str], names: Sequence[str], rules: Clauses) -> str:
     """One sentence for each person that the items of a sentence are about, in order."""
     by_subject: dict[str, list[str]] = {}
     for item in items:
@@ -32,7 +31,7 @@ def folded(items: Sequence[str], names: Sequence[str], rules: Clauses = ENGLISH.
     )
 
 
-def with_subject(sentence: str, person: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> str:
+def with_subject(sentence: str, person: str, names: Sequence[str], rules: Clauses) -> str:
     """A sentence from under a person's name, "Has a son, sails.", or about "he" or "she", with the name as its subject."""
     if not person or not rules.verb or sentence.startswith(tuple(names)):
         return sentence
@@ -42,7 +41,7 @@ def with_subject(sentence: str, person: str, names: Sequence[str], rules: Clause
     return f"{person} {predicate}" if re.match(rules.verb, predicate) else sentence
 
 
-def listed(things: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> str:
+def listed(things: Sequence[str], rules: Clauses) -> str:
     """ "keeps bees", "has a son", "sails" → "keeps bees, has a son and sails"."""
     between, before_last = rules.listed
     return before_last.join([between.join(things[:-1]), things[-1]] if len(things) > 1 else things)

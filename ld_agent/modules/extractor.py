@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.languages.rules import Reading
+from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
 from ld_agent.modules.listed_traits import listed_traits
 from ld_agent.modules.wording import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 from ld_agent.steps import Steps, run
 
-NO_TRAIT, NOTHING, OF_THE_TASK = Reading("no_trait"), Reading("nothing"), Reading("of_the_task")
 FIRST_PERSON = re.compile(r"(?:I|My|We|Our)\b|[^a-zA-Z]*\Z")
 CODE = re.compile(r"[{}]|</?[a-z]\w*[=/>]|\w\(\s*\w*\s*=|\"\s*:|\\u[0-9a-f]{4}", re.IGNORECASE)
 MARKER = re.compile(
@@ -62,7 +61,7 @@ class Extractor:
 
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
-        self._believe = grounded if grounded_only else _anything
+        self._believe = None if grounded_only else _anything
         self._prompt = models.prompt(f"extractor_{prompting}")
         self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
@@ -97,7 +96,7 @@ class Extractor:
     def _read(self, completion: Completion, part: str, before: str) -> tuple[str, ...]:
         text = completion.text if completion.finish == "stop" else UNFINISHED.sub("", completion.text)
         shown = f"{_end_of(before)} {part}" if self._shows_before else part
-        return parse_traits(text, shown, self._believe, reasoned=self._reasoned)
+        return parse_traits(text, shown, self._models.language.reading, self._believe, reasoned=self._reasoned)
 
     def prompt_for(self, text: str, before: str = "") -> tuple[Message, ...]:
         """Render the prompt for an utterance that fits the window, with the previous one; training uses the same
@@ -145,7 +144,12 @@ def _end_of(text: str) -> str:
 
 
 def parse_traits(
-    answer: str, utterance: str, believe: Callable[[str, str], bool] | None = None, *, reasoned: bool = False
+    answer: str,
+    utterance: str,
+    reading: Reading,
+    believe: Callable[[str, str], bool] | None = None,
+    *,
+    reasoned: bool = False,
 ) -> tuple[str, ...]:
     """Parse the traits in a model's answer about an utterance.
 
@@ -162,20 +166,21 @@ def parse_traits(
     answer = re.sub(r"[^\S\n]+", " ", answer[:LONGEST_ANSWER])
     lines = listed_traits(answer, bare=not reasoned)
     if lines is None:
-        lines = _introduced(answer, reasoned).splitlines()
+        lines = _introduced(answer, reasoned, reading).splitlines()
     sentences = [sentence for line in lines for sentence in _sentences(PREFIX.sub("", line))]
-    stated = [sentence for sentence in sentences if not NO_TRAIT.search(unicodedata.normalize("NFKC", sentence))]
+    no_trait = reading.pattern("no_trait")
+    stated = [sentence for sentence in sentences if not no_trait.search(unicodedata.normalize("NFKC", sentence))]
     traits: dict[str, str] = {}
     for sentence in stated:
-        trait = _tidied(sentence)
+        trait = _tidied(sentence, reading)
         if trait is None or (len(stated) < len(sentences) and not FIRST_PERSON.match(trait)):
             continue  # text after "no trait" is probably an explanation
-        if (believe or grounded)(trait, utterance):
+        if believe(trait, utterance) if believe else grounded(trait, utterance, reading):
             traits.setdefault(trait.casefold(), trait)
     return tuple(traits.values())[:MOST_TRAITS]
 
 
-def _introduced(answer: str, reasoned: bool) -> str:
+def _introduced(answer: str, reasoned: bool, reading: Reading) -> str:
     """The part of an answer that contains traits, one per line if they are numbered; "": there are none."""
     text = next((block for block in NEXT_EXAMPLE.split(answer) if re.search(r"\w", block)), "")
     markers = list(MARKER.finditer(text))
@@ -183,7 +188,7 @@ def _introduced(answer: str, reasoned: bool) -> str:
     if reasoned and not markers:
         return ""
     text = first_paragraph(text[markers[-1 if reasoned else 0].end() :] if markers else text)
-    if NOTHING.fullmatch(re.sub(r"^\W+|\W+$", "", unicodedata.normalize("NFKC", text))):
+    if reading.pattern("nothing").fullmatch(re.sub(r"^\W+|\W+$", "", unicodedata.normalize("NFKC", text))):
         return ""
     return INLINE_NUMBER.sub("\n", text) if re.match(r"\W*\d{1,2}[.)]", text) else text
 
@@ -199,10 +204,12 @@ def _sentences(line: str) -> list[str]:
     return sentences
 
 
-def _tidied(sentence: str) -> str | None:
+def _tidied(sentence: str, reading: Reading) -> str | None:
     """Return a sentence as a trait, or None if it cannot be one."""
     text = INTERJECTION.sub("", PREFIX.sub("", " ".join(sentence.split()))).strip(" \"'“”‘’*`-,:")
-    if "?" in text[-3:] or len(text) > LONGEST_TRAIT_CHARACTERS or OF_THE_TASK.search(text) or CODE.search(text):
+    if "?" in text[-3:] or len(text) > LONGEST_TRAIT_CHARACTERS:
+        return None
+    if reading.pattern("of_the_task").search(text) or CODE.search(text):
         return None
     words = words_of(text)
     if len(set(words)) < 2 or len(words) > LONGEST_TRAIT:
@@ -212,12 +219,12 @@ def _tidied(sentence: str) -> str | None:
     return text[0].upper() + text[1:] + ("。" if wide else ".")
 
 
-def grounded(trait: str, utterance: str) -> bool:
+def grounded(trait: str, utterance: str, reading: Reading) -> bool:
     """Whether a trait shares a content word with the utterance; forms of one stem count as one word.
 
     A trait without Latin letters is accepted, because its words cannot be separated here.
     """
-    said, stems = stems_of(utterance), stems_of(trait)
+    said, stems = stems_of(utterance, reading), stems_of(trait, reading)
     return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
 
 

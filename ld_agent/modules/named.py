@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ld_agent.modules.attribution import FIRST_PERSON, SECOND_PERSON
+from ld_agent.languages.reading import Reading
 from ld_agent.modules.subjects import NAME_END
 from ld_agent.modules.wording import questions
 from ld_agent.types import Utterance
@@ -18,10 +18,11 @@ _ADDRESSED = r"(?!\s*(?:[,.!?;:，。！？]|$))"
 """Does not follow a name in "Thanks, Melanie!"."""
 
 
-def asked_about(question: str, speakers: Iterable[str]) -> str:
+def asked_about(question: str, speakers: Iterable[str], reading: Reading) -> str:
     """The only speaker whom a question names; "": it names several or none, or says "I" or "you"."""
     named = {name for name in set(speakers) if name and occurs(name, question)}
-    if len(named) != 1 or FIRST_PERSON.search(question) or SECOND_PERSON.search(question):
+    of_us = any(reading.pattern(person).search(question) for person in ("first_person", "second_person"))
+    if len(named) != 1 or of_us:
         return ""
     return named.pop()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ld_agent.languages.rules import Reading
+from ld_agent.languages.reading import Reading
 from ld_agent.modules.east_asian_numbers import chinese_number, chinese_numbers, korean_numbers
 
 _UNITS = {
@@ -17,7 +17,6 @@ _UNITS = {
 _TENS = {word: 10 * n for n, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000}
 _ORDINALS = {word: n for n, word in enumerate("third fourth fifth sixth seventh eighth ninth tenth".split(), 3)}
-_COUNTED = Reading("counted")
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
 
 
@@ -59,12 +58,12 @@ def numbers(text: str) -> list[tuple[str, str]]:
     return [*english, *chinese, *((word, str(value)) for word, value in korean_numbers(text))]
 
 
-def counted(text: str) -> list[tuple[str, str]]:
+def counted(text: str, reading: Reading) -> list[tuple[str, str]]:
     """The numbers of a text, without Chinese numerals inside words ("一" of "一起", "十" of "十分") and Korean ones ("한 분")."""
     left_out = [
         match.group()
         for match in chinese_numbers(text)
-        if chinese_number(match.group()) < 2 or not _COUNTED.match(text[match.end() :])
+        if chinese_number(match.group()) < 2 or not reading.pattern("counted").match(text[match.end() :])
     ]
     left_out += [word for word, value in korean_numbers(text) if value < 2]
     return [number for number in numbers(text) if number[0] not in left_out]

@@ -10,12 +10,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ld_agent.languages.rules import Reading
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.wording import SENTENCE_END
 from ld_agent.prompts import as_line
 from ld_agent.types import Recalled, Utterance
 
-ORDERS = Reading("orders")
+ORDERS = ENGLISH.reading.pattern("orders")
 NOTHING_LEFT = "…"
 UNTRUSTED = frozenset({"import", "tool", "document"})
 """Channels of text that neither a person nor the application vouches for."""

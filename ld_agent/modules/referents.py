@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ld_agent.languages.rules import KNOWN, Referents
+from ld_agent.languages.reading import Reading
+from ld_agent.languages.rules import Referents
 from ld_agent.modules.wording import SENTENCE_END, stems_of
 
 
@@ -24,18 +25,18 @@ class _Someone:
     subject: str
 
 
-def referring(trait: str, utterance: str) -> str | None:
+def referring(trait: str, utterance: str, reading: Reading) -> str | None:
     """Return a trait that says whom it is about; None: it attributes to the speaker what was said about someone else.
 
     Args:
         trait: as extracted, in the first person.
         utterance: what it was extracted from.
     """
-    for rules in (rules.referents for rules in KNOWN.values()):
+    for rules in reading.referents:
         if someone := _someone(utterance, rules):
             return (
                 None
-                if _of_someone_else(trait, utterance, rules)
+                if _of_someone_else(trait, utterance, rules, reading)
                 else _named(_spelt(trait, someone, rules), someone, rules)
             )
     return trait
@@ -75,14 +76,14 @@ def _named(trait: str, someone: list[_Someone], rules: Referents) -> str:
     return trait
 
 
-def _of_someone_else(trait: str, utterance: str, rules: Referents) -> bool:
+def _of_someone_else(trait: str, utterance: str, rules: Referents, reading: Reading) -> bool:
     """Whether a trait says about "I" what the utterance says about "my wife"."""
     if not rules.pattern("does").match(trait) or rules.pattern("relation").search(trait):
         return False
-    words = stems_of(trait)
-    source = max(SENTENCE_END.split(utterance), key=lambda sentence: len(words & stems_of(sentence)))
+    words = stems_of(trait, reading)
+    source = max(SENTENCE_END.split(utterance), key=lambda sentence: len(words & stems_of(sentence, reading)))
     clauses = re.split(rules.clause_end, source) if rules.clause_end else [source]
-    shared = [len(words & stems_of(clause)) for clause in clauses]
+    shared = [len(words & stems_of(clause, reading)) for clause in clauses]
     if not any(shared):
         return False
     best = [number for number, share in enumerate(shared) if share == max(shared)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 
 from ld_agent.errors import InputError
+from ld_agent.languages.reading import Reading
 
 NO_TRAIT = "NO_TRAIT"
 NOT_SAID = "NOT_SAID"
@@ -42,9 +43,9 @@ class TunedModule:
     answer: str | None = None
     nothing: str | None = None
 
-    def read_answer(self, text: str) -> str:
+    def read_answer(self, text: str, reading: Reading) -> str:
         """Parse a raw answer."""
-        return text if self.answer is None else str(resolve_name(self.answer)(text))
+        return text if self.answer is None else str(resolve_name(self.answer)(text, reading))
 
 
 TUNED: Mapping[str, TunedModule] = {

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.languages import ENGLISH
+from ld_agent.languages import Language
 from ld_agent.languages.rules import Clauses
-from ld_agent.modules.attribution import SECOND_PERSON, speaks_of_self
+from ld_agent.modules.attribution import speaks_of_self
 from ld_agent.modules.enumerations import folded, unfolded
 from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END, stems_of
 
@@ -53,22 +53,20 @@ class Clause:
     possessive: bool = False
 
 
-def corrected(
-    summary: str, lines: Sequence[tuple[str, str]], encode: Encode, rules: Clauses = ENGLISH.rules.clauses
-) -> str:
+def corrected(summary: str, lines: Sequence[tuple[str, str]], encode: Encode, language: Language) -> str:
     """Return the summary with each clause assigned to the person who said it about themselves, if that is clear.
 
     Args:
         lines: (speaker, text) of the conversation.
         encode: texts → (n, dimension) unit vectors.
-        rules: of the summary's language.
+        language: the summary's.
     """
-    names = list(dict.fromkeys(speaker for speaker, _ in lines))
+    names, rules = list(dict.fromkeys(speaker for speaker, _ in lines)), language.rules.clauses
     listing = unfolded(summary, names, rules)
     if all(len(items) == 1 for items in listing):
-        return _with_owners(summary, lines, encode, rules)
+        return _with_owners(summary, lines, encode, language)
     before = [item for items in listing for item in items]
-    after = SENTENCE_END.split(_with_owners(" ".join(before), lines, encode, rules))
+    after = SENTENCE_END.split(_with_owners(" ".join(before), lines, encode, language))
     said = []
     for sentence, items in zip(SENTENCE_END.split(summary), listing, strict=True):
         now, after = after[: len(items)], after[len(items) :]
@@ -76,13 +74,13 @@ def corrected(
     return " ".join(said)
 
 
-def _with_owners(summary: str, lines: Sequence[tuple[str, str]], encode: Encode, rules: Clauses) -> str:
-    said = statements(lines, rules)
+def _with_owners(summary: str, lines: Sequence[tuple[str, str]], encode: Encode, language: Language) -> str:
+    said, rules = statements(lines, language), language.rules.clauses
     written = clauses(summary, list(dict.fromkeys(speaker for speaker, _ in lines)), rules)
     if not written or len({speaker for speaker, _ in said}) < 2:
         return summary
-    said = list(_likeliest(said, written))
-    near, shares = _nearness(written, said, encode, rules)
+    said = list(_likeliest(said, written, language))
+    near, shares = _nearness(written, said, encode, language)
     for clause, nearness, shared in reversed(list(zip(written, near, shares, strict=True))):
         best: dict[str, tuple[float, float]] = {clause.subject: (-1.0, 0.0)}
         for (speaker, _), value, words in zip(said, nearness.tolist(), shared.tolist(), strict=True):
@@ -96,47 +94,48 @@ def _with_owners(summary: str, lines: Sequence[tuple[str, str]], encode: Encode,
     return summary
 
 
-def statements(lines: Sequence[tuple[str, str]], rules: Clauses = ENGLISH.rules.clauses) -> list[tuple[str, str]]:
+def statements(lines: Sequence[tuple[str, str]], language: Language) -> list[tuple[str, str]]:
     """(speaker, sentence) of people's statements, without questions and statements about "you" alone.
 
     Clauses of a question count if they are about its speaker: "I'm new to this, could you help?".
     """
     sentences = [(speaker, sentence) for speaker, text in lines for sentence in SENTENCE_END.split(text)]
     stated: list[tuple[str, str]] = []
+    part_end, reading = language.rules.clauses.pattern("part"), language.reading
+    you = reading.pattern("second_person")
     for speaker, sentence in sentences:
         if sentence.rstrip().endswith(("?", "？")):
-            parts = [
-                part
-                for part in rules.pattern("part").split(sentence)
-                if speaks_of_self(part) and not SECOND_PERSON.search(part)
-            ]
-            stated += [(speaker, part) for part in parts]
-        elif speaks_of_self(sentence) or not SECOND_PERSON.search(sentence):
+            parts = part_end.split(sentence)
+            stated += [(speaker, p) for p in parts if speaks_of_self(p, reading) and not you.search(p)]
+        elif speaks_of_self(sentence, reading) or not you.search(sentence):
             stated.append((speaker, sentence))
     return stated
 
 
-def _likeliest(said: Sequence[tuple[str, str]], written: Sequence[Clause]) -> Sequence[tuple[str, str]]:
+def _likeliest(
+    said: Sequence[tuple[str, str]], written: Sequence[Clause], language: Language
+) -> Sequence[tuple[str, str]]:
     """The `MOST_STATEMENTS` statements that share most words with a clause, in order; a long session is too much to
     encode."""
     if len(said) <= MOST_STATEMENTS:
         return said
-    words = [stems_of(clause.text) for clause in written]
-    shared = [max(len(stems & stems_of(sentence)) for stems in words) for _, sentence in said]
+    words = [stems_of(clause.text, language.reading) for clause in written]
+    shared = [max(len(stems & stems_of(sentence, language.reading)) for stems in words) for _, sentence in said]
     return [said[n] for n in sorted(sorted(range(len(said)), key=lambda n: -shared[n])[:MOST_STATEMENTS])]
 
 
 def _nearness(
-    written: Sequence[Clause], stated: Sequence[tuple[str, str]], encode: Encode, rules: Clauses
+    written: Sequence[Clause], stated: Sequence[tuple[str, str]], encode: Encode, language: Language
 ) -> tuple[Numbers, Numbers]:
     """(clauses, statements) the closeness of each statement to each clause, rephrased as if its subject said it; and the share
     of the clause's words that the statement has.
     """
-    names = stems_of(" ".join(clause.subject for clause in written))
+    rules, reading = language.rules.clauses, language.reading
+    names = stems_of(" ".join(clause.subject for clause in written), reading)
     vectors = encode([*(_first_person(clause, rules) for clause in written), *(sentence for _, sentence in stated)])
     cosines = vectors[: len(written)] @ vectors[len(written) :].T
-    said = [stems_of(sentence) for _, sentence in stated]
-    words = [stems_of(clause.text) - names - REPORTING for clause in written]
+    said = [stems_of(sentence, reading) for _, sentence in stated]
+    words = [stems_of(clause.text, reading) - names - REPORTING for clause in written]
     shares = np.array([[len(wanted & stems) / max(len(wanted), 1) for stems in said] for wanted in words])
     return cosines + WORDS * shares, shares
 
@@ -146,7 +145,7 @@ def _first_person(clause: Clause, rules: Clauses) -> str:
     return f"{subject}{_agreeing(clause.text[clause.subject_end :], subject, rules.particles)}"
 
 
-def clauses(summary: str, names: Sequence[str], rules: Clauses = ENGLISH.rules.clauses) -> list[Clause]:
+def clauses(summary: str, names: Sequence[str], rules: Clauses) -> list[Clause]:
     """Split a summary into clauses, skipping those with two subjects or none, or about other people too."""
     name = "|".join(re.escape(n) for n in sorted(names, key=len, reverse=True))
     owning = f"(?P<owning>{rules.possessive})?" if rules.possessive else "(?P<owning>(?!))?"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.languages.rules import Reading
+from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
 from ld_agent.modules.subjects import Encode, corrected
 from ld_agent.modules.wording import SENTENCE_END, first_paragraph, halves, stems_of, words_of
@@ -23,7 +23,6 @@ from ld_agent.sections import SummarizerSection
 from ld_agent.steps import Steps, run
 from ld_agent.types import Session, Utterance
 
-LEAD_IN = Reading("lead_in")
 MARKS = re.compile(r"^[\s\"'*#\-]*")
 LIST_MARK = re.compile(r"^\s*(?:[-*•]|\d{1,2}[.)])\s+", re.MULTILINE)
 T = TypeVar("T")
@@ -89,8 +88,7 @@ class Summarizer:
         if summary.fallback or not self._attribution:
             return summary
         lines = [(u.speaker, u.text) for u in session.utterances]
-        rules = self._models.language.rules.clauses
-        return replace(summary, text=corrected(summary.text, lines, self._encode, rules))
+        return replace(summary, text=corrected(summary.text, lines, self._encode, self._models.language))
 
     def extracted(self, session: Session) -> Summary:
         """The summary that stands in for an unusable one: what was typically said."""
@@ -127,7 +125,7 @@ class Summarizer:
         ]
         completions = iter((yield [request for plan in plans for _, request in plan if request is not None]))
         return [
-            [_merged(group, next(completions) if request is not None else None) for group, request in plan]
+            [self._merged(group, next(completions) if request is not None else None) for group, request in plan]
             for plan in plans
         ]
 
@@ -150,8 +148,9 @@ class Summarizer:
 
     def _drafts(self, answers: Sequence[Completion], parts: Sequence[Sequence[Utterance]]) -> list[Summary]:
         """The summaries of a session's parts; if no answer is usable, one extracted from all of them."""
-        texts = [_said(answer) for answer in answers]
-        usable = [is_summary(text, part) for text, part in zip(texts, parts, strict=True)]
+        reading = self._models.language.reading
+        texts = [_said(answer, reading) for answer in answers]
+        usable = [is_summary(text, part, reading) for text, part in zip(texts, parts, strict=True)]
         if not any(usable):
             return [Summary(self._extracted([u for part in parts for u in part]), fallback=True)]
         most = max(MOST_CANDIDATES // len(parts), FEWEST_CANDIDATES)
@@ -159,6 +158,16 @@ class Summarizer:
             Summary(text) if ok else Summary(self._extracted(part, most), fallback=True)
             for text, ok, part in zip(texts, usable, parts, strict=True)
         ]
+
+    def _merged(self, group: Sequence[Summary], answer: Completion | None) -> Summary:
+        if len(group) == 1:
+            return group[0]
+        joined, reading = " ".join(s.text for s in group), self._models.language.reading
+        if answer is not None and _plausible(text := _said(answer, reading), joined, reading):
+            return Summary(text, fallback=any(s.fallback for s in group))
+        if len(joined) > LONGEST_JOINED:
+            joined = " ".join(bounded(s.text, max(LONGEST_JOINED // len(group) - 1, 2)) for s in group)
+        return Summary(joined, fallback=True)
 
     def _extracted(self, part: Sequence[Utterance], most: int = MOST_CANDIDATES, sentences: int = 2) -> str:
         """The utterances nearest to the mean of the part's embeddings, in order, with their speakers.
@@ -175,12 +184,12 @@ class Summarizer:
         return " ".join(f"{as_name(candidates[i].speaker)}: {_shortened(candidates[i].text)}" for i in chosen)
 
 
-def cleaned(answer: str) -> str:
+def cleaned(answer: str, reading: Reading) -> str:
     """Strip lead-in ("Here is a summary:"), list marks, quotes, line breaks and repeated sentences from an answer.
 
     Keeps whole sentences up to `LONGEST_SUMMARY` characters.
     """
-    text = LIST_MARK.sub("", first_paragraph(_without_lead_in(answer.strip()[:LONGEST_ANSWER])))
+    text = LIST_MARK.sub("", first_paragraph(_without_lead_in(answer.strip()[:LONGEST_ANSWER], reading)))
     sentences = SENTENCE_END.split(" ".join(text.split()).strip("\"'*` "))
     once: dict[str, str] = {}
     for sentence in sentences:
@@ -188,9 +197,9 @@ def cleaned(answer: str) -> str:
     return bounded(" ".join(once.values()))
 
 
-def _without_lead_in(text: str) -> str:
+def _without_lead_in(text: str, reading: Reading) -> str:
     plain = MARKS.sub("", text)
-    lead_in = LEAD_IN.match(plain)
+    lead_in = reading.pattern("lead_in").match(plain)
     return plain[lead_in.end() :].lstrip(" \t\r\n*") if lead_in else text
 
 
@@ -209,7 +218,7 @@ def whole_sentences(text: str) -> str:
     return text[: ends[-1].end()] if ends else text
 
 
-def is_summary(text: str, part: Sequence[Utterance]) -> bool:
+def is_summary(text: str, part: Sequence[Utterance], reading: Reading) -> bool:
     """Whether an answer can be a summary of these utterances.
 
     It has a few words and at most `LONGEST_SUMMARY` characters, does not repeat one phrase over and over, is not a
@@ -218,17 +227,17 @@ def is_summary(text: str, part: Sequence[Utterance]) -> bool:
     speakers = {u.speaker for u in part}
     if len(text) > LONGEST_SUMMARY or any(text.startswith(f"{as_name(speaker)}:") for speaker in speakers):
         return False
-    return _plausible(text, " ".join([*speakers, *(u.text for u in part)]))
+    return _plausible(text, " ".join([*speakers, *(u.text for u in part)]), reading)
 
 
-def _plausible(text: str, source: str) -> bool:
+def _plausible(text: str, source: str, reading: Reading) -> bool:
     words = words_of(text)
     if len(words) < FEWEST_WORDS:
         return False
     triples = Counter(zip(words, words[1:], words[2:], strict=False))
     if triples and triples.most_common(1)[0][1] > max(2, len(words) // 8):
         return False
-    return bool(stems_of(text) & stems_of(source)) or not any(word.isascii() for word in words)
+    return bool(stems_of(text, reading) & stems_of(source, reading)) or not any(word.isascii() for word in words)
 
 
 def pack(items: Sequence[T], fits: Callable[[Sequence[T]], bool], fewest: int = 1) -> list[list[T]]:
@@ -273,19 +282,8 @@ def _pieces(utterance: Utterance, fits: Callable[[Sequence[Utterance]], bool]) -
     return [piece for half in halves(utterance.text) for piece in _pieces(replace(utterance, text=half), fits)]
 
 
-def _said(answer: Completion) -> str:
-    return cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text))
-
-
-def _merged(group: Sequence[Summary], answer: Completion | None) -> Summary:
-    if len(group) == 1:
-        return group[0]
-    joined = " ".join(s.text for s in group)
-    if answer is not None and _plausible(text := _said(answer), joined):
-        return Summary(text, fallback=any(s.fallback for s in group))
-    if len(joined) > LONGEST_JOINED:
-        joined = " ".join(bounded(s.text, max(LONGEST_JOINED // len(group) - 1, 2)) for s in group)
-    return Summary(joined, fallback=True)
+def _said(answer: Completion, reading: Reading) -> str:
+    return cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text), reading)
 
 
 def _shortened(text: str) -> str:

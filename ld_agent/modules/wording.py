@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from ld_agent.languages.rules import KNOWN, stop_words
+from ld_agent.languages.reading import Reading
 
 _ALPHABETS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # kana, Han characters, Hangul
 HAN, HANGUL = re.compile("[\u3400-\u9fff]"), re.compile("[\uac00-\ud7af]")
@@ -63,25 +63,20 @@ def halves(text: str) -> tuple[str, str]:
     return text[:cut], text[cut:]
 
 
-def stems_of(text: str) -> set[str]:
+def stems_of(text: str, reading: Reading) -> set[str]:
     """Crude stems of content words: their first four letters without a plural's s; whole numbers; pairs of characters
     in Chinese, Japanese and Korean.
     """
     words = re.findall(r"[^\W_]+(?:['’][^\W_]+)?", EAST_ASIAN_RUN.sub(" ", text.casefold()))
     words = [re.split(r"['’]", word)[0] if not word.endswith(("n't", "n’t")) else "not" for word in words]
-    empty = stop_words()
-    stems = {_stem(w) for w in words if w not in empty and (len(w) > 1 or w.isdigit())}
+    stems = {_stem(w) for w in words if w not in reading.stop_words and (len(w) > 1 or w.isdigit())}
     return stems.union(*map(terms_of, EAST_ASIAN_RUN.findall(text)))
 
 
-def stems_listed(key: str) -> frozenset[str]:
-    """The stems of a list of `Rules`, in every known language."""
-    return _stems_listed(key, tuple(KNOWN))
-
-
 @cache
-def _stems_listed(key: str, known: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(stems_of(" ".join(word for name in known for word in getattr(KNOWN[name], key))))
+def stems_listed(key: str, reading: Reading) -> frozenset[str]:
+    """The stems of a list of `Rules`, in every language of a reading."""
+    return frozenset(stems_of(" ".join(reading.words(key)), reading))
 
 
 def _stem(word: str) -> str:
@@ -100,8 +95,9 @@ def first_paragraph(text: str) -> str:
     return _PARAGRAPH.split(text.strip())[0]
 
 
-REPORTING = stems_of(
-    "talks asks asked says said tells told speaks mentions discusses expresses wants likes enjoys thinks knows feels considers "
-    "plans shares replies person speaker conversation message question answer response"
+REPORTING = frozenset(
+    _stem(word)
+    for word in "talks asks asked says said tells told speaks mentions discusses expresses wants likes enjoys thinks knows "
+    "feels considers plans shares replies person speaker conversation message question answer response".split()
 )
 """Stems of words for saying, thinking or wanting something, which do not tell what."""

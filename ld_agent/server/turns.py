@@ -18,7 +18,7 @@ from typing import Any
 
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
-from ld_agent.errors import BackboneError, ModelError
+from ld_agent.errors import BackboneError, ModelError, ReplyStopped
 from ld_agent.server.asked import CUT_OFF, Answered, Asked
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
@@ -52,7 +52,7 @@ class RunningTurn:
 
         def hear(piece: str) -> None:
             if not listening[0] or service.ending:
-                raise KeyboardInterrupt  # ends an interruptible reply; what was generated so far is kept
+                raise ReplyStopped
             loop.call_soon_threadsafe(deliver, piece)
 
         async def turn() -> Answered:
@@ -143,7 +143,7 @@ async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | 
             done = await service.agents[asked.model or service.model].answer(
                 said, asked.options, bare=asked.task, on_text=hear
             )
-        except KeyboardInterrupt:
+        except ReplyStopped:
             raise ApiError(499, "the client left", "client_left") from None
         except (BackboneError, ModelError) as exc:
             raise ApiError(502, f"the model failed: {exc}; nothing was stored", "model_failed") from exc
@@ -168,7 +168,7 @@ async def _answered(
     speaker, compared, notes = await service.briefly_inside(
         conversation, lambda: _prepared(service, conversation, asked)
     )
-    listening: dict[str, Any] = {"on_text": hear, "interruptible": hear is not None, "options": asked.options}
+    listening: dict[str, Any] = {"on_text": hear, "options": asked.options}
     if compared.answer_again:
         reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
     else:

@@ -14,7 +14,10 @@ from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.question_data import load_questions
 from ld_agent.evaluation.questions import invents_nothing
 from ld_agent.evaluation.spoken_answers import contains
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.not_knowing import says_unknown
+
+READING = ENGLISH.reading
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -113,17 +116,17 @@ def test_an_accepted_answer_is_in_the_reply(text: str, answers: list[str], found
     ],
 )
 def test_a_reply_to_what_was_never_said_says_so_and_invents_nothing(reply: str, right: bool):
-    assert invents_nothing(reply) is right
+    assert invents_nothing(reply, ENGLISH.reading) is right
 
 
 def test_an_answer_is_not_taken_for_not_knowing():
-    assert not says_unknown("You told me that you live in Oslo.")
+    assert not says_unknown("You told me that you live in Oslo.", READING)
     for reply in (
         "I don't have any information about your cat.",
         "I don't have information.",
         "I have no record of it.",
     ):
-        assert says_unknown(reply)
+        assert says_unknown(reply, READING)
 
 
 def test_figures_by_hand(command_line: CommandLine, tmp_path: Path):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.contradiction import contradicts, differ, negated, same_slot, slot
+
+READING = ENGLISH.reading
 
 CONTRADICTING = [
     ("I live in Rome.", "I moved to Oslo."),
@@ -33,6 +36,11 @@ CONTRADICTING = [
     ("I eat meat.", "I gave up meat."),
     ("I go to the gym every day.", "I stopped going to the gym."),
     ("I am single.", "I got married."),
+    ("I am a widow.", "I got married again."),
+    ("I am married.", "I'm a widower."),
+    ("I work as a nurse.", "I am retired now."),
+    ("I live in Portugal.", "I moved to The Hague."),
+    ("I live in portugal.", "i moved to lisbon."),
     ("I am engaged.", "I just got married."),
     ("I am married.", "I am divorced."),
     ("I am 29 years old.", "I am 30 years old."),
@@ -52,6 +60,9 @@ COMPATIBLE = [
     ("I live in Rome, Italy.", "I moved to Rome two years ago."),
     ("I moved to Boston for work.", "I live in Boston, Massachusetts."),
     ("I live in Miami.", "I live near the beach."),
+    ("I live in Portugal.", "I live in the country."),  # a kind of place, not a name
+    ("I live in the suburbs.", "I live in Boston."),
+    ("I am a widow.", "I am widowed."),
     ("I live in Berlin.", "I live in a house with a garden."),
     ("I live in Oslo.", "I moved in with my boyfriend."),
     ("I live in Oslo.", "I used to live in Rome."),
@@ -77,18 +88,18 @@ COMPATIBLE = [
 
 @pytest.mark.parametrize(("older", "newer"), CONTRADICTING)
 def test_a_contradiction(older: str, newer: str):
-    assert contradicts(newer, older)
+    assert contradicts(newer, older, READING)
 
 
 @pytest.mark.parametrize(("older", "newer"), COMPATIBLE)
 def test_no_contradiction(older: str, newer: str):
-    assert not contradicts(newer, older)
+    assert not contradicts(newer, older, READING)
 
 
 @pytest.mark.parametrize(("older", "newer"), CONTRADICTING + COMPATIBLE)
 def test_nothing_contradicts_itself(older: str, newer: str):
-    assert not contradicts(older, older)
-    assert not contradicts(newer, newer)
+    assert not contradicts(older, older, READING)
+    assert not contradicts(newer, newer, READING)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +116,13 @@ def test_nothing_contradicts_itself(older: str, newer: str):
     ],
 )
 def test_what_a_trait_is_about(trait: str, expected: tuple[str, str] | None):
-    assert slot(trait) == expected
+    assert slot(trait, READING) == expected
 
 
 def test_two_homes_are_one_topic_however_they_are_worded():
-    assert same_slot("I live in Rome.", "I've relocated to Oslo.")
-    assert not same_slot("I live in Rome.", "I work at Oslo University.")
-    assert not same_slot("I like tea.", "I like tea.")
+    assert same_slot("I live in Rome.", "I've relocated to Oslo.", READING)
+    assert not same_slot("I live in Rome.", "I work at Oslo University.", READING)
+    assert not same_slot("I like tea.", "I like tea.", READING)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +137,7 @@ def test_two_homes_are_one_topic_however_they_are_worded():
     ],
 )
 def test_negation_counts_its_words(trait: str, expected: bool):
-    assert negated(trait) is expected
+    assert negated(trait, READING) is expected
 
 
 @pytest.mark.parametrize(
@@ -140,4 +151,4 @@ def test_negation_counts_its_words(trait: str, expected: bool):
     ],
 )
 def test_numbers_and_polarity_keep_near_traits_apart(a: str, b: str, expected: bool):
-    assert differ(a, b) is expected
+    assert differ(a, b, READING) is expected

@@ -11,6 +11,8 @@ import pytest
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.dates import DAY, Period, nearness, periods
 
+READING = ENGLISH.reading
+
 AT = datetime(2023, 10, 18, 15, 30, tzinfo=UTC)  # a Wednesday
 
 
@@ -45,11 +47,11 @@ def day(value: str) -> float:
     ],
 )
 def test_a_period(text: str, start: str, end: str):
-    assert periods(text, AT) == [Period(day(start), day(end))]
+    assert periods(text, AT, READING) == [Period(day(start), day(end))]
 
 
 def test_two_weeks_ago_is_a_week_around_that_day():
-    [found] = periods("We met two weeks ago.", AT)
+    [found] = periods("We met two weeks ago.", AT, READING)
     assert (found.start + found.end) / 2 == pytest.approx(AT.timestamp() - 14 * DAY)
     assert found.end - found.start == 7 * DAY
 
@@ -65,16 +67,16 @@ def test_two_weeks_ago_is_a_week_around_that_day():
     ],
 )
 def test_what_names_no_date(text: str):
-    assert [p for p in periods(text, AT) if p.end - p.start == DAY] == []
-    assert "June" in text or periods(text, AT) == []
+    assert [p for p in periods(text, AT, READING) if p.end - p.start == DAY] == []
+    assert "June" in text or periods(text, AT, READING) == []
 
 
 def test_a_date_tells_more_than_what_is_reckoned_from_now():
-    assert periods("last weekend before 10 April 2023", AT) == [Period(day("2023-04-10"), day("2023-04-11"))]
+    assert periods("last weekend before 10 April 2023", AT, READING) == [Period(day("2023-04-10"), day("2023-04-11"))]
 
 
 def test_several_dates():
-    assert len(periods("between 3 May 2023 and 9 June 2023", AT)) == 2
+    assert len(periods("between 3 May 2023 and 9 June 2023", AT, READING)) == 2
 
 
 def test_nearness_inside_after_and_before():

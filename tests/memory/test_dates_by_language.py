@@ -7,17 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from ld_agent.languages import language
+from ld_agent.languages import ENGLISH, language
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import periods
 from ld_agent.modules.east_asian_numbers import chinese_number
+
+READING = ENGLISH.reading
 
 AT = datetime(2026, 3, 12, 15, tzinfo=UTC)
 
 
-def days(text: str) -> list[tuple[str, str]]:
+def days(text: str, reading: Reading = READING) -> list[tuple[str, str]]:
     return [
         (f"{datetime.fromtimestamp(p.start, UTC):%Y-%m-%d}", f"{datetime.fromtimestamp(p.end, UTC):%Y-%m-%d}")
-        for p in periods(text, AT)
+        for p in periods(text, AT, reading)
     ]
 
 
@@ -76,7 +79,7 @@ def test_a_period(text: str, start: str, end: str):
     ],
 )
 def test_so_long_ago_is_a_stretch_around_that_day(text: str, middle: str):
-    [period] = periods(text, AT)
+    [period] = periods(text, AT, READING)
     assert f"{datetime.fromtimestamp((period.start + period.end) / 2, UTC):%Y-%m-%d}" == middle
 
 
@@ -99,7 +102,7 @@ def test_what_names_no_date(text: str):
 
 
 def test_a_year_within_chinese_is_named_once():
-    assert len(periods("2023年我在哪里？", AT)) == 1
+    assert len(periods("2023年我在哪里？", AT, READING)) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,8 +119,8 @@ def test_a_year_within_chinese_is_named_once():
     ],
 )
 def test_a_language_of_ones_own_names_its_times(text: str, start: str, end: str):
-    language(str(Path(__file__).parents[2] / "data" / "samples" / "languages" / "fr"))
-    [(began, ended)] = days(text)
+    french = language(str(Path(__file__).parents[2] / "data" / "samples" / "languages" / "fr"))
+    [(began, ended)] = days(text, french.reading)
     assert (began, ended if "il y a" not in text else began) == (start, end)
 
 

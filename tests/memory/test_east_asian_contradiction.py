@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.contradiction import contradicts, slot
+
+READING = ENGLISH.reading
 
 CONTRADICTING = [
     ("我住在上海。", "我搬到了北京。"),
@@ -44,17 +47,17 @@ COMPATIBLE = [
 
 @pytest.mark.parametrize(("older", "newer"), CONTRADICTING)
 def test_a_contradiction(older: str, newer: str):
-    assert contradicts(newer, older)
+    assert contradicts(newer, older, READING)
 
 
 @pytest.mark.parametrize(("older", "newer"), COMPATIBLE)
 def test_no_contradiction(older: str, newer: str):
-    assert not contradicts(newer, older)
+    assert not contradicts(newer, older, READING)
 
 
 @pytest.mark.parametrize("trait", sorted({trait for pair in CONTRADICTING + COMPATIBLE for trait in pair}))
 def test_nothing_contradicts_itself(trait: str):
-    assert not contradicts(trait, trait)
+    assert not contradicts(trait, trait, READING)
 
 
 @pytest.mark.parametrize(
@@ -71,4 +74,4 @@ def test_nothing_contradicts_itself(trait: str):
     ],
 )
 def test_what_a_trait_is_about(trait: str, expected: tuple[str, str] | None):
-    assert slot(trait) == expected
+    assert slot(trait, READING) == expected

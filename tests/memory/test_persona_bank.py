@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from ld_agent.errors import InputError
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.sections import PersonasSection
 from ld_agent.storage.columns import EPOCH
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import Utterance
+
+READING = ENGLISH.reading
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -46,7 +49,7 @@ def said(store: Store, key: int) -> Callable[..., Utterance]:
 
 @pytest.fixture
 def bank(store: Store, key: int, encoder: SentenceEncoder) -> PersonaBank:
-    return PersonaBank(store, key, encoder, PersonasSection())
+    return PersonaBank(store, key, encoder, PersonasSection(), READING)
 
 
 def known(bank: PersonaBank, speaker: str = "Maya") -> list[str]:
@@ -109,10 +112,10 @@ def test_a_repeated_trait_supersedes_its_contradiction(
     store: Store, key: int, encoder: SentenceEncoder, said: Callable[..., Utterance]
 ):
     # Under so high a bound the two of different polarity are no topic, and stand side by side …
-    PersonaBank(store, key, encoder, PersonasSection(topic_similarity=0.99)).merge(
+    PersonaBank(store, key, encoder, PersonasSection(topic_similarity=0.99), READING).merge(
         [(said(), ["I like coffee.", "I can't stand coffee."])]
     )
-    bank = PersonaBank(store, key, encoder, PersonasSection())
+    bank = PersonaBank(store, key, encoder, PersonasSection(), READING)
     bank.merge([(said(), ["I like coffee."])])  # … until one is said again
     assert [(t.text, t.mentions) for t in bank.traits("Maya")] == [("I like coffee.", 2)]
     assert [t.superseded_by for t in bank.traits("Maya", history=True)] == [None, "t1"]
@@ -133,7 +136,7 @@ def test_speakers_are_strictly_apart(bank: PersonaBank, said: Callable[..., Utte
 
 def test_conversations_are_strictly_apart(store: Store, bank: PersonaBank, encoder: SentenceEncoder, said):
     bank.merge([(said(), ["I live in Rome."])])
-    other = PersonaBank(store, store.open_conversation("bob", "Sam").key, encoder, PersonasSection())
+    other = PersonaBank(store, store.open_conversation("bob", "Sam").key, encoder, PersonasSection(), READING)
     assert other.known_speakers() == []
 
 
@@ -159,7 +162,7 @@ def test_a_failed_merge_leaves_nothing_behind(bank: PersonaBank, store: Store, k
     with pytest.raises(RuntimeError, match="the disk is gone"):
         bank.merge([(first, ["I have two dogs.", "I like tea."]), (second, ["I play the violin."])])
     monkeypatch.undo()
-    for seen in (bank, PersonaBank(store, key, bank._encoder, PersonasSection())):
+    for seen in (bank, PersonaBank(store, key, bank._encoder, PersonasSection(), READING)):
         assert [(t.text, t.superseded_by) for t in seen.traits("Maya", history=True)] == [("I have a dog.", None)]
     assert [u.id for u in store.unextracted(key)] == [first.id, second.id]
     bank.merge([(first, ["I have two dogs.", "I like tea."]), (second, ["I play the violin."])])
@@ -168,7 +171,7 @@ def test_a_failed_merge_leaves_nothing_behind(bank: PersonaBank, store: Store, k
 
 def test_the_bank_outlives_the_process(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):
     bank.merge([(said(), ["I live in Rome.", "I have a dog."]), (said(), ["I moved to Oslo."])])
-    again = PersonaBank(store, key, encoder, PersonasSection())
+    again = PersonaBank(store, key, encoder, PersonasSection(), READING)
     assert again.traits("Maya", history=True) == bank.traits("Maya", history=True)
 
 
@@ -176,14 +179,14 @@ def test_selection_is_by_relevance(bank: PersonaBank, store: Store, key: int, en
     traits = ["I have a dog.", "I work as a nurse.", "I play the violin.", "I live in Oslo."]
     bank.merge([(said(), traits)])
     query = encoder.encode(["How is your orchestra rehearsal going?"])[0]
-    one = PersonaBank(store, key, encoder, PersonasSection(cap=1))
+    one = PersonaBank(store, key, encoder, PersonasSection(cap=1), READING)
     assert one.select(["Maya"], query, START) == {"Maya": ("I play the violin.",)}
     assert bank.select(["Maya"], query, START) == {"Maya": tuple(traits)}  # in the order of their making
 
 
 def test_selection_weighs_recency(store: Store, key: int, encoder: SentenceEncoder, said):
     # worth = (1 - w) cos + w e^(-age / 30 d), 60 days after the first: e^-2 = 0.135 against e^0 = 1
-    PersonaBank(store, key, encoder, PersonasSection()).merge(
+    PersonaBank(store, key, encoder, PersonasSection(), READING).merge(
         [(said(), ["I play the violin."]), (said(days=60), ["I have a dog."])]
     )
     query = encoder.encode(["Do you play in an orchestra?"])[0]
@@ -191,12 +194,12 @@ def test_selection_weighs_recency(store: Store, key: int, encoder: SentenceEncod
     assert violin - dog > 0.15  # so relevance wins at w = 0.1, and recency at w = 0.9
     assert 0.9 * violin + 0.1 * math.exp(-2) > 0.9 * dog + 0.1
     for recency, expected in ((0.1, "I play the violin."), (0.9, "I have a dog.")):
-        bank = PersonaBank(store, key, encoder, PersonasSection(cap=1, recency=recency))
+        bank = PersonaBank(store, key, encoder, PersonasSection(cap=1, recency=recency), READING)
         assert bank.select(["Maya"], query, START + 60 * DAY) == {"Maya": (expected,)}
 
 
 def test_a_cap_of_zero_is_none(store: Store, key: int, encoder: SentenceEncoder, said):
-    bank = PersonaBank(store, key, encoder, PersonasSection(cap=0))
+    bank = PersonaBank(store, key, encoder, PersonasSection(cap=0), READING)
     bank.merge([(said(), ["I have a dog."])])
     assert bank.select(["Maya"], encoder.encode(["dog"])[0], START) == {}
 
@@ -212,7 +215,7 @@ def test_a_replay_does_not_see_its_future(bank: PersonaBank, encoder: SentenceEn
 def test_a_seed_persona_enters_once(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):
     persona = ["I am a retired sailor.", "I love hiking in the mountains.", "I like hiking in the mountains."]
     for _ in range(3):
-        bank = PersonaBank(store, key, encoder, PersonasSection())
+        bank = PersonaBank(store, key, encoder, PersonasSection(), READING)
         bank.seed("Sam", persona, EPOCH)
     assert [(t.text, t.mentions, t.source) for t in bank.traits("Sam")] == [(persona[0], 1, ""), (persona[1], 1, "")]
     bank.merge([(said("Sam"), ["I am not a retired sailor."])])
@@ -229,7 +232,7 @@ def test_an_unknown_speaker_gets_the_list_of_participants(bank: PersonaBank, sai
 
 
 def test_user_and_agent_are_capped_separately(store: Store, key: int, encoder: SentenceEncoder):
-    bank = PersonaBank(store, key, encoder, PersonasSection(user_cap=0))
+    bank = PersonaBank(store, key, encoder, PersonasSection(user_cap=0), READING)
     bank.seed("Maya", ["I row."], START)
     bank.seed("Sam", ["I bake."], START)
     query = encoder.encode(["hobby"])[0]

@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import CANDIDATES, _about, in_time_order, quotes, sources_of, worths
 from ld_agent.types import Recalled, Record, Utterance
+
+READING = ENGLISH.reading
 
 START = datetime(2024, 5, 1, 18, tzinfo=UTC)
 WORDS = ["son", "name", "violin", "repair", "cat", "oslo", "live"]
@@ -23,7 +26,7 @@ def utterance(number: int, speaker: str, text: str) -> Utterance:
 
 def encode(texts: Sequence[str]) -> Vectors:
     """Unit vectors over `WORDS`."""
-    counts = np.array([[stems(text).count(word) for word in WORDS] for text in texts], np.float32)
+    counts = np.array([[stems(text, READING).count(word) for word in WORDS] for text in texts], np.float32)
     return np.asarray(counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-9), np.float32)
 
 
@@ -45,13 +48,13 @@ def asked(text: str) -> Utterance:
 
 
 def test_what_bears_on_the_question_is_quoted_with_the_question_that_it_answers():
-    chosen = quotes(asked("What's my son's name?"), "Sam", SAID, encode, words, room=9)
+    chosen = quotes(asked("What's my son's name?"), "Sam", SAID, encode, READING, words, room=9)
     assert [u.id for u in chosen] == ["u2", "u3"]
 
 
 def test_what_bears_most_comes_last():
     turned = [SAID[3], *SAID[:3]]
-    assert quotes(asked("What violins do I repair?"), "Sam", turned, encode, words, room=8)[-1] is SAID[3]
+    assert quotes(asked("What violins do I repair?"), "Sam", turned, encode, READING, words, room=8)[-1] is SAID[3]
 
 
 def test_only_likely_utterances_of_many_are_compared():
@@ -62,7 +65,7 @@ def test_only_likely_utterances_of_many_are_compared():
         seen.extend(texts)
         return encode(texts)
 
-    chosen = quotes(asked("What's my son's name?"), "Sam", [*SAID, *many], counted, words, room=9)
+    chosen = quotes(asked("What's my son's name?"), "Sam", [*SAID, *many], counted, READING, words, room=9)
     assert [u.id for u in chosen] == ["u2", "u3"]
     assert len(seen) == CANDIDATES + 1
 
@@ -76,29 +79,29 @@ def test_what_is_stored_is_not_encoded():
 
     heard = asked("What do I repair?")
     stored = {u.id: encode([u.text])[0] for u in SAID}
-    chosen = quotes(heard, "Sam", SAID, counted, words, 5, stored)
+    chosen = quotes(heard, "Sam", SAID, counted, READING, words, 5, stored)
     assert [u.id for u in chosen] == ["u4"]
     assert seen == [heard.text]
 
 
 def test_my_is_the_speaker_and_your_the_agent():
     stored = {u.id: encode([u.text])[0] for u in SAID}
-    mine = worths(asked("What's my son's name?"), "Sam", SAID, encode, stored)
-    yours = worths(asked("What's your son's name?"), "Sam", SAID, encode, stored)
+    mine = worths(asked("What's my son's name?"), "Sam", SAID, encode, READING, stored)
+    yours = worths(asked("What's your son's name?"), "Sam", SAID, encode, READING, stored)
     assert mine[2] > mine[4]
     assert yours[4] > yours[2]
 
 
 @pytest.mark.parametrize("room", [0, 3, 4, 8, 50])
 def test_quotes_fit_their_room(room: int):
-    chosen = quotes(asked("Do I repair violins in Oslo, where I live?"), "Sam", SAID, encode, words, room)
+    chosen = quotes(asked("Do I repair violins in Oslo, where I live?"), "Sam", SAID, encode, READING, words, room)
     assert sum(words(u.text) for u in chosen) <= room
     assert (len(chosen) > 0) == (room >= 3)
 
 
 def test_what_bears_on_nothing_is_not_quoted():
-    assert quotes(asked("Good evening!"), "Sam", SAID[1:2], encode, words, 50) == ()
-    assert quotes(asked("Good evening!"), "Sam", [], encode, words, 50) == ()
+    assert quotes(asked("Good evening!"), "Sam", SAID[1:2], encode, READING, words, 50) == ()
+    assert quotes(asked("Good evening!"), "Sam", [], encode, READING, words, 50) == ()
 
 
 def test_sources_come_once_and_in_time_order():
@@ -120,4 +123,4 @@ def test_sources_come_once_and_in_time_order():
     ],
 )
 def test_chinese_and_korean_questions_say_whom_they_are_about(question: str, about: str):
-    assert _about(utterance(9, "Lena", question), "Sam") == about
+    assert _about(utterance(9, "Lena", question), "Sam", READING) == about

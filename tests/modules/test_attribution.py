@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.attribution import belongs, own_traits
+
+READING = ENGLISH.reading
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,7 @@ from ld_agent.modules.attribution import belongs, own_traits
     ],
 )
 def test_what_is_said_of_the_other_is_not_the_speakers_own(trait: str, said: str, others: tuple[str, ...]):
-    assert not belongs(trait, said, others)
+    assert not belongs(trait, said, READING, others)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +38,7 @@ def test_what_is_said_of_the_other_is_not_the_speakers_own(trait: str, said: str
     ],
 )
 def test_what_people_say_of_themselves_stays_theirs(trait: str, said: str, others: tuple[str, ...]):
-    assert belongs(trait, said, others)
+    assert belongs(trait, said, READING, others)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,7 @@ def test_what_people_say_of_themselves_stays_theirs(trait: str, said: str, other
     ],
 )
 def test_the_words_of_the_other_make_no_trait(trait: str, said: str, others: tuple[str, ...], before: str):
-    assert not belongs(trait, said, others, before)
+    assert not belongs(trait, said, READING, others, before)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,12 @@ def test_the_words_of_the_other_make_no_trait(trait: str, said: str, others: tup
     ],
 )
 def test_what_was_asked_for_is_a_trait(trait: str, said: str, others: tuple[str, ...], before: str):
-    assert belongs(trait, said, others, before)
+    assert belongs(trait, said, READING, others, before)
 
 
 def test_each_trait_is_judged_by_its_own_sentence():
     said = "Your daughter Mina sounds lovely. I grow tomatoes on my balcony."
-    assert own_traits(["I have a daughter named Mina.", "I grow tomatoes."], said) == ("I grow tomatoes.",)
+    assert own_traits(["I have a daughter named Mina.", "I grow tomatoes."], said, READING) == ("I grow tomatoes.",)
 
 
 @pytest.mark.parametrize(
@@ -81,4 +84,4 @@ def test_each_trait_is_judged_by_its_own_sentence():
     ],
 )
 def test_a_question_that_leaves_the_person_out_says_nothing_of_its_speaker(said: str, trait: str, own: bool):
-    assert belongs(trait, said) is own
+    assert belongs(trait, said, READING) is own

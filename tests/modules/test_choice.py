@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.choice import agreed, timely
+
+READING = ENGLISH.reading
 
 VOLVO, FIAT = "You drive an old Volvo.", "You drive a Fiat."
 
@@ -26,20 +29,20 @@ VOLVO, FIAT = "You drive an old Volvo.", "You drive a Fiat."
 )
 def test_a_question_is_about_now_or_about_then(question: str, chosen: str):
     for answers, sessions in (([VOLVO, FIAT], [1, 4]), ([FIAT, VOLVO], [4, 1])):
-        assert answers[timely(question, answers, sessions)] == chosen
+        assert answers[timely(question, answers, sessions, READING)] == chosen
 
 
 @pytest.mark.parametrize("question", ["Where did we meet?", "What was the film?", "我去了哪里？", "어디 갔었어요?"])
 def test_of_what_happened_the_likeliest_answer_counts(question: str):
-    assert timely(question, ["In Rome.", "In Oslo.", "In Bern."], [2, 5, 1]) == 0
+    assert timely(question, ["In Rome.", "In Oslo.", "In Bern."], [2, 5, 1], READING) == 0
 
 
 def test_a_later_answer_without_news_does_not_replace_the_likeliest():
-    assert timely("What car do I drive?", ["You drive an old green Volvo.", "You drive a Volvo."], [1, 2]) == 0
+    assert timely("What car do I drive?", ["You drive an old green Volvo.", "You drive a Volvo."], [1, 2], READING) == 0
 
 
 def test_of_equally_late_answers_the_likelier_one_counts():
-    assert timely("Where do I live?", ["In Rome.", "In Oslo.", "In Bern."], [1, 2, 2]) == 1
+    assert timely("Where do I live?", ["In Rome.", "In Oslo.", "In Bern."], [1, 2, 2], READING) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,4 +60,4 @@ def test_of_equally_late_answers_the_likelier_one_counts():
     ],
 )
 def test_an_answer_that_two_passages_give_counts_more(question: str, answers: list[str], chosen: int):
-    assert agreed(question, "Petra", answers) == chosen
+    assert agreed(question, "Petra", answers, READING) == chosen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.enumerations import folded, unfolded, with_subject
 
 NAMES = ["Ann", "Ben"]
@@ -23,11 +24,14 @@ NAMES = ["Ann", "Ben"]
     ],
 )
 def test_a_sentence_is_split_into_what_it_lists(text: str, items: list[list[str]]):
-    assert unfolded(text, NAMES) == items
+    assert unfolded(text, NAMES, ENGLISH.rules.clauses) == items
 
 
 def test_items_become_a_sentence_a_person():
-    assert folded(["Ann is old.", "Ben has a son.", "Ann sings."], NAMES) == "Ann is old and sings. Ben has a son."
+    assert (
+        folded(["Ann is old.", "Ben has a son.", "Ann sings."], NAMES, ENGLISH.rules.clauses)
+        == "Ann is old and sings. Ben has a son."
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,5 +45,5 @@ def test_items_become_a_sentence_a_person():
     ],
 )
 def test_a_sentence_from_under_a_name_gets_it_as_its_subject(sentence: str, whole: str):
-    assert with_subject(sentence, "Ann", NAMES) == whole
-    assert with_subject(sentence, "", NAMES) == sentence
+    assert with_subject(sentence, "Ann", NAMES, ENGLISH.rules.clauses) == whole
+    assert with_subject(sentence, "", NAMES, ENGLISH.rules.clauses) == sentence

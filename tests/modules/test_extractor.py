@@ -10,8 +10,11 @@ import pytest
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import BackboneError
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import LONGEST_BEFORE, LONGEST_TRAIT, MOST_TRAITS, Extractor, grounded, parse_traits
+
+READING = ENGLISH.reading
 
 UTTERANCE = "My dog loves it in Rome."
 DOG, ROME = "I have a dog.", "I live in Rome."
@@ -113,12 +116,12 @@ NOTHING = (
 
 @pytest.mark.parametrize(("answer", "expected"), SHAPES)
 def test_the_shapes_of_an_answer(answer: str, expected: tuple[str, ...]):
-    assert parse_traits(answer, UTTERANCE) == expected
+    assert parse_traits(answer, UTTERANCE, READING) == expected
 
 
 @pytest.mark.parametrize("answer", NOTHING)
 def test_the_ways_of_saying_that_there_is_nothing(answer: str):
-    assert parse_traits(answer, f"{UTTERANCE} 没有") == ()
+    assert parse_traits(answer, f"{UTTERANCE} 没有", READING) == ()
 
 
 @pytest.mark.parametrize(
@@ -142,23 +145,25 @@ def test_the_ways_of_saying_that_there_is_nothing(answer: str):
     ],
 )
 def test_sentence_boundaries(text: str, expected: tuple[str, ...]):
-    assert parse_traits(text, text) == expected
+    assert parse_traits(text, text, READING) == expected
 
 
 def test_in_a_chain_of_thought_only_json_with_a_key_counts():
-    assert parse_traits('["I have a dog."]', UTTERANCE, reasoned=True) == ()
-    assert parse_traits('{"thought": "A dog.", "traits": ["I have a dog."]}', UTTERANCE, reasoned=True) == (DOG,)
+    assert parse_traits('["I have a dog."]', UTTERANCE, READING, reasoned=True) == ()
+    assert parse_traits('{"thought": "A dog.", "traits": ["I have a dog."]}', UTTERANCE, READING, reasoned=True) == (
+        DOG,
+    )
 
 
 def test_no_more_traits_than_the_bound():
     answer = "\n".join(f"{i}. I have {i} dogs." for i in range(2, 12))
-    assert parse_traits(answer, "dogs") == tuple(f"I have {i} dogs." for i in range(2, 2 + MOST_TRAITS))
+    assert parse_traits(answer, "dogs", READING) == tuple(f"I have {i} dogs." for i in range(2, 2 + MOST_TRAITS))
 
 
 def test_a_chain_of_thought_counts_only_after_its_marker():
     said = "They own a dog and will keep it."
-    assert parse_traits(said, UTTERANCE, reasoned=True) == ()
-    assert parse_traits(f"{said}\nTraits: I have a dog.", UTTERANCE, reasoned=True) == (DOG,)
+    assert parse_traits(said, UTTERANCE, READING, reasoned=True) == ()
+    assert parse_traits(f"{said}\nTraits: I have a dog.", UTTERANCE, READING, reasoned=True) == (DOG,)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +180,7 @@ def test_a_chain_of_thought_counts_only_after_its_marker():
     ],
 )
 def test_ten_kilobytes_of_garbage_give_little_and_end_soon(garbage: str):
-    assert all(len(trait) < 500 for trait in parse_traits(garbage, "dog"))
+    assert all(len(trait) < 500 for trait in parse_traits(garbage, "dog", READING))
 
 
 def test_noise_never_raises():
@@ -183,7 +188,7 @@ def test_noise_never_raises():
     alphabet = "abcI .!?\n\"'*-1234:;|“”。？狗🎉\u202e\x00Trait:NO_TRAIT Thought:"
     for _ in range(300):
         noise = "".join(random.choice(alphabet) for _ in range(120))
-        for trait in parse_traits(noise, noise):
+        for trait in parse_traits(noise, noise, READING):
             assert trait[-1] in ".。"
             assert "\n" not in trait
 
@@ -200,7 +205,7 @@ def test_noise_never_raises():
     ],
 )
 def test_grounded(trait: str, utterance: str, expected: bool):
-    assert grounded(trait, utterance) is expected
+    assert grounded(trait, utterance, READING) is expected
 
 
 @pytest.fixture

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.invention import asks_for_facts, asks_what_was_told, made_up, supported
+
+READING = ENGLISH.reading
 
 SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who teaches.\nHow many goats do I keep?"
 
@@ -21,6 +24,9 @@ SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who tea
         ("Tom works as a nurse.", ["nurse"]),
         ("You haven't told me. Is it Rex?", []),
         ("Oslo's goats are lovely.", []),
+        ("I think you live in Oslo, Norway.", []),  # says more about Oslo, nothing about Maya
+        ("You live in Oslo, Bergen and Rome.", ["Bergen", "Rome"]),
+        ("You live in Rome, Italy.", ["Rome", "Italy"]),
         ("It was a year ago.", []),
         ("You live in <city>.", ["<city>", "city"]),
         ("Tom has twenty-one goats, a thousand and two goats.", ["twenty-one", "thousand and two"]),
@@ -31,13 +37,13 @@ SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who tea
     ],
 )
 def test_what_nothing_shows_is_made_up(reply: str, words: list[str], topics: TopicExtractor):
-    assert made_up(reply, SHOWN, topics.extract) == words
+    assert made_up(reply, SHOWN, topics.extract, READING) == words
 
 
 def test_numbers_and_nouns_count_in_any_form(topics: TopicExtractor):
     shown = "Tom wrote a thousand words and cut off thirty-eight feet of rope."
-    assert made_up("You cut 38 feet. It was 1,000 words.", shown, topics.extract) == []
-    assert made_up("You cut 30 feet.", shown, topics.extract) == ["30"]
+    assert made_up("You cut 38 feet. It was 1,000 words.", shown, topics.extract, READING) == []
+    assert made_up("You cut 30 feet.", shown, topics.extract, READING) == ["30"]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,46 @@ def test_numbers_and_nouns_count_in_any_form(topics: TopicExtractor):
     ],
 )
 def test_a_reply_keeps_the_sentences_that_make_nothing_up(reply: str, kept: str, topics: TopicExtractor):
-    assert supported(reply, SHOWN, topics.extract)[0] == kept
+    assert supported(reply, SHOWN, topics.extract, READING)[0] == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do you remember my dog's name?",
+        "Can you remind me where I parked?",
+        "Tell me my dog's name.",
+        "Hi! Please tell me again what my sister does.",
+        "my dog's name?",
+        "And my sister's birthday?",
+        "Do you know where I live?",
+        "Remind me of my sister's name!",
+        "Can you tell me my dog's name?",
+    ],
+)
+def test_a_request_to_be_told_something_of_ones_own_asks_what_was_told(text: str):
+    assert asks_what_was_told(text, READING)
+    assert asks_for_facts(text, READING)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tell me a story about my dog.",  # something new
+        "Remind me to call my mother.",
+        "Remember to feed my dog.",
+        "Do you remember me?",
+        "I remember my dog's name.",
+        "You know my brother is a doctor.",
+        "Tell me about yourself.",
+        "Tell me what I should do with my life.",
+        "My mistake?",
+        "My dog loves it there!",
+        "Do you know what I mean?",
+    ],
+)
+def test_other_requests_and_statements_do_not(text: str):
+    assert not asks_what_was_told(text, READING)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +106,7 @@ def test_a_reply_keeps_the_sentences_that_make_nothing_up(reply: str, kept: str,
     ],
 )  # fmt: skip
 def test_a_question_about_something_said(text: str):
-    assert asks_what_was_told(text, "Mina is six.")
+    assert asks_what_was_told(text, READING, "Mina is six.")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +119,7 @@ def test_a_question_about_something_said(text: str):
     ],
 )  # fmt: skip
 def test_questions_for_advice_or_news_or_about_the_agent_are_excluded(text: str):
-    assert not asks_what_was_told(text, "Mina is six.")
+    assert not asks_what_was_told(text, READING, "Mina is six.")
 
 
 TOLD = "Ann lives with Ben. Ann: I never eat fish. Ann: My brother is a monk called Tom.\nSam: Lovely."
@@ -102,7 +147,7 @@ TOLD = "Ann lives with Ben. Ann: I never eat fish. Ann: My brother is a monk cal
 def test_an_answer_denies_nothing_names_others_and_says_you(
     question: str, reply: str, kept: str, topics: TopicExtractor
 ):
-    answer, _ = supported(reply, f"{TOLD}\n{question}", topics.extract, question, ("Ann", "Sam"))
+    answer, _ = supported(reply, f"{TOLD}\n{question}", topics.extract, READING, question, ("Ann", "Sam"))
     assert answer == kept
 
 
@@ -118,4 +163,4 @@ def test_an_answer_denies_nothing_names_others_and_says_you(
     ],
 )
 def test_a_question_about_something_else_than_the_hearer_asks_for_a_fact(text: str, fact: bool):
-    assert asks_for_facts(text) is fact
+    assert asks_for_facts(text, READING) is fact

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.invention import addressed, asks_what_was_told, supported
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.numbers import counted, numbers
+
+READING = ENGLISH.reading
 
 SHOWN = (
     "你是Sam，在和小红聊天。\n小红说：“我妈妈九十一岁了，她养了三只山羊。我的未婚妻叫碧茜，我只喝白桦汁。我没有狗。”\n"
@@ -21,11 +24,12 @@ KOREAN = "당신은 Sam입니다.\n우리 강아지 이름은 비스킷이에요
     ["我妈妈多大年纪了？", "你还记得我的狗叫什么名字吗？", "我的膝盖什么时候动手术?", "碧茜最喜欢什么花？", "我養了幾隻山羊？",
      "우리 강아지 이름이 뭐예요?", "제가 무슨 악기를 배우고 있죠?", "제 직업이 뭐예요? 기억하세요?", "제가 언제 돈을 잃었죠?",
      "我的驾驶教练叫什么？", "我最好的朋友叫什么名字？", "我的狗叫啥？", "我跟你说过我住在哪里吗？",
-     "碧茜想养什么？", "Anna几岁了？", "我是怎么认识她的？",
+     "碧茜想养什么？", "Anna几岁了？", "我是怎么认识她的？", "请告诉我我的狗叫什么。", "你还记得我的狗的名字吗？",
+     "提醒我我的车停在哪里。",
      "우리 강아지 이름이 어떻게 돼요?", "제 직업이 무엇입니까?", "저한테 언제 아들이 생겼죠?"],
 )  # fmt: skip
 def test_questions_about_something_said(text: str):
-    assert asks_what_was_told(text, f"{SHOWN}Anna是老师。")
+    assert asks_what_was_told(text, READING, f"{SHOWN}Anna是老师。")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,7 @@ def test_questions_about_something_said(text: str):
      "你能教我做什么菜？", "苹果想要什么？", "我的狗怎么训练？", "我几乎没睡？", "나가는 길이 어디예요?"],
 )  # fmt: skip
 def test_other_questions(text: str):
-    assert not asks_what_was_told(text, SHOWN)
+    assert not asks_what_was_told(text, READING, SHOWN)
 
 
 @pytest.mark.parametrize(
@@ -69,24 +73,24 @@ def test_other_questions(text: str):
     ],
 )
 def test_only_what_is_shown_stays(question: str, reply: str, kept: str, topics: TopicExtractor):
-    assert supported(reply, SHOWN + KOREAN + question, topics.extract, question, ("小红", "Sam"))[0] == kept
+    assert supported(reply, SHOWN + KOREAN + question, topics.extract, READING, question, ("小红", "Sam"))[0] == kept
 
 
 def test_a_name_cut_off_together_with_its_verb_is_shown(topics: TopicExtractor):
     question = "我的未婚妻叫什么？"
     shown = f"碧茜是海关官员。我的未婚妻很好。\n{question}"
     assert topics.extract(["你的未婚妻叫碧茜。"]) == [("叫碧茜", "未婚妻")]
-    assert supported("你的未婚妻叫碧茜。", shown, topics.extract, question, ("小红", "Sam")) == (
+    assert supported("你的未婚妻叫碧茜。", shown, topics.extract, READING, question, ("小红", "Sam")) == (
         "你的未婚妻叫碧茜。",
         [],
     )
-    assert supported("你的未婚妻叫李碧华。", shown, topics.extract, question, ("小红", "Sam"))[0] == ""
+    assert supported("你的未婚妻叫李碧华。", shown, topics.extract, READING, question, ("小红", "Sam"))[0] == ""
 
 
 def test_an_answer_in_the_askers_person_is_turned_to_them():
-    assert addressed("我的船叫英格堡。", "我的船叫什么名字？") == "你的船叫英格堡。"
-    assert addressed("我记得你的船叫英格堡。", "我的船叫什么名字？") == "我记得你的船叫英格堡。"
-    assert addressed("我的船叫英格堡。", "你的船叫什么名字？") == "我的船叫英格堡。"
+    assert addressed("我的船叫英格堡。", "我的船叫什么名字？", READING) == "你的船叫英格堡。"
+    assert addressed("我记得你的船叫英格堡。", "我的船叫什么名字？", READING) == "我记得你的船叫英格堡。"
+    assert addressed("我的船叫英格堡。", "你的船叫什么名字？", READING) == "我的船叫英格堡。"
 
 
 def test_numbers_in_chinese():
@@ -97,7 +101,7 @@ def test_numbers_in_chinese():
         "200",
         "35000",
     ]
-    assert counted("我们一起去，十分好，两次，第一") == [("两", "2")]
+    assert counted("我们一起去，十分好，两次，第一", READING) == [("两", "2")]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_numbers_in_chinese():
 )
 def test_korean_numbers_in_words(text: str, values: list[str]):
     assert [value for _, value in numbers(text)] == values
-    assert [value for _, value in counted(text)] == [value for value in values if value != "1"]
+    assert [value for _, value in counted(text, READING)] == [value for value in values if value != "1"]
 
 
 @pytest.mark.parametrize(
@@ -126,4 +130,4 @@ def test_korean_numbers_in_words(text: str, values: list[str]):
      "기억이 안 나요.", "I don't think you've told me."],
 )  # fmt: skip
 def test_not_knowing_in_every_language(reply: str):
-    assert says_unknown(reply)
+    assert says_unknown(reply, READING)

@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.named import asked_about, names, part_about, tells_of
 from ld_agent.types import Utterance
+
+READING = ENGLISH.reading
 
 AT = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -30,7 +33,7 @@ def said(text: str, speaker: str = "Ann") -> Utterance:
     ],
 )
 def test_the_one_person_whom_a_question_names(question: str, person: str):
-    assert asked_about(question, ["Ann", "Ben", "小雨"]) == person
+    assert asked_about(question, ["Ann", "Ben", "小雨"], READING) == person
 
 
 @pytest.mark.parametrize(

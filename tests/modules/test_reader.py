@@ -25,6 +25,8 @@ from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.steps import run
 from ld_agent.types import Utterance
 
+READING = ENGLISH.reading
+
 THEN = datetime(2026, 2, 2, 18, tzinfo=UTC)
 ASKED = Utterance("u99", "Maya", "Where does my sister live?", THEN + timedelta(days=20), 9)
 
@@ -48,11 +50,15 @@ def test_finding_nothing_is_not_an_answer(text: str):
 
 
 def test_a_passage_is_an_utterance_behind_what_led_up_to_it_in_its_session(encoder: SentenceEncoder):
-    best, *_ = passages(ASKED, "Sam", TALK, encoder.encode, 2)
+    best, *_ = passages(ASKED, "Sam", TALK, encoder.encode, READING, 2)
     assert [u.id for u in best] == ["u1", "u2", "u3"]
-    alone = passages(said(5, "Did I sell my violin?"), "Sam", TALK, encoder.encode, 1)
+    alone = passages(said(5, "Did I sell my violin?"), "Sam", TALK, encoder.encode, READING, 1)
     assert [[u.id for u in one] for one in alone] == [["u4"]]  # another session
-    assert passages(ASKED, "Sam", TALK, encoder.encode, 0) == passages(ASKED, "Sam", [], encoder.encode, 3) == ()
+    assert (
+        passages(ASKED, "Sam", TALK, encoder.encode, READING, 0)
+        == passages(ASKED, "Sam", [], encoder.encode, READING, 3)
+        == ()
+    )
 
 
 @pytest.fixture
@@ -191,4 +197,4 @@ def test_the_prompt_is_in_the_language(config: Callable[..., Config]):
     ],
 )
 def test_an_answer_to_something_else_is_none(answer: str, question: str, nothing: bool):
-    assert answers_nothing(answer, question, "Maya") is nothing
+    assert answers_nothing(answer, question, READING, "Maya") is nothing

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.referents import referring
+
+READING = ENGLISH.reading
 
 
 @pytest.mark.parametrize(
@@ -39,4 +42,4 @@ from ld_agent.modules.referents import referring
     ],
 )  # fmt: skip
 def test_a_trait_says_whom_it_is_about(utterance: str, trait: str, kept: str | None):
-    assert referring(trait, utterance) == kept
+    assert referring(trait, utterance, READING) == kept

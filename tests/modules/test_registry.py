@@ -13,6 +13,7 @@ import typer
 
 from ld_agent.backbones.base import Message
 from ld_agent.errors import InputError
+from ld_agent.languages import ENGLISH
 from ld_agent.modules.registry import NO_TRAIT, TUNED, TunedModule, tuned_module
 from ld_agent.sections import ModulesSection
 from ld_agent.shipped import shipped_path
@@ -21,6 +22,8 @@ from training.measures import check_metric, measured
 from training.row_building import BuildRequest
 from training.rows import read_rows, row_values
 from training.settings import TrainingSettings
+
+READING = ENGLISH.reading
 
 
 @pytest.mark.parametrize("entry", TUNED.values(), ids=lambda entry: entry.name)
@@ -34,10 +37,10 @@ def test_what_an_entry_names_is_there(entry: TunedModule):
 
 
 def test_answers_are_read_as_at_inference():
-    assert TUNED["extractor"].read_answer("Traits: I sail. I like tea") == "I sail. I like tea."
-    assert TUNED["extractor"].read_answer("no trait") == NO_TRAIT
-    assert TUNED["summarizer"].read_answer(" Summary: They sailed. ") == "They sailed."
-    assert TUNED["generator"].read_answer("Hi.") == "Hi."
+    assert TUNED["extractor"].read_answer("Traits: I sail. I like tea", READING) == "I sail. I like tea."
+    assert TUNED["extractor"].read_answer("no trait", READING) == NO_TRAIT
+    assert TUNED["summarizer"].read_answer(" Summary: They sailed. ", READING) == "They sailed."
+    assert TUNED["generator"].read_answer("Hi.", READING) == "Hi."
     with pytest.raises(InputError, match=r"'poet' is not a module.*extractor"):
         tuned_module("poet")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ld_agent.languages import language
+from ld_agent.languages import ENGLISH, language
 from ld_agent.languages.rules import Clauses
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.subjects import clauses, corrected, statements
@@ -22,7 +23,7 @@ LINES = [
 
 
 def test_a_clause_ends_where_another_subject_begins():
-    found = clauses("Ann keeps bees in Rome while Ben's dog sleeps. He snores.", ["Ann", "Ben"])
+    found = clauses("Ann keeps bees in Rome while Ben's dog sleeps. He snores.", ["Ann", "Ben"], ENGLISH.rules.clauses)
     assert [(c.subject, c.text) for c in found] == [
         ("Ann", "Ann keeps bees in Rome while"),
         ("Ben", "Ben's dog sleeps."),
@@ -55,7 +56,7 @@ def test_a_clause_ends_where_another_subject_begins():
     ],
 )
 def test_a_clause_is_given_to_whoever_said_it_of_themselves(summary: str, right: str, encoder: SentenceEncoder):
-    assert corrected(summary, LINES, encoder.encode) == right
+    assert corrected(summary, LINES, encoder.encode, ENGLISH) == right
 
 
 def test_of_a_day_of_talk_the_statements_are_read_that_share_words_with_the_summary(encoder: SentenceEncoder):
@@ -67,12 +68,12 @@ def test_of_a_day_of_talk_the_statements_are_read_that_share_words_with_the_summ
 
     lines = [*(("Sam", f"I saw {n} ships.") for n in range(2000)), *LINES]
     right = "Mira has a new job as a marine biologist."
-    assert corrected("Sam has a new job as a marine biologist.", lines, encode) == right
+    assert corrected("Sam has a new job as a marine biologist.", lines, encode, ENGLISH) == right
     assert len(encoded) <= 601
 
 
 def test_statements_leave_out_questions_and_what_is_said_of_the_other():
-    assert statements([("Ann", "You have a dog! I have a cat. Do you sail?"), ("Ben", "Not me.")]) == [
+    assert statements([("Ann", "You have a dog! I have a cat. Do you sail?"), ("Ben", "Not me.")], ENGLISH) == [
         ("Ann", "I have a cat."),
         ("Ben", "Not me."),
     ]
@@ -83,7 +84,7 @@ def test_a_question_states_what_its_speaker_says_of_themselves_and_doubts_about_
         ("Ann", "I like country music, do you like it? Should we meet and can I call you?"),
         ("Ben", "I'm sure you are a great nurse. I'm glad you came."),
     ]
-    assert statements(lines) == [("Ann", "I like country music"), ("Ann", "Should we meet")]
+    assert statements(lines, ENGLISH) == [("Ann", "I like country music"), ("Ann", "Should we meet")]
 
 
 SAID = {
@@ -119,7 +120,7 @@ def test_a_clause_in_another_language_is_given_to_whoever_said_it(code: str, sum
     def by_words_alone(texts: Sequence[str]) -> NDArray[np.float32]:
         return np.zeros((len(texts), 1), np.float32)
 
-    assert corrected(summary, SAID[code], by_words_alone, language(code).rules.clauses) == right
+    assert corrected(summary, SAID[code], by_words_alone, language(code)) == right
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_korean_particles_agree_with_the_name_that_is_put_in(summary: str, right
     def by_words_alone(texts: Sequence[str]) -> NDArray[np.float32]:
         return np.zeros((len(texts), 1), np.float32)
 
-    assert corrected(summary, said, by_words_alone, language("ko").rules.clauses) == right
+    assert corrected(summary, said, by_words_alone, language("ko")) == right
 
 
 def test_rules_that_a_language_leaves_out_find_nothing():
@@ -148,4 +149,6 @@ def test_rules_that_a_language_leaves_out_find_nothing():
     found = clauses("Ann keeps bees, and Ben sleeps. He snores.", ["Ann", "Ben"], rules)
     assert [c.subject for c in found] == []
     assert [c.text for c in clauses("Ann keeps bees. She sleeps.", ["Ann", "Ben"], rules)] == ["Ann keeps bees."]
-    assert statements([("Ann", "I sail, do you?")], rules) == []
+    bare = copy(ENGLISH)
+    bare.rules = ENGLISH.rules.model_copy(update={"clauses": rules})
+    assert statements([("Ann", "I sail, do you?")], bare) == []

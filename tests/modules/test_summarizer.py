@@ -26,6 +26,8 @@ from ld_agent.modules.summarizer import (
 )
 from ld_agent.types import Session, Utterance
 
+READING = ENGLISH.reading
+
 START = datetime(2024, 5, 1, tzinfo=UTC)
 FILLER = " ".join(f"street{i}" for i in range(30))
 GOOD = "Maya told Sam about her dogs in Rome."
@@ -111,7 +113,7 @@ def test_a_summary_is_bounded(summarizer, answer: str):
     [summary] = summarizer(answer)[0].summarize([ROME])
     assert len(summary.text) <= LONGEST_SUMMARY
     assert summary.text.startswith("Maya")
-    assert not is_summary(answer, ROME.utterances)
+    assert not is_summary(answer, ROME.utterances, READING)
 
 
 def test_what_stands_for_many_unusable_merges_is_bounded_and_keeps_every_part(summarizer):
@@ -148,17 +150,17 @@ def test_a_colon_in_a_name_does_not_make_another_speaker(summarizer):
 
 
 def test_a_list_becomes_one_line():
-    assert cleaned("- Maya has dogs.\n\n- They love Rome.\n") == "Maya has dogs. They love Rome."
+    assert cleaned("- Maya has dogs.\n\n- They love Rome.\n", READING) == "Maya has dogs. They love Rome."
 
 
 def test_a_sentence_is_said_once():
     answer = "Maya has a dog. They talk about Rome! maya has a dog. They talk about Rome! They leave."
-    assert cleaned(answer) == "Maya has a dog. They talk about Rome! They leave."
+    assert cleaned(answer, READING) == "Maya has a dog. They talk about Rome! They leave."
 
 
 @pytest.mark.parametrize("text", [GOOD, "Summarising, Sam agreed with Maya.", "Maya's summary pleased Sam."])
 def test_a_plain_summary_is_unchanged(text: str):
-    assert cleaned(text) == text
+    assert cleaned(text, READING) == text
 
 
 @pytest.mark.parametrize(
@@ -212,7 +214,7 @@ def test_the_fallback_of_a_long_utterance_is_short(summarizer):
 
 @pytest.mark.parametrize("text", ["玛雅带着狗去了罗马。", "マヤは犬を飼っている。"])
 def test_other_scripts_make_summaries_too(text: str):
-    assert is_summary(text, ROME.utterances)
+    assert is_summary(text, ROME.utterances, READING)
 
 
 def test_an_answer_cut_off_loses_its_unfinished_sentence(config, encoder: SentenceEncoder):

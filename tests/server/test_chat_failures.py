@@ -11,7 +11,7 @@ import pytest
 from server_parts import Client, Served, events, turn
 
 from ld_agent.backbones.base import Request
-from ld_agent.errors import BackboneError
+from ld_agent.errors import BackboneError, ReplyStopped
 from ld_agent.server.asked import Answered, Asked
 from ld_agent.server.chat import ChatMessage, ChatRequest
 from ld_agent.server.history import Line
@@ -81,7 +81,7 @@ async def test_who_leaves_before_the_first_piece_ends_the_reply(served: Served):
             for _ in range(3000):
                 request.on_text("bees ")
                 ended.wait(0.005)
-        except KeyboardInterrupt:
+        except ReplyStopped:
             ended.set()
             raise
         raise AssertionError("nobody listens, and yet the reply continues")

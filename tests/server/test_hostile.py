@@ -17,6 +17,7 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
+from ld_agent.errors import ReplyStopped
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.server import run
@@ -162,7 +163,7 @@ def test_who_leaves_a_stream_ends_the_reply_and_what_was_said_stays(serve):
             for _ in range(3000):
                 request.on_text("bees ")
                 ended.wait(0.01)
-        except KeyboardInterrupt:
+        except ReplyStopped:
             ended.set()
             raise
         raise AssertionError("nobody listens, and yet the reply continues")

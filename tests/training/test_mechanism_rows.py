@@ -10,6 +10,7 @@ import pytest
 
 from ld_agent.backbones.base import Completion
 from ld_agent.config import load_config
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.views.conditional import labelled, yes_or_no
 from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.memory.views.memory_text import facts_from
@@ -19,6 +20,8 @@ from training.memory import first_person, rows
 from training.reply_rows import deciding, folded
 from training.row_building import BuildRequest
 from training.third_person import third_person
+
+READING = ENGLISH.reading
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 KINDS = {
@@ -60,7 +63,7 @@ def test_records_are_parsed_leniently(built: dict[str, list[tuple[str, str]]]):
 
 def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[tuple[str, str]]]):
     for _, answer in built["rewrite"]:
-        assert all(facts_from(answer, [line.partition(":")[0] for line in answer.splitlines()]).values())
+        assert all(facts_from(answer, [line.partition(":")[0] for line in answer.splitlines()], READING).values())
     for _, answer in built["reflection"]:
         assert judgement(answer, 20).chosen is not None or judgement(answer, 20).keywords
     for _, answer in built["choice"]:
@@ -69,7 +72,7 @@ def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[t
     for shown, answer in built["memos"]:
         count = shown.count("\n") - 4
         run = [Utterance(f"u{n}", "Ann", answer, None, 1) for n in range(count)]  # type: ignore[arg-type]
-        memos = memos_of(Completion(answer, 1, 1), run)
+        memos = memos_of(Completion(answer, 1, 1), run, READING)
         assert len(memos) == len(answer.splitlines())
         assert not any(memo.fallback for memo in memos)
 

@@ -29,6 +29,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import Period, periods
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import PackedVectors
@@ -72,27 +73,27 @@ class Question:
     periods: tuple[Period, ...]
 
 
-def question(text: str, at: datetime, speakers: Iterable[str]) -> Question:
+def question(text: str, at: datetime, speakers: Iterable[str], reading: Reading) -> Question:
     """Parse a question about what some speakers said.
 
     Args:
         at: when it is asked; "last May" is relative to it.
     """
-    patterns, names = _named(tuple(sorted(set(speakers))))
+    patterns, names = _named(tuple(sorted(set(speakers))), reading)
     named = [name for name, pattern in patterns if pattern.search(text)]
     return Question(
-        words=tuple(stems(text)),
+        words=tuple(stems(text, reading)),
         about=named[0] if len(named) == 1 else "",
         names=names,
-        periods=tuple(periods(text, at)),
+        periods=tuple(periods(text, at, reading)),
     )
 
 
 @lru_cache(maxsize=256)
-def _named(speakers: tuple[str, ...]) -> tuple[list[tuple[str, re.Pattern[str]]], frozenset[str]]:
+def _named(speakers: tuple[str, ...], reading: Reading) -> tuple[list[tuple[str, re.Pattern[str]]], frozenset[str]]:
     """A pattern for each name, and the stems of all names."""
     patterns = [(name, re.compile(rf"\b{re.escape(name)}\b", re.IGNORECASE)) for name in speakers]
-    return patterns, frozenset(word for name in speakers for word in stems(name))
+    return patterns, frozenset(word for name in speakers for word in stems(name, reading))
 
 
 def best_passages(

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.hybrid import COVER, SPEAKER, Question, best_passages, question
 from ld_agent.memory.index.lexical import rarity, stems
@@ -41,11 +42,12 @@ class DatabaseFirst:
 
     Args:
         shelf: where the records are; if it cannot rank, or some are not encoded yet, the index answers at once.
+        reading: how questions are read.
         make: builds the index in memory.
     """
 
-    def __init__(self, shelf: Shelf, make: Callable[[], RecordIndex]) -> None:
-        self._shelf, self._make = shelf, make
+    def __init__(self, shelf: Shelf, reading: Reading, make: Callable[[], RecordIndex]) -> None:
+        self._shelf, self._reading, self._make = shelf, reading, make
         self._index: RecordIndex | None = None
         self._searched = False
         self._lock = threading.Lock()
@@ -56,14 +58,14 @@ class DatabaseFirst:
 
     def search(self, search: Search) -> list[Recalled]:
         first, self._searched = not self._searched, True
-        if first and (recalled := ranked_by_database(self._shelf, search)) is not None:
+        if first and (recalled := ranked_by_database(self._shelf, search, self._reading)) is not None:
             return recalled
         with self._lock:
             index = self._index = self._index or self._make()
         return index.search(search)
 
 
-def ranked_by_database(shelf: Shelf, search: Search) -> list[Recalled] | None:
+def ranked_by_database(shelf: Shelf, search: Search, reading: Reading) -> list[Recalled] | None:
     """The k best records as the database ranks them; None: it cannot, or some are not encoded yet."""
     by = scorer(search.scorer)
     if not by.first_look and by.name not in WEIGHTS:
@@ -74,11 +76,11 @@ def ranked_by_database(shelf: Shelf, search: Search) -> list[Recalled] | None:
     if not there.records or search.k <= 0:
         return []
     if by.first_look:
-        return _of_candidates(shelf, search, by, there)
+        return _of_candidates(shelf, search, by, there, reading)
     ranking = Ranking(
         WEIGHTS[by.name], microseconds(search.at), search.k, search.vector, decayed=by.name == "paper", tau=search.tau,
         bounds={by.decided_by: search.gamma if by.bound is None else by.bound}, topics=search.topics,
-        words=sorted(set(stems(search.text))) if by.needs_passages else (),
+        words=sorted(set(stems(search.text, reading))) if by.needs_passages else (),
     )  # fmt: skip
     more = ("s_word",) if by.needs_passages else ()
     return [
@@ -87,10 +89,10 @@ def ranked_by_database(shelf: Shelf, search: Search) -> list[Recalled] | None:
     ]
 
 
-def _of_candidates(shelf: Shelf, search: Search, by: Scorer, there: Inventory) -> list[Recalled]:
+def _of_candidates(shelf: Shelf, search: Search, by: Scorer, there: Inventory, reading: Reading) -> list[Recalled]:
     """Let the database choose candidates, and rank them by their passages."""
     assert by.first_look is not None
-    asked = question(search.text, datetime.fromtimestamp(search.at.timestamp(), UTC), there.speakers)
+    asked = question(search.text, datetime.fromtimestamp(search.at.timestamp(), UTC), there.speakers, reading)
     most = most_candidates(there.records, search.k)
     ranking = Ranking(
         by.first_look, microseconds(search.at), most, search.vector, tau=search.tau, topics=search.topics,

@@ -15,7 +15,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-from ld_agent.languages.rules import not_searched, stemmer_of
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
 from ld_agent.modules.wording import terms_of
 
@@ -27,16 +27,16 @@ _POSSESSIVE = re.compile(r"['’]s\b", re.IGNORECASE)
 _of_thread = threading.local()
 
 
-def stems(text: str) -> list[str]:
+def stems(text: str, reading: Reading) -> list[str]:
     """The words of a text that carry meaning, as Snowball stems in their order, repetitions kept.
 
-    The stemmer is that of the language whose stop words are most frequent in the text, by default English. Words in other
+    The stemmer is that of the language whose stop words are most frequent in the text, by default the agent's. Words in other
     alphabets are unchanged; in Chinese, Japanese and Korean each pair of characters is a word.
     """
-    empty = not_searched()
+    empty = reading.not_searched
     terms = terms_of(_POSSESSIVE.sub(" ", text))
     words = [word for word in terms if word not in empty and not (len(word) == 1 and word.isascii() and word.isalpha())]
-    return list(_stemmer(stemmer_of(terms)).stemWords(words))
+    return list(_stemmer(reading.stemmer_of(terms)).stemWords(words))
 
 
 def _stemmer(name: str) -> Stemmer.Stemmer:

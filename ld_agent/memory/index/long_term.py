@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import nearness
 from ld_agent.memory.index.columns import Columns
 from ld_agent.memory.index.hybrid import COVER, SPEAKER, best_passages, question, weighted
@@ -57,12 +58,13 @@ class LongTermIndex:
 
     Args:
         dimension: of the encoder's vectors.
+        reading: how questions are read.
         fetch: returns the passage vectors of records by primary key; records without passages may be missing.
     """
 
-    def __init__(self, dimension: int, fetch: Fetch = lambda keys: {}) -> None:
+    def __init__(self, dimension: int, reading: Reading, fetch: Fetch = lambda keys: {}) -> None:
         self.columns = Columns(dimension)
-        self._fetch = fetch
+        self._fetch, self._reading = fetch, reading
         self._passages: OrderedDict[int, PackedVectors] = OrderedDict()
         self._passage_bytes = 0
         self._lexicon = Lexicon()
@@ -75,9 +77,9 @@ class LongTermIndex:
         return self.columns.snapshot() | self._lexicon.snapshot() | speakers
 
     @classmethod
-    def restored(cls, arrays: Arrays, vectors: NDArray[np.float32], fetch: Fetch) -> LongTermIndex:
+    def restored(cls, arrays: Arrays, vectors: NDArray[np.float32], reading: Reading, fetch: Fetch) -> LongTermIndex:
         """The index of a `snapshot`; see `Columns.restored`."""
-        index = cls(vectors.shape[1], fetch)
+        index = cls(vectors.shape[1], reading, fetch)
         index.columns = Columns.restored(arrays, vectors)
         index._lexicon = Lexicon.restored(arrays)
         index._speakers = {name: number for number, name in enumerate(as_texts(arrays["speakers"]))}
@@ -167,7 +169,7 @@ class LongTermIndex:
         """The terms of all records."""
         n, more = len(self), dict[str, NDArray[np.floating]]()
         if ranked_by.needs_passages:
-            more["s_word"] = self._lexicon.match(stems(text)) if len(self._lexicon) == n else np.zeros(n)
+            more["s_word"] = self._lexicon.match(stems(text, self._reading)) if len(self._lexicon) == n else np.zeros(n)
         decay = time_decay(np.maximum(now - self.columns.at, 0.0), tau)
         return Terms(self.columns.cosines(vector), self.columns.overlap(topics), decay, more)
 
@@ -186,7 +188,7 @@ class LongTermIndex:
         λ is not used for the choice, because its weight decides only between ties.
         """
         n, at = len(self), self.columns.at
-        asked = question(text, datetime.fromtimestamp(now, UTC), self._speakers)
+        asked = question(text, datetime.fromtimestamp(now, UTC), self._speakers, self._reading)
         most = most_candidates(n, k)
         held = dict[str, NDArray[np.floating]]()
         if len(self._lexicon) == n:  # otherwise there are records without passages, whose words are unknown

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.types import Utterance
@@ -113,7 +114,9 @@ class Passages:
 NO_PASSAGES = Passages((), (), (), NO_VECTORS)
 
 
-def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: SentenceEncoder) -> list[Passages]:
+def passages_of(
+    records: Sequence[tuple[str, Sequence[Utterance]]], encoder: SentenceEncoder, reading: Reading
+) -> list[Passages]:
     """Make the passages of records, encoded in one batch.
 
     Args:
@@ -127,8 +130,8 @@ def passages_of(records: Sequence[tuple[str, Sequence[Utterance]]], encoder: Sen
         result.append(
             Passages(
                 tuple(u.speaker for u in said),
-                tuple(tuple(stems(f"{u.speaker} {u.text}")) for u in said),
-                tuple(tuple(stems(sentence)) for sentence in sentences),
+                tuple(tuple(stems(f"{u.speaker} {u.text}", reading)) for u in said),
+                tuple(tuple(stems(sentence, reading)) for sentence in sentences),
                 PackedVectors.of(vectors[start : start + count]),
             )
         )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ld_agent.errors import StoreError
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.base import Progress, Search, no_progress
 from ld_agent.memory.index.columns import Columns, new_rows, with_vectors
@@ -29,6 +30,7 @@ class RecordIndex:
     Args:
         shelf: where the records are.
         encoder: makes missing vectors, and determines their dimension.
+        reading: how texts are read.
         encoded: keep vectors; if false, records are found only by time and words.
         passages: make and keep the records' passages, for scorers that need them.
         progress: called while missing vectors are encoded, as after an import.
@@ -38,19 +40,20 @@ class RecordIndex:
         self,
         shelf: Shelf,
         encoder: SentenceEncoder,
+        reading: Reading,
         *,
         encoded: bool = True,
         passages: bool = False,
         progress: Progress = no_progress,
     ) -> None:
-        self._progress = progress
+        self._progress, self._reading = progress, reading
         self._shelf, self._encoder, self._encoded, self._looks_at_passages = shelf, encoder, encoded, passages
         self._lock = threading.RLock()
         self._kept = 0  # records in the stored snapshot
         self._numbers = self._restored() or self._empty()
 
     def _empty(self) -> LongTermIndex:
-        numbers = LongTermIndex(self._encoder.dimension if self._encoded else 0, self._vectors)
+        numbers = LongTermIndex(self._encoder.dimension if self._encoded else 0, self._reading, self._vectors)
         numbers.columns.reserve(self._shelf.count())
         return numbers
 
@@ -62,7 +65,7 @@ class RecordIndex:
         try:
             arrays = from_bytes(data)
             vectors = np.frombuffer(self._shelf.vectors(last_key), np.float32).reshape(-1, self._encoder.dimension)
-            numbers = LongTermIndex.restored(arrays, vectors, self._vectors)
+            numbers = LongTermIndex.restored(arrays, vectors, self._reading, self._vectors)
         except (ValueError, KeyError):
             return None
         if len(vectors) != len(numbers) or numbers.columns.last_key != last_key:
@@ -153,7 +156,7 @@ class RecordIndex:
         fresh = dict(
             zip(
                 (key for key, *_ in bare),
-                passages_of([(text, said) for _, text, said in bare], self._encoder),
+                passages_of([(text, said) for _, text, said in bare], self._encoder, self._reading),
                 strict=True,
             )
         )

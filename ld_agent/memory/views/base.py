@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from ld_agent.datasets.base import AnnotatedMemory
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.index.cache import IndexCache
@@ -62,6 +63,11 @@ class ViewContext:
     indexes: IndexCache = field(default_factory=IndexCache)
     progress: Progress = no_progress
     annotated: Sequence[AnnotatedMemory] = ()
+
+    @property
+    def reading(self) -> Reading:
+        """How the conversation's texts are read."""
+        return self.models.language.reading
 
     def shelf(self, view: str) -> Shelf:
         """The records of a view of this conversation."""

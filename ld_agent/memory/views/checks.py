@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.languages.rules import Clauses
+from ld_agent.languages import Language
 from ld_agent.memory.views.memory_text import FEWEST_WORDS, Facts, meaning, supported
-from ld_agent.modules.attribution import NEGATED
 from ld_agent.modules.enumerations import folded, unfolded, with_subject
 from ld_agent.modules.named import occurs
 from ld_agent.modules.referents import referring
@@ -43,7 +42,7 @@ class Checked:
 def checked(
     text: str,
     lines: Lines,
-    rules: Clauses,
+    language: Language,
     encode: Encode | None = None,
     about: str = "",
     *,
@@ -54,21 +53,22 @@ def checked(
 
     Args:
         lines: (speaker, text) of the dialogue.
-        rules: of the text's language.
+        language: the text's.
         encode: corrects clauses that name the wrong person, see `corrected`; None: they stay as they are.
         about: the person whom sentences without a name are about; "": whoever the sentence before is about.
         alone: drop statements that name only others.
         when: years and months of the dialogue, which may be named.
     """
-    names = list(dict.fromkeys(speaker for speaker, _ in lines if speaker))
-    said = corrected(text, lines, encode, rules) if encode is not None and text.strip() else text
+    names, rules = list(dict.fromkeys(speaker for speaker, _ in lines if speaker)), language.rules.clauses
+    said = corrected(text, lines, encode, language) if encode is not None and text.strip() else text
     kept, dropped, last = list[str](), 0, about
     for sentence, items in zip(SENTENCE_END.split(said), unfolded(said, names, rules), strict=True):
         good = []
         for item in filter(str.strip, items):
             named = _named(item, names)
             last = about or last if not named else named[0] if len(named) == 1 else ""
-            if _is_supported(item, last, lines, names, rules, when) and not (alone and named and about not in named):
+            of_others = alone and named and about not in named
+            if _is_supported(item, last, lines, names, language, when) and not of_others:
                 good.append(item)
         dropped += len([item for item in items if item.strip()]) - len(good)
         if good:
@@ -76,7 +76,7 @@ def checked(
     return Checked(" ".join(kept), dropped)
 
 
-def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) -> tuple[Facts, int]:
+def checked_facts(facts: Facts, lines: Lines, language: Language, encode: Encode) -> tuple[Facts, int]:
     """Drop the facts that a dialogue does not support, and move those about somebody else to whoever said them.
 
     Of a sentence about one person that is not supported as a whole, the items that are supported stay.
@@ -85,11 +85,11 @@ def checked_facts(facts: Facts, lines: Lines, rules: Clauses, encode: Encode) ->
         the facts that are left, and how many statements were dropped.
     """
     names = list(dict.fromkeys([*(speaker for speaker, _ in lines if speaker), *filter(None, facts)]))
-    once, kept, dropped = _remembering(encode), Facts(), 0
+    once, kept, dropped, rules = _remembering(encode), Facts(), 0, language.rules.clauses
     comma = re.compile(rf"[,;]\s+(?:{re.escape(rules.listed[-1].strip())} )?|[，；]")
 
     def left(sentence: str, speaker: str) -> list[Checked]:
-        whole = checked(with_subject(sentence, speaker, names, rules), lines, rules, once, speaker)
+        whole = checked(with_subject(sentence, speaker, names, rules), lines, language, once, speaker)
         if whole.text or not speaker:
             return [whole]
         items = [item for item in comma.split(sentence) if len(words_of(item)) >= FEWEST_WORDS and item != sentence]
@@ -123,17 +123,20 @@ def _remembering(encode: Encode) -> Encode:
     return encoded
 
 
-def _is_supported(statement: str, person: str, lines: Lines, names: Sequence[str], rules: Clauses, when: str) -> bool:
+def _is_supported(
+    statement: str, person: str, lines: Lines, names: Sequence[str], language: Language, when: str
+) -> bool:
     """Whether a dialogue supports one statement about a person; "": about several or none."""
-    people = " ".join([*names, IDLE, when])
-    if not meaning(statement) - meaning(people) - REPORTING:
+    people, reading = " ".join([*names, IDLE, when]), language.reading
+    if not meaning(statement, reading) - meaning(people, reading) - REPORTING:
         return False
     if set(re.findall(r"\d+", statement)) - set(re.findall(r"\d+", " ".join([people, *(text for _, text in lines)]))):
         return False
-    if person and _denied(statement, person, lines, rules):
+    if person and _denied(statement, person, lines, language):
         return False
-    sources = _told(lines, person) if person else _windows(lines)
-    return any(supported(statement, f"{people} {source}", people, _share(statement)) for source in sources)
+    sources = _told(lines, person, language) if person else _windows(lines)
+    share = _share(statement)
+    return any(supported(statement, f"{people} {source}", reading, people, share) for source in sources)
 
 
 def _share(statement: str) -> float:
@@ -149,22 +152,23 @@ def _named(text: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if occurs(name, text)]
 
 
-def _denied(statement: str, person: str, lines: Lines, rules: Clauses) -> bool:
+def _denied(statement: str, person: str, lines: Lines, language: Language) -> bool:
     """Whether a person said the opposite: the clauses that share most words with a statement deny it, or it denies them."""
-    words = meaning(statement) - REPORTING
-    said = statements([line for line in lines if line[0] == person], rules)
-    clauses = [clause for _, sentence in said for clause in rules.pattern("part").split(sentence)]
-    shared = [len(words & meaning(clause)) for clause in clauses]
+    reading, part_end = language.reading, language.rules.clauses.pattern("part")
+    words, denial = meaning(statement, reading) - REPORTING, reading.pattern("negated")
+    said = statements([line for line in lines if line[0] == person], language)
+    clauses = [clause for _, sentence in said for clause in part_end.split(sentence)]
+    shared = [len(words & meaning(clause, reading)) for clause in clauses]
     most = max(shared, default=0)
     nearest = [clause for clause, count in zip(clauses, shared, strict=True) if count == most > 0]
-    negated = NEGATED.search(statement) is not None
-    return bool(nearest) and all((NEGATED.search(clause) is not None) != negated for clause in nearest)
+    negated = denial.search(statement) is not None
+    return bool(nearest) and all((denial.search(clause) is not None) != negated for clause in nearest)
 
 
-def _told(lines: Lines, person: str) -> Iterator[str]:
+def _told(lines: Lines, person: str, language: Language) -> Iterator[str]:
     """What a person states in utterances that follow each other, with the questions that these answer."""
     told = [
-        " ".join([questions(lines[n - 1][1]) if n else "", *(text for _, text in statements([line]))])
+        " ".join([questions(lines[n - 1][1]) if n else "", *(text for _, text in statements([line], language))])
         for n, line in enumerate(lines)
         if line[0] == person
     ]
@@ -177,14 +181,14 @@ def _windows(lines: Lines) -> Iterator[str]:
         yield " ".join(text for _, text in lines[start : start + CLOSE])
 
 
-def supported_situation(situation: str, lines: Lines) -> bool:
+def supported_situation(situation: str, lines: Lines, language: Language) -> bool:
     """Whether the last lines of a dialogue contain most of the words of a situation."""
     people = " ".join([*dict.fromkeys(speaker for speaker, _ in lines), IDLE])
     latest = " ".join(text for _, text in lines[-CLOSE:])
-    return supported(situation, f"{people} {latest}", people, _share(situation))
+    return supported(situation, f"{people} {latest}", language.reading, people, _share(situation))
 
 
-def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str], rules: Clauses) -> str:
+def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str], language: Language) -> str:
     """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says. One
     that names only somebody else is taken to be about the author, who said it.
 
@@ -192,13 +196,13 @@ def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence
         asked: the questions that the utterance may answer; a sentence rests on them only together with it.
         names: of who speaks, the author of the utterance first.
     """
-    said, people = " ".join(stated), " ".join([*names, IDLE])
+    said, people, reading = " ".join(stated), " ".join([*names, IDLE]), language.reading
     sentences = dict.fromkeys(_of_author(sentence, names) for sentence in SENTENCE_END.split(note) if sentence)
     return " ".join(
         sentence
         for sentence in sentences
-        if (meaning(sentence) - meaning(people)) & meaning(said)
-        and supported(sentence, f"{people} {said} {asked}", people, _share(sentence))
-        and referring(sentence.replace(names[0], "I", 1), said) is not None
-        and not _denied(sentence, names[0], [(names[0], said)], rules)
+        if (meaning(sentence, reading) - meaning(people, reading)) & meaning(said, reading)
+        and supported(sentence, f"{people} {said} {asked}", reading, people, _share(sentence))
+        and referring(sentence.replace(names[0], "I", 1), said, reading) is not None
+        and not _denied(sentence, names[0], [(names[0], said)], language)
     )

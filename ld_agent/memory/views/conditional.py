@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.checks import NOTED, supported_note, supported_situation
@@ -130,7 +131,9 @@ class ConditionalView(View):
         verdicts = self._shelf.verdicts() if selects else {u.id: True for u in waiting}
         asked = []
         for utterance in waiting:
-            if verdicts.get(utterance.id) is False or (selects and checked and only_asks(utterance.text)):
+            if verdicts.get(utterance.id) is False or (
+                selects and checked and only_asks(utterance.text, self._context.reading)
+            ):
                 self._shelf.observe(utterance)
             else:
                 asked.append((utterance, utterance.id not in verdicts))
@@ -146,7 +149,7 @@ class ConditionalView(View):
             answered = [store.answered(key, u) for u, _ in again]
             found = yield from self._extractor.steps([u.text for u, _ in again], answered)
             for n, (utterance, decide), traits in zip(unusable, again, found, strict=True):
-                records[n] = _from_traits(records[n], utterance, traits, decided=not decide)
+                records[n] = _from_traits(records[n], utterance, traits, self._context.reading, decided=not decide)
         texts = [kept.text for kept in records if kept is not None]
         vectors = iter(self._context.encoder.encode(texts) if texts else ())
         for (utterance, _), kept in zip(asked, records, strict=True):
@@ -192,12 +195,12 @@ class ConditionalView(View):
         if self._settings.checked:
             if self._settings.selection and self._settings.knowledge and "note" in parts and not written:
                 return None
-            situation = situation if supported_situation(situation, _until(session, utterance)) else ""
-            stated = [text for _, text in statements([(utterance.speaker, utterance.text)])]
+            language = self._context.models.language
+            situation = situation if supported_situation(situation, _until(session, utterance), language) else ""
+            stated = [text for _, text in statements([(utterance.speaker, utterance.text)], language)]
             names = [utterance.speaker, self._context.agent]
-            rules = self._context.models.language.rules.clauses
-            note = supported_note(written, stated, _asked(session, utterance), names, rules)
-            if decide and written and not note and not any(map(speaks_of_self, stated)):
+            note = supported_note(written, stated, _asked(session, utterance), names, language)
+            if decide and written and not note and not any(speaks_of_self(one, language.reading) for one in stated):
                 return None
         if not note and (written or not situation):
             said = self._context.models.language.said(utterance.speaker, " ".join(utterance.text.split())[:LONGEST])
@@ -205,14 +208,16 @@ class ConditionalView(View):
         return Kept(situation, note)
 
 
-def _from_traits(unusable: Kept | None, utterance: Utterance, traits: Sequence[str], decided: bool) -> Kept | None:
+def _from_traits(
+    unusable: Kept | None, utterance: Utterance, traits: Sequence[str], reading: Reading, decided: bool
+) -> Kept | None:
     """A record whose note is what the extractor found in an utterance.
 
     If it found nothing that was said, the utterance is kept word for word if it was decided to be worth a record or the
     answer was unreadable; None: it is not kept.
     """
-    known = (referring(trait, utterance.text) for trait in traits)
-    said = [trait for trait in known if trait is not None and supported(trait, utterance.text, share=NOTED)]
+    known = (referring(trait, utterance.text, reading) for trait in traits)
+    said = [trait for trait in known if trait is not None and supported(trait, utterance.text, reading, share=NOTED)]
     if unusable is None or not said:
         return unusable if decided or (unusable is not None and unusable.unreadable) else None
     return Kept(unusable.situation, f"{utterance.speaker}: {' '.join(said)}", by_extractor=True)

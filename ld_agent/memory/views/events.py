@@ -34,9 +34,7 @@ class EventView(View):
     def ranking(cls, settings: MemorySection) -> str:
         ranked_by = SCORERS[settings.scorer]
         tau = "no decay" if settings.tau is None else f"τ = {settings.tau:g} s"
-        return (
-            f"overall = {ranked_by.formula}; recalled if {ranked_by.admission(settings.gamma)}; {tau}, k = {settings.k}"
-        )
+        return f"overall = {ranked_by.formula}; recalled if {ranked_by.admission(settings.least_cosine)}; {tau}, k = {settings.k}"
 
     @property
     def context(self) -> ViewContext:
@@ -72,7 +70,7 @@ class EventView(View):
                 query.vector,
                 query.at,
                 settings.k,
-                settings.gamma,
+                settings.least_cosine,
                 query.topics,
                 settings.tau,
                 settings.scorer,
@@ -89,7 +87,10 @@ class EventView(View):
             kind,
             lambda: DatabaseFirst(
                 self._shelf,
-                lambda: RecordIndex(self._shelf, context.encoder, passages=needs_passages, progress=context.progress),
+                context.reading,
+                lambda: RecordIndex(
+                    self._shelf, context.encoder, context.reading, passages=needs_passages, progress=context.progress
+                ),
             ),
         )
 

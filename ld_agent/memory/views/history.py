@@ -29,7 +29,7 @@ class HistoryView(View):
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.k, settings.gamma, settings.history.rounds)
+        return ranking(settings.k, settings.least_cosine, settings.history.rounds)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
@@ -42,7 +42,7 @@ class HistoryView(View):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         settings = self._context.settings
-        search = searching(self._context, self._records, query, settings.k, settings.gamma)
+        search = searching(self._context, self._records, query, settings.k, settings.least_cosine)
         reflected = yield from reflect(self._context.models, query.text, search, settings.history.rounds)
         self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
         return reflected.recalled

@@ -16,6 +16,7 @@ import numpy as np
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.errors import BackboneError
 from ld_agent.languages import Language
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.checks import checked, dropped_in
@@ -90,12 +91,12 @@ class MemoChatView(View):
 
     def _memos(self, answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
         """The memos in an answer; if they are checked, of each what the dialogue supports."""
-        memos = memos_of(answer, run)
+        memos = memos_of(answer, run, self._context.reading)
         context, lines = self._context, [(u.speaker, u.text) for u in run]
         if memos[0].fallback or not context.settings.memochat.checked:
             return memos
-        rules, encode = context.models.language.rules.clauses, context.encoder.encode
-        texts = [checked(memo.summary, lines, rules, encode) for memo in memos]
+        language, encode = context.models.language, context.encoder.encode
+        texts = [checked(memo.summary, lines, language, encode) for memo in memos]
         dropped = sum(text.dropped for text in texts)
         kept = [replace(memo, summary=text.text) for memo, text in zip(memos, texts, strict=True) if text.text]
         return [replace(kept[0], dropped=dropped), *kept[1:]] if kept else [fallback_memo(run, dropped)]
@@ -115,7 +116,7 @@ class MemoChatView(View):
             picked = None
         self._explanation = {"options": len(options), "picked by": "cosine" if picked is None else "the model"}
         if picked is None:
-            return self._records.nearest(query, k, self._context.settings.gamma)
+            return self._records.nearest(query, k, self._context.settings.least_cosine)
         chosen = list(islice((row for row in nearest if row in {options[n - 1] for n in picked}), k))
         return [recalled(r, float(s_sem[row])) for r, row in zip(self._records.fetch(chosen), chosen, strict=True)]
 
@@ -142,7 +143,7 @@ class MemoChatView(View):
         return self._context.models.request("memory", messages, most=most)
 
 
-def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
+def memos_of(answer: Completion, run: Sequence[Utterance], reading: Reading) -> list[Memo]:
     """The memos in a model's answer: lines "1-4 | topic | summary" whose summary is about these utterances.
 
     Returns:
@@ -154,7 +155,8 @@ def memos_of(answer: Completion, run: Sequence[Utterance]) -> list[Memo]:
     for first, last, topic, summary in MEMO.findall(text):
         lines = tuple(run[int(first) - 1 : int(last or first)]) if int(first) else ()
         title, text = " ".join(topic.split()).strip("\"'*`[] "), " ".join(summary.split()).strip("\"'*`[] ")
-        if lines and title and len(title) <= LONGEST_TOPIC and is_summary(text, run) and supported(text, source):
+        usable = lines and title and len(title) <= LONGEST_TOPIC
+        if usable and is_summary(text, run, reading) and supported(text, source, reading):
             memos.append(Memo(title, text, lines))
     return memos or [fallback_memo(run)]
 

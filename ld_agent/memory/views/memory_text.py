@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from ld_agent.languages.rules import Reading
+from ld_agent.languages.reading import Reading
 from ld_agent.modules.wording import EAST_ASIAN, REPORTING, stems_of, words_of
 
 Facts = dict[str, list[str]]
@@ -25,17 +25,16 @@ _NAME = re.compile(
     r"(?<=[^.!?:\s\d] )([A-Z][^\W\d_]+)|(?:^|[.!?:] )([A-Z][^\W\d_]+?)(?<!ed)(?<!ing)(?= (?:\w+s|will|had)\b)"
 )
 """A capitalized word: within a sentence, or as its subject."""
-NOTHING = Reading("nothing")
 
 
-def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
+def facts_from(answer: str, speakers: Sequence[str], reading: Reading) -> Facts:
     """Parse facts from an answer: lines or sentences under a speaker's name, or sentences that begin with it.
 
     Questions, exact repetitions and texts of fewer than two words are dropped.
     """
     names = {name.casefold(): name for name in speakers if name}
     facts: Facts = {}
-    current = ""
+    current, nothing = "", reading.pattern("nothing")
     seen: set[tuple[str, ...]] = set()
     for line in _labelled(answer.replace("**", ""), speakers).splitlines():
         line = _MARK.sub("", line).strip()
@@ -48,7 +47,7 @@ def facts_from(answer: str, speakers: Sequence[str]) -> Facts:
         for sentence in _SENTENCE_END.split(line):
             sentence = " ".join(_MARK.sub("", sentence).split())
             key = tuple(words_of(sentence))
-            if len(key) < FEWEST_WORDS or NOTHING.fullmatch(sentence.strip(" .。")) or key in seen:
+            if len(key) < FEWEST_WORDS or nothing.fullmatch(sentence.strip(" .。")) or key in seen:
                 continue
             if sentence.endswith(("?", "？")) or (not current and sentence.endswith(":")):  # "Here is the new memory:"
                 continue
@@ -82,22 +81,22 @@ def capped(facts: Facts, most: int) -> Facts:
     return {speaker: sentences for speaker, sentences in kept.items() if sentences}
 
 
-def lost(old: Facts, new: Facts) -> float:
+def lost(old: Facts, new: Facts, reading: Reading) -> float:
     """The share of old sentences, in [0, 1], less than half of whose content words are in the new memory."""
-    before = [meaning(sentence) for sentences in old.values() for sentence in sentences]
+    before = [meaning(sentence, reading) for sentences in old.values() for sentence in sentences]
     before = [words for words in before if words]
     if not before:
         return 0.0
-    after = meaning(memory_text(new))
+    after = meaning(memory_text(new), reading)
     return sum(len(words & after) * 2 < len(words) for words in before) / len(before)
 
 
-def meaning(text: str) -> set[str]:
+def meaning(text: str, reading: Reading) -> set[str]:
     """The content of a text: stems of its words, or the characters of East Asian scripts."""
-    return set(EAST_ASIAN.findall(text)) | stems_of(EAST_ASIAN.sub(" ", text))
+    return set(EAST_ASIAN.findall(text)) | stems_of(EAST_ASIAN.sub(" ", text), reading)
 
 
-def supported(text: str, source: str, names: str = "", share: float = SUPPORTED) -> bool:
+def supported(text: str, source: str, reading: Reading, names: str = "", share: float = SUPPORTED) -> bool:
     """Whether the dialogue contains all names and a share of the other words of a text, so that the text is not made
     up.
 
@@ -105,12 +104,11 @@ def supported(text: str, source: str, names: str = "", share: float = SUPPORTED)
         source: the utterances, with their speakers.
         names: further names that are allowed.
     """
-    people = meaning(names)
-    said = meaning(source)
+    people, said = meaning(names, reading), meaning(source, reading)
     mentioned = {word for pair in _NAME.findall(text) for word in pair if word}
-    if any(stems_of(name) - said - people for name in mentioned):
+    if any(stems_of(name, reading) - said - people for name in mentioned):
         return False
-    words = meaning(text) - people - REPORTING
+    words = meaning(text, reading) - people - REPORTING
     return len(words & said) >= share * len(words)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.checks import Checked, Lines, checked, dropped_in
@@ -137,7 +138,7 @@ class MemoryBankView(View):
         if not text or not context.settings.memorybank.checked:
             return Checked(text)
         encode = context.encoder.encode if correcting else None
-        return checked(text, lines, context.models.language.rules.clauses, encode, about, alone=bool(about), when=when)
+        return checked(text, lines, context.models.language, encode, about, alone=bool(about), when=when)
 
     def _bank(self) -> Bank:
         bank = Bank()
@@ -167,7 +168,9 @@ class MemoryBankView(View):
     def _portrait(self, session: Session, person: str, answer: Completion, known: Mapping[str, str]) -> Note | None:
         """The portrait of a person in an answer; None: it is unusable, or the dialogue supports nothing of it."""
         said = " ".join([person, *(u.text for u in session.utterances)])
-        text = usable_text(replace(answer, text=_line_about(person, answer.text)), said, session.speakers)
+        text = usable_text(
+            replace(answer, text=_line_about(person, answer.text)), said, self._context.reading, session.speakers
+        )
         lines = [(person, sentence) for sentence in SENTENCE_END.split(known.get(person, "")) if sentence]
         portrait = self._checked(text, [*lines, *_lines(session)], person)
         if not portrait.text:
@@ -213,7 +216,7 @@ class MemoryBankView(View):
     def _summarized(
         self, kind: str, of: str, notes: Sequence[tuple[str, str]], answer: Completion, sources: tuple[str, ...]
     ) -> Note:
-        text = usable_text(answer, " ".join(note for _, note in notes))
+        text = usable_text(answer, " ".join(note for _, note in notes), self._context.reading)
         dates = self._context.models.language.dates
         when = dates.years_and_months(datetime.fromisoformat(day) for day, _ in notes)
         said = self._checked(text, self._noted(notes), correcting=False, when=when)
@@ -271,7 +274,7 @@ class MemoryBankView(View):
         chosen: list[int] = []
         covered: set[str] = set()
         for row in sorted(set(pieces) - set(forgotten), key=lambda row: (-s_sem[row], -row)):
-            if len(chosen) == settings.k or s_sem[row] <= settings.gamma:
+            if len(chosen) == settings.k or s_sem[row] <= settings.least_cosine:
                 break
             if covered.isdisjoint(records[row].sources):  # a day or its sessions, whichever is nearer
                 chosen.append(row)
@@ -299,16 +302,17 @@ def retention(record: Record, at: datetime, strength: float) -> float:
     return math.exp(-age / (strength * (1 + recalls)))
 
 
-def usable_text(answer: Completion, source: str, speakers: Sequence[str] = ()) -> str:
+def usable_text(answer: Completion, source: str, reading: Reading, speakers: Sequence[str] = ()) -> str:
     """The text of a model's answer; "": it is not about its source, or repeats the prompt.
 
     Args:
         speakers: of the dialogue that the prompt shows.
     """
-    text = cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text))
+    text = cleaned(answer.text if answer.finish == "stop" else whole_sentences(answer.text), reading)
     if PROMPT_PART.search(text) or any(f"{speaker}:" in text for speaker in speakers):
         return ""
-    return text if len(words_of(text)) >= FEWEST_WORDS and stems_of(text) & stems_of(source) else ""
+    about_it = stems_of(text, reading) & stems_of(source, reading)
+    return text if len(words_of(text)) >= FEWEST_WORDS and about_it else ""
 
 
 def _line_about(name: str, answer: str) -> str:

@@ -112,25 +112,24 @@ class RecursiveView(View):
     ) -> tuple[Facts, str]:
         if not self._settings.checked:
             text = answer.text.strip()
-            facts = facts_from(text, [*known, *session.speakers]) or ({"": [text]} if text else known)
+            facts = facts_from(text, [*known, *session.speakers], self._context.reading) or (
+                {"": [text]} if text else known
+            )
             return facts, "" if facts else "it is empty"
         lines = [
             *((who, fact) for who, of_one in known.items() for fact in of_one),
             *((u.speaker, u.text) for u in part),
         ]
         context = self._context
-        facts, dropped = checked_facts(
-            facts_from(answer.text if answer.finish == "stop" else finished(answer.text), [*known, *session.speakers]),
-            lines,
-            context.models.language.rules.clauses,
-            context.encoder.encode,
-        )
+        text = answer.text if answer.finish == "stop" else finished(answer.text)
+        written = facts_from(text, [*known, *session.speakers], context.reading)
+        facts, dropped = checked_facts(written, lines, context.models.language, context.encoder.encode)
         self._dropped += dropped
         if not any(facts.values()):
             return known, "it contains nothing that was said"
         if repetitive(memory_text(facts)):
             return known, "it repeats itself"
-        share = lost(known, facts)
+        share = lost(known, facts, context.reading)
         if share > self._settings.most_lost:
             return (
                 known,

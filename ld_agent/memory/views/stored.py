@@ -40,7 +40,9 @@ class StoredRecords:
         index = context.indexes.get(
             context.key,
             self._view,
-            lambda: RecordIndex(self._shelf, context.encoder, encoded=self._encoded, progress=context.progress),
+            lambda: RecordIndex(
+                self._shelf, context.encoder, context.reading, encoded=self._encoded, progress=context.progress
+            ),
         )
         if len(index.columns) < self._count:  # it was dropped in the meantime and made again
             index.catch_up()

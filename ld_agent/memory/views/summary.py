@@ -29,7 +29,7 @@ class SummaryView(View):
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.summary.k, settings.gamma, settings.summary.rounds)
+        return ranking(settings.summary.k, settings.least_cosine, settings.summary.rounds)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context
@@ -40,7 +40,7 @@ class SummaryView(View):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         settings = self._context.settings
-        search = searching(self._context, self._records, query, settings.summary.k, settings.gamma)
+        search = searching(self._context, self._records, query, settings.summary.k, settings.least_cosine)
         reflected = yield from reflect(self._context.models, query.text, search, settings.summary.rounds)
         self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
         return reflected.recalled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ld_agent.languages.rules import stop_words
+from ld_agent.languages.reading import Reading
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, recalled, verbatim
@@ -40,7 +40,7 @@ class DenseView(View):
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
-        return ranking(settings.k, settings.gamma)
+        return ranking(settings.k, settings.least_cosine)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         yield from ()
@@ -52,7 +52,7 @@ class DenseView(View):
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
-        return self._records.nearest(query, self._context.settings.k, self._context.settings.gamma)
+        return self._records.nearest(query, self._context.settings.k, self._context.settings.least_cosine)
 
 
 class Bm25View(View):
@@ -84,8 +84,10 @@ class Bm25View(View):
         yield from ()
         self._records.catch_up()
         index = self._words().of(self._records)
-        wanted = [word for word in content_words(query.text) if index is not None and word in index.vocab_dict]
-        if index is None or not wanted:
+        if index is None:
+            return []
+        wanted = [word for word in content_words(query.text, self._context.reading) if word in index.vocab_dict]
+        if not wanted:
             return []
         score = np.asarray(index.get_scores(wanted), np.float64)
         eligible = (score > 0) & self._records.known(query)
@@ -94,13 +96,15 @@ class Bm25View(View):
         return [recalled(record, 0.0, score=float(score[row])) for record, row in records]
 
     def _words(self) -> _WordStatistics:
-        return self._context.indexes.get(self._context.key, f"{self.name} words", _WordStatistics)
+        reading = self._context.reading
+        return self._context.indexes.get(self._context.key, f"{self.name} words", lambda: _WordStatistics(reading))
 
 
 class _WordStatistics:
     """The BM25 index of a view's records, rebuilt when there are more."""
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
         self._records = 0
         self._index: BM25 | None = None
 
@@ -115,21 +119,20 @@ class _WordStatistics:
     def of(self, records: StoredRecords) -> BM25 | None:
         """The index of these records; None: they have no words."""
         if self._records != len(records.keys):
-            self._records, self._index = len(records.keys), _indexed(records)
+            self._records, self._index = len(records.keys), _indexed(records, self._reading)
         return self._index
 
 
-def content_words(text: str) -> list[str]:
+def content_words(text: str, reading: Reading) -> list[str]:
     """The terms of a text that carry meaning, in lower case and in order, repetitions included; see `terms_of`."""
-    empty = stop_words()
-    return [word for word in terms_of(text) if word not in empty]
+    return [word for word in terms_of(text) if word not in reading.stop_words]
 
 
-def _indexed(records: StoredRecords) -> BM25 | None:
+def _indexed(records: StoredRecords, reading: Reading) -> BM25 | None:
     """BM25 in its most common form (Lucene's, k1 = 1.5, b = 0.75) over all records; None: they have no words."""
     from bm25s import BM25
 
-    words = [content_words(record.text) for record in records.fetch(range(len(records.keys)))]
+    words = [content_words(record.text, reading) for record in records.fetch(range(len(records.keys)))]
     if not any(words):
         return None
     index = BM25(method="lucene", k1=1.5, b=0.75)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.hybrid import (
     LIKE,
     SHARPNESS,
@@ -22,6 +23,8 @@ from ld_agent.memory.index.hybrid import (
 from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex
 from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.scoring import Terms, hybrid_score
+
+READING = ENGLISH.reading
 
 AT = datetime(2023, 10, 18, tzinfo=UTC)
 DIMENSION = 8
@@ -42,7 +45,7 @@ class Bank:
     def __init__(self) -> None:
         self.vectors: dict[int, PackedVectors] = {}
         self.fetched: list[int] = []
-        self.index = LongTermIndex(DIMENSION, self._fetch)
+        self.index = LongTermIndex(DIMENSION, READING, self._fetch)
 
     def _fetch(self, keys):
         self.fetched += keys
@@ -68,10 +71,10 @@ def test_the_sum_by_hand():
 
 
 def test_a_question_is_about_the_one_speaker_it_names():
-    assert question("What did Maya say on 7 May 2023?", AT, ["Maya", "Sam"]).about == "Maya"
-    assert len(question("What did Maya say on 7 May 2023?", AT, ["Maya", "Sam"]).periods) == 1
-    assert question("Did Maya tell Sam?", AT, ["Maya", "Sam"]).about == ""
-    assert question("Mayan temples", AT, ["Maya", "Sam"]).about == ""
+    assert question("What did Maya say on 7 May 2023?", AT, ["Maya", "Sam"], READING).about == "Maya"
+    assert len(question("What did Maya say on 7 May 2023?", AT, ["Maya", "Sam"], READING).periods) == 1
+    assert question("Did Maya tell Sam?", AT, ["Maya", "Sam"], READING).about == ""
+    assert question("Mayan temples", AT, ["Maya", "Sam"], READING).about == ""
 
 
 def test_the_best_window_and_sentence_by_hand():
@@ -239,7 +242,7 @@ def test_only_the_best_of_many_records_are_fetched():
 
 
 def test_records_that_came_without_passages_are_found_by_their_summary():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     for number in range(3):
         index.add(number + 1, axis(number), 0.0, ())
     [hit] = index.search(axis(1), (), AT.timestamp(), k=1, gamma=0.1, tau=None, scorer_name="hybrid", text="dog")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.in_database import DatabaseFirst, ranked_by_database
@@ -20,6 +21,8 @@ from ld_agent.storage.sqlite import Store
 
 pytest.importorskip("psycopg")
 from ld_agent.storage.postgres import PostgresStore
+
+READING = ENGLISH.reading
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 WORDS = "violin garden dog Rome Biscuit job boat bees train school summer bread Zoe Maya Ben 狗狗很好 naïve".split()
@@ -59,8 +62,10 @@ def fill(store: PostgresStore | Store, name: str, records: int, dimension: int, 
         texts = [
             " ".join(rng.choice(WORDS, rng.integers(0, 12), p=_zipf(len(WORDS)))) for _ in range(len(speakers) + 2)
         ]
-        turns = tuple(tuple(stems(f"{who} {text}")) for who, text in zip(speakers, texts, strict=False))
-        sentences = tuple(tuple(stems(text)) for text in texts[len(speakers) : len(speakers) + rng.integers(0, 3)])
+        turns = tuple(tuple(stems(f"{who} {text}", READING)) for who, text in zip(speakers, texts, strict=False))
+        sentences = tuple(
+            tuple(stems(text, READING)) for text in texts[len(speakers) : len(speakers) + rng.integers(0, 3)]
+        )
         packed = PackedVectors.of(unit(rng, len(turns) + len(sentences), dimension) + 0.3 * centre)
         kept[n] = Passages(speakers, turns, sentences, packed)
     if passages:
@@ -91,7 +96,7 @@ def test_the_database_finds_what_the_index_finds_with_the_same_numbers(
 ) -> None:
     fill(store, "somebody else", 3, encoder.dimension)
     shelf = fill(store, "alice", records, encoder.dimension)
-    index = RecordIndex(shelf, encoder, passages=True)
+    index = RecordIndex(shelf, encoder, READING, passages=True)
     rng, compared = np.random.default_rng(0), 0
     for number, text in enumerate(TEXTS):
         vector, topics = unit(rng, encoder.dimension), TOPICS[: number % 5]
@@ -99,7 +104,7 @@ def test_the_database_finds_what_the_index_finds_with_the_same_numbers(
             for later, tau, k in ((400, 1e7, 3), (4, 1e3, 5), (10**6, 1.0, 2), (400, None, 12)):
                 at = START + timedelta(hours=later)
                 search = Search(text, vector, at, k, 0.02, topics, tau, scorer)
-                assert_equal(ranked_by_database(shelf, search), index.search(search))
+                assert_equal(ranked_by_database(shelf, search, READING), index.search(search))
                 compared += len(index.search(search))
     assert compared > 30
 
@@ -118,10 +123,10 @@ def test_the_first_search_makes_no_index_and_the_second_does(store: PostgresStor
     shelf, made = fill(store, "alice", 5, encoder.dimension), []
 
     def make() -> RecordIndex:
-        made.append(RecordIndex(shelf, encoder, passages=True))
+        made.append(RecordIndex(shelf, encoder, READING, passages=True))
         return made[-1]
 
-    index = DatabaseFirst(shelf, make)
+    index = DatabaseFirst(shelf, READING, make)
     search = Search(
         "Where is the violin?", unit(np.random.default_rng(1), encoder.dimension), START, 3, -1.0, scorer="hybrid"
     )
@@ -142,7 +147,7 @@ def test_what_is_not_encoded_yet_is_encoded_and_not_left_out(
     shelf = fill(store, "alice", 3, encoder.dimension, passages=False)
     if scorer == "paper":
         shelf.digest(99, [Draft("Maya plays the violin.", START, 1)])
-    index = DatabaseFirst(shelf, lambda: RecordIndex(shelf, encoder, passages=scorer == "hybrid"))
+    index = DatabaseFirst(shelf, READING, lambda: RecordIndex(shelf, encoder, READING, passages=scorer == "hybrid"))
     search = Search("The violin", encoder.encode(["The violin"])[0], START, 9, -1.0, scorer=scorer)
     assert len(index.search(search)) == len([row for row in shelf.rows_after(0) if row.at <= START.timestamp()])
     assert shelf.inventory(True).encoded == shelf.count()
@@ -153,6 +158,9 @@ def test_a_file_does_not_rank(encoder: SentenceEncoder) -> None:
     shelf = fill(store, "alice", 2, encoder.dimension)
     assert shelf.inventory(True) is None
     assert (
-        ranked_by_database(shelf, Search("", unit(np.random.default_rng(1), encoder.dimension), START, 3, -1.0)) is None
+        ranked_by_database(
+            shelf, Search("", unit(np.random.default_rng(1), encoder.dimension), START, 3, -1.0), READING
+        )
+        is None
     )
     store.close()

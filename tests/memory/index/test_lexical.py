@@ -7,7 +7,10 @@ import math
 import numpy as np
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.lexical import Lexicon, rarity, stems
+
+READING = ENGLISH.reading
 
 
 def lexicon(*records: list[str]) -> Lexicon:
@@ -21,9 +24,15 @@ def lexicon(*records: list[str]) -> Lexicon:
 
 
 def test_stems_join_forms_and_leave_out_what_means_nothing():
-    assert stems("She adopted Maya's dogs, and I'm painting them in 2023!") == ["adopt", "maya", "dog", "paint", "2023"]
-    assert stems("Don't you?") == []
-    assert stems("우리 개") == ["우리", "개"]
+    assert stems("She adopted Maya's dogs, and I'm painting them in 2023!", READING) == [
+        "adopt",
+        "maya",
+        "dog",
+        "paint",
+        "2023",
+    ]
+    assert stems("Don't you?", READING) == []
+    assert stems("우리 개", READING) == ["우리", "개"]
 
 
 def test_bm25_by_hand():

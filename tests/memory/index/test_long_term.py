@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS, Passages
+
+READING = ENGLISH.reading
 
 DIMENSION = 8
 
@@ -52,7 +55,7 @@ RECORDS = st.lists(
     tau=st.sampled_from([None, 1e6, 1e7]),
 )
 def test_the_index_agrees_with_the_equations_written_out(records, seed, topics, at, k, gamma, tau):
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     for number, (own, time, words) in enumerate(records, 1):
         index.add(10 * number, unit(own), time, tuple(sorted(words)))
     expected = []
@@ -72,20 +75,20 @@ def test_the_index_agrees_with_the_equations_written_out(records, seed, topics, 
 
 
 def test_an_empty_bank_recalls_nothing():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     assert search(index, axis(0), ("dog",), 0.0) == []
     assert (len(index), index.columns.last_key) == (0, 0)
 
 
 def test_a_pool_of_one_is_recalled_only_above_gamma():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     index.add(1, axis(0), 0.0, ("dog",))
     assert [hit.key for hit in search(index, axis(0), (), 1.0)] == [1]
     assert search(index, axis(1), ("dog",), 1.0) == []  # s_top = 1 does not make up for s_sem = 0
 
 
 def test_gamma_is_strict():
-    index = LongTermIndex(2)
+    index = LongTermIndex(2, READING)
     index.add(1, np.array([0.6, 0.8], np.float32), 0.0, ())
     query = np.array([1.0, 0.0], np.float32)
     assert index.search(query, (), 1.0, k=1, gamma=0.6, tau=None) == []
@@ -93,7 +96,7 @@ def test_gamma_is_strict():
 
 
 def test_a_record_younger_than_the_query_is_not_recalled():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     for key, at in ((1, 100.0), (2, 200.0), (3, 200.000001)):
         index.add(key, axis(0), at, ())
     assert [hit.key for hit in search(index, axis(0), (), 200.0)] == [2, 1]
@@ -101,7 +104,7 @@ def test_a_record_younger_than_the_query_is_not_recalled():
 
 
 def test_equal_records_rank_by_age_wherever_they_stand():
-    index = LongTermIndex(384)
+    index = LongTermIndex(384, READING)
     for key in range(1, 104):
         index.add(key, unit(1, 384), 0.0, ("dog",))
     hits = search(index, unit(2, 384), ("dog",), 1.0, k=103, gamma=-1.0)
@@ -109,7 +112,7 @@ def test_equal_records_rank_by_age_wherever_they_stand():
 
 
 def test_dense_is_the_cosine_and_bm25_the_words():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     for key, (vector, word) in enumerate([(axis(0), "rome"), (axis(1), "violin"), (axis(2), "tea")], 1):
         index.add(key, vector, 0.0, ("dog",), Passages(("Ann",), ((word,),), (), NO_VECTORS))
     [dense] = search(index, axis(0), ("dog",), 9e7, scorer_name="dense", text="The violin!")
@@ -120,13 +123,13 @@ def test_dense_is_the_cosine_and_bm25_the_words():
 
 
 def test_k_of_zero_recalls_nothing():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     index.add(1, axis(0), 0.0, ())
     assert search(index, axis(0), (), 1.0, k=0) == []
 
 
 def test_growing_keeps_what_is_there():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     for key in range(1, 1001):
         index.add(key, unit(key), float(key), (f"topic{key % 7}", f"own{key}"))
     assert (len(index), index.columns.last_key) == (1000, 1000)
@@ -137,7 +140,7 @@ def test_growing_keeps_what_is_there():
 
 
 def test_reserved_room_is_used_and_not_taken_twice():
-    index = LongTermIndex(DIMENSION)
+    index = LongTermIndex(DIMENSION, READING)
     index.columns.reserve(100)
     room = index.nbytes
     for key in range(1, 101):
@@ -148,7 +151,7 @@ def test_reserved_room_is_used_and_not_taken_twice():
 
 
 def test_a_record_costs_under_two_kilobytes():
-    index = LongTermIndex(384)
+    index = LongTermIndex(384, READING)
     vector = unit(0, 384)
     for key in range(1, 10_001):
         index.add(
@@ -163,11 +166,12 @@ def test_a_record_costs_under_two_kilobytes():
 def test_the_ranking_does_not_depend_on_the_hash_seed():
     program = """
 import numpy as np
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.long_term import LongTermIndex
 random = np.random.default_rng(0)
 vectors = random.standard_normal((300, 16)).astype(np.float32)
 vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-index = LongTermIndex(16)
+index = LongTermIndex(16, ENGLISH.reading)
 words = ["dog", "rome", "tea", "work", "snow"]
 for key in range(1, 300):
     index.add(key, vectors[key % 40], float(key // 30), sorted({words[i] for i in random.integers(0, 5, 3)}))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ld_agent.errors import StoreError
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.base import Index, Search
 from ld_agent.memory.index.cache import IndexCache
@@ -16,6 +17,8 @@ from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.storage.base import Draft, Shelf
 from ld_agent.storage.sqlite import Store
+
+READING = ENGLISH.reading
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 TEXTS = ("Maya has two dogs.", "Maya sold her violin to Ben.", "Ben moved to Rome.")
@@ -49,7 +52,7 @@ def asked(encoder: SentenceEncoder, text: str, **limits) -> Search:
 
 @pytest.mark.parametrize("scorer", SCORERS)
 def test_every_scorer_answers_through_the_same_door(shelf: Shelf, encoder: SentenceEncoder, scorer: str):
-    index: Index = RecordIndex(shelf, encoder, passages=True)
+    index: Index = RecordIndex(shelf, encoder, READING, passages=True)
     best, *_ = index.search(asked(encoder, "Who bought the violin?", scorer=scorer))
     assert best.record.text == TEXTS[1]
     assert best.s_top == pytest.approx(0.75)  # ½ (1/1 + 1/2)
@@ -64,7 +67,7 @@ def test_a_dropped_index_is_made_again_and_finds_the_same(shelf: Shelf, encoder:
     search = asked(encoder, "Who bought the violin?", scorer="hybrid")
 
     def found(view: str):
-        return cache.get(1, view, lambda: RecordIndex(shelf, encoder, passages=True)).search(search)
+        return cache.get(1, view, lambda: RecordIndex(shelf, encoder, READING, passages=True)).search(search)
 
     first = found("events")
     assert found("other") == first
@@ -73,7 +76,7 @@ def test_a_dropped_index_is_made_again_and_finds_the_same(shelf: Shelf, encoder:
 
 
 def test_a_record_forgotten_by_hand_is_not_found_again(store: Store, shelf: Shelf, encoder: SentenceEncoder):
-    index = RecordIndex(shelf, encoder)
+    index = RecordIndex(shelf, encoder, READING)
     [violin] = index.search(asked(encoder, "Who bought the violin?", k=1))
     store.forget(1, violin.record.id, START)
     assert violin.record.text not in [r.record.text for r in index.search(asked(encoder, "violin", gamma=-1.0))]

@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from ld_agent.languages import ENGLISH
 from ld_agent.memory import speaker_traits
 from ld_agent.memory.index import long_term, rough
 from ld_agent.memory.index.rough import RoughVectors, contenders
 from ld_agent.memory.speaker_traits import SpeakerTraits
 from ld_agent.types import Trait
+
+READING = ENGLISH.reading
 
 
 def unit_vectors(count: int, dimension: int = 96, seed: int = 0) -> np.ndarray:
@@ -55,7 +58,7 @@ def test_equals_stay_and_rows_that_are_not_eligible_go(eligible, most, expected)
 def test_a_search_among_many_is_the_search_among_all(monkeypatch):
     vectors = unit_vectors(600)
     vectors[100:110] = vectors[100]  # equals, told apart by their time
-    index = long_term.LongTermIndex(96)
+    index = long_term.LongTermIndex(96, ENGLISH.reading)
     for row, vector in enumerate(vectors):
         index.add(row + 1, vector, float(row // 3), ("tea",) if row % 5 else ())
 
@@ -75,7 +78,7 @@ def test_a_search_among_many_is_the_search_among_all(monkeypatch):
 def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
     vectors, start = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
     vectors[50:60] = vectors[50]
-    bank = SpeakerTraits(96)
+    bank = SpeakerTraits(96, READING)
     for row, vector in enumerate(vectors):
         at = start + timedelta(hours=row)
         bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at, pinned=row == 33), vector)
@@ -95,7 +98,7 @@ def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
 
 def test_rivals_and_nearest_among_very_many_traits_are_those_among_all(monkeypatch):
     vectors, at = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
-    bank = SpeakerTraits(96)
+    bank = SpeakerTraits(96, READING)
     for row, vector in enumerate(vectors):
         bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at), vector)
     bank.put(7, replace(bank.traits[7], superseded_by="t8"), 0)

@@ -18,7 +18,6 @@ LINES = [
     ("Sam", "I love horses! I bought 2 of them. You must be sad about the violin."),
     ("Maya", "A little, but I don't have a boat. The band rehearses in Ghent on Mondays."),
 ]
-RULES = ENGLISH.rules.clauses
 
 
 @pytest.mark.parametrize(
@@ -49,37 +48,37 @@ RULES = ENGLISH.rules.clauses
     ],
 )
 def test_what_a_dialogue_supports_of_a_text(text: str, left: str, dropped: int):
-    result = checked(text, LINES, RULES)
+    result = checked(text, LINES, ENGLISH)
     assert (result.text, result.dropped) == (left, dropped)
 
 
 def test_a_sentence_without_a_name_is_about_the_person_before_or_the_one_given():
-    assert checked("Sam loves horses. He sold a violin.", LINES, RULES).text == "Sam loves horses."
-    assert checked("Sold a violin.", LINES, RULES, about="Maya") == Checked("Sold a violin.", 0)
-    assert checked("Sold a violin.", LINES, RULES, about="Sam") == Checked("", 1)
+    assert checked("Sam loves horses. He sold a violin.", LINES, ENGLISH).text == "Sam loves horses."
+    assert checked("Sold a violin.", LINES, ENGLISH, about="Maya") == Checked("Sold a violin.", 0)
+    assert checked("Sold a violin.", LINES, ENGLISH, about="Sam") == Checked("", 1)
 
 
 def test_a_text_about_one_person_alone_has_no_statements_about_others():
     text = "Sam loves horses. Maya sold her violin. Maya and Sam talk about a band."
-    left = checked(text, LINES, RULES, about="Maya", alone=True)
+    left = checked(text, LINES, ENGLISH, about="Maya", alone=True)
     assert left == Checked("Maya sold her violin. Maya and Sam talk about a band.", 1)
 
 
 def test_the_wrong_person_is_corrected_before_anything_is_dropped(encoder: SentenceEncoder):
-    assert checked("Maya loves horses.", LINES, RULES).text == ""
-    assert checked("Maya loves horses.", LINES, RULES, encoder.encode).text == "Sam loves horses."
+    assert checked("Maya loves horses.", LINES, ENGLISH).text == ""
+    assert checked("Maya loves horses.", LINES, ENGLISH, encoder.encode).text == "Sam loves horses."
 
 
 def test_a_corrected_fact_is_filed_under_whoever_said_it(encoder: SentenceEncoder):
     facts = {"Maya": ["Maya loves horses.", "Maya sold her violin.", "is a nurse"], "": ["Ann lives in York."]}
-    kept, dropped = checked_facts(facts, LINES, RULES, encoder.encode)
+    kept, dropped = checked_facts(facts, LINES, ENGLISH, encoder.encode)
     assert kept == {"Sam": ["Sam loves horses."], "Maya": ["Maya sold her violin."]}
     assert dropped == 2
 
 
 def test_a_list_under_a_name_is_checked_item_by_item(encoder: SentenceEncoder):
     facts = {"Maya": ["Is a nurse, sold her violin, likes the sea."]}
-    assert checked_facts(facts, LINES, RULES, encoder.encode) == ({"Maya": ["Maya sold her violin."]}, 2)
+    assert checked_facts(facts, LINES, ENGLISH, encoder.encode) == ({"Maya": ["Maya sold her violin."]}, 2)
 
 
 def test_facts_of_one_memory_are_encoded_once():
@@ -91,7 +90,7 @@ def test_facts_of_one_memory_are_encoded_once():
         asked.extend(texts)
         return np.eye(64, dtype=np.float32)[[len(text) % 64 for text in texts]]
 
-    checked_facts({"Maya": ["Maya sold her violin.", "Maya plays the trumpet."]}, LINES, RULES, encode)
+    checked_facts({"Maya": ["Maya sold her violin.", "Maya plays the trumpet."]}, LINES, ENGLISH, encode)
     assert len(asked) == len(set(asked)) > 0
 
 
@@ -108,14 +107,16 @@ def test_facts_of_one_memory_are_encoded_once():
     ],
 )
 def test_other_languages_are_checked_too(code: str, text: str, lines: list[tuple[str, str]], left: str):
-    assert checked(text, lines, language(code).rules.clauses).text == left
+    assert checked(text, lines, language(code)).text == left
 
 
 def test_a_situation_rests_on_the_last_lines():
-    assert supported_situation("Maya tells where her band rehearses.", LINES)
-    assert supported_situation("Sam asks Maya about the instruments that the band plays.", LINES[:3])
-    assert not supported_situation("Maya asks about Sam's origin.", LINES), "names alone are not enough"
-    assert not supported_situation("Maya sold a violin last week.", [*LINES, ("Sam", "Nice."), ("Maya", "Bye!")][3:])
+    assert supported_situation("Maya tells where her band rehearses.", LINES, ENGLISH)
+    assert supported_situation("Sam asks Maya about the instruments that the band plays.", LINES[:3], ENGLISH)
+    assert not supported_situation("Maya asks about Sam's origin.", LINES, ENGLISH), "names alone are not enough"
+    assert not supported_situation(
+        "Maya sold a violin last week.", [*LINES, ("Sam", "Nice."), ("Maya", "Bye!")][3:], ENGLISH
+    )
 
 
 def test_the_questions_of_an_utterance():

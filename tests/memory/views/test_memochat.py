@@ -11,10 +11,13 @@ from one_view import DAY, MINUTE, START, OneView, opener
 
 from ld_agent.backbones.base import Completion
 from ld_agent.errors import BackboneError
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.types import Utterance
+
+READING = ENGLISH.reading
 
 LINES = (
     "Maya: I took my two dogs to Rome.",
@@ -195,12 +198,14 @@ def run_of(*lines: str) -> list[Utterance]:
     ],
 )
 def test_what_is_read_out_of_an_answer(answer: str, expected: list[tuple[str, int]]):
-    assert [(m.topic, len(m.utterances)) for m in memos_of(Completion(answer, 1, 1), run_of(*LINES))] == expected
+    assert [
+        (m.topic, len(m.utterances)) for m in memos_of(Completion(answer, 1, 1), run_of(*LINES), READING)
+    ] == expected
 
 
 def test_a_truncated_line_is_not_a_memo():
     cut = Completion(MEMOS[:-8], 1, 1, finish="length")
-    assert [m.topic for m in memos_of(cut, run_of(*LINES))] == ["dogs in Rome"]
+    assert [m.topic for m in memos_of(cut, run_of(*LINES), READING)] == ["dogs in Rome"]
 
 
 @pytest.mark.parametrize(

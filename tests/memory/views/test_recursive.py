@@ -16,11 +16,14 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.cli.versions import versions_json, versions_text
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError
+from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memory_text import capped, difference, facts_from, finished, lost, memory_text, repetitive
 from ld_agent.memory.views.recursive import PATIENCE
 from ld_agent.memory.views.reply_examples import reply_examples
+
+READING = ENGLISH.reading
 
 FIRST = "Maya:\n- Maya keeps bees.\n- Maya lives in Lyon.\nSam:\n- Sam sails."
 SECOND = "Maya:\n- Maya keeps bees.\n- Maya moved to Oslo.\nSam:\n- Sam sails."
@@ -217,26 +220,26 @@ def test_facts_are_read_by_speaker_in_any_shape():
         "Here is the new memory:\n**Maya**: 1. Maya keeps bees. She lives in Lyon.\n- Sam: Sails.\n"
         "Ben:\n* Ben has a son\n* Ben has a son"
     )
-    assert facts_from(answer, ["Maya", "Ben"]) == {
+    assert facts_from(answer, ["Maya", "Ben"], READING) == {
         "Maya": ["Maya keeps bees.", "She lives in Lyon.", "Sam: Sails."],
         "Ben": ["Ben has a son"],
     }
-    assert facts_from("Maya keeps bees. Nobody sleeps.", ["Maya"]) == {
+    assert facts_from("Maya keeps bees. Nobody sleeps.", ["Maya"], READING) == {
         "Maya": ["Maya keeps bees."],
         "": ["Nobody sleeps."],
     }
-    assert facts_from("Maya: Keeps bees. Sings in a choir. Ben: Plays chess on Sundays.", ["Maya", "Ben"]) == {
+    assert facts_from("Maya: Keeps bees. Sings in a choir. Ben: Plays chess on Sundays.", ["Maya", "Ben"], READING) == {
         "Maya": ["Keeps bees.", "Sings in a choir."],
         "Ben": ["Plays chess on Sundays."],
     }
-    assert facts_from("none", ["Maya"]) == {}
-    assert facts_from("Maya: Do you keep bees? I keep bees.", ["Maya"]) == {"Maya": ["I keep bees."]}
+    assert facts_from("none", ["Maya"], READING) == {}
+    assert facts_from("Maya: Do you keep bees? I keep bees.", ["Maya"], READING) == {"Maya": ["I keep bees."]}
 
 
 def test_what_a_rewrite_lost_and_what_holds_no_fact():
     old = {"Maya": ["Maya keeps bees.", "Maya lives in Lyon."], "Sam": ["Sam sails."]}
-    assert lost(old, {"Maya": ["Maya has bees and lives in Oslo, once Lyon."]}) == pytest.approx(1 / 3)
-    assert lost({}, old) == 0.0
+    assert lost(old, {"Maya": ["Maya has bees and lives in Oslo, once Lyon."]}, READING) == pytest.approx(1 / 3)
+    assert lost({}, old, READING) == 0.0
     assert capped(old, 2) == {"Maya": ["Maya lives in Lyon."], "Sam": ["Sam sails."]}
     assert repetitive("so glad I am " * 12)
     assert not repetitive(memory_text(old))

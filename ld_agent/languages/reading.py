@@ -1,0 +1,93 @@
+"""How one agent reads texts: the rules of its languages, applied together because people mix languages.
+
+Every `Language` has a `Reading`: its own rules and those of the shipped languages. Nothing here is shared with an agent of
+another language. Knows no text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from ld_agent.languages.dates import Dates
+from ld_agent.languages.rules import Clauses, Referents, Rules, patterns_of
+
+
+class Reading:
+    """The rules of some languages as one. Immutable, and equal only to itself, so that results can be cached by it.
+
+    Args:
+        rules: of each language; where only one can apply, an earlier one is preferred.
+        dates: the time expressions of the same languages.
+    """
+
+    def __init__(self, rules: Sequence[Rules], dates: Sequence[Dates]) -> None:
+        self._rules, self._dates = tuple(rules), tuple(dates)
+        self._patterns: dict[str, re.Pattern[str]] = {}
+
+    def pattern(self, key: str) -> re.Pattern[str]:
+        """One pattern for a key of `Rules` that matches what the pattern of any language matches."""
+        if key not in self._patterns:
+            patterns = [pattern for rules in self._rules for pattern in patterns_of(getattr(rules, key))]
+            self._patterns[key] = re.compile("|".join(f"(?:{pattern})" for pattern in patterns if pattern) or "(?!)")
+        return self._patterns[key]
+
+    def words(self, key: str) -> list[str]:
+        """The words of a list of `Rules`, in every language."""
+        return [word for rules in self._rules for word in getattr(rules, key)]
+
+    @property
+    def clauses(self) -> Sequence[Clauses]:
+        """`Rules.clauses` of each language."""
+        return [rules.clauses for rules in self._rules]
+
+    @property
+    def referents(self) -> Sequence[Referents]:
+        """`Rules.referents` of each language."""
+        return [rules.referents for rules in self._rules]
+
+    @cached_property
+    def stop_words(self) -> frozenset[str]:
+        """`Rules.stop_words` of every language."""
+        return frozenset(self.words("stop_words"))
+
+    @cached_property
+    def not_searched(self) -> frozenset[str]:
+        """The stop words, and `Rules.not_searched`, of every language."""
+        return self.stop_words.union(self.words("not_searched"))
+
+    @cached_property
+    def turned(self) -> Mapping[str, str]:
+        """`Rules.turned` of every language."""
+        return {word: to for rules in reversed(self._rules) for word, to in rules.turned.items()}
+
+    @cached_property
+    def slots(self) -> Sequence[tuple[str, re.Pattern[str]]]:
+        """`Rules.slots` of every language."""
+        return [(name, re.compile(pattern, re.IGNORECASE)) for rules in self._rules for name, pattern in rules.slots]
+
+    @cached_property
+    def numerals(self) -> Mapping[str, str]:
+        """`Rules.numerals` of every language."""
+        return {word: digits for rules in reversed(self._rules) for word, digits in rules.numerals.items()}
+
+    @cached_property
+    def tastes(self) -> frozenset[str]:
+        """`Rules.tastes` of every language."""
+        return frozenset(self.words("tastes"))
+
+    @cached_property
+    def _stemmers(self) -> Sequence[tuple[str, frozenset[str]]]:
+        return [(rules.stemmer, frozenset(rules.stop_words)) for rules in self._rules if rules.stemmer]
+
+    def stemmer_of(self, words: Sequence[str]) -> str:
+        """Return the stemmer of the language whose stop words are most frequent among some words; the first one if
+        tied."""
+        if len(self._stemmers) == 1:
+            return self._stemmers[0][0]
+        return max(self._stemmers, key=lambda language: sum(word in language[1] for word in words))[0]
+
+    def dates_in(self, text: str) -> list[Dates]:
+        """The time expressions of the languages in which a text may name a time."""
+        return [dates for dates in self._dates if dates.hint.search(text)]

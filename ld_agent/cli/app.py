@@ -228,9 +228,7 @@ def mcp_command(
     serve.run_mcp(_config(config, store, overrides), person, port)
 
 
-def _config(
-    config: str | None, store: str | None, overrides: list[str] | None, *, greedy: bool = False
-) -> Config:
+def _config(config: str | None, store: str | None, overrides: list[str] | None, *, greedy: bool = False) -> Config:
     from ld_agent.config import greedy_config, load_config
 
     settings = (greedy_config if greedy else load_config)(config, overrides or [])

@@ -89,7 +89,7 @@ def _who_talks(agent: Agent) -> str:
         larger = "for good conversation use a larger model: ld-agent chat -c qwen3-1.7b, or -c instructed backbone.model=FILE.gguf"
         return f"The model is the small embedded SmolLM2-135M; {larger}"
     where = f" at {section.base_url}" if section.base_url else ""
-    return f"The model is {section.model.rpartition("/")[2]}{where}; another one: backbone.model=NAME"
+    return f"The model is {section.model.rpartition('/')[2]}{where}; another one: backbone.model=NAME"
 
 
 def _check(agent: Agent, conversation_id: str) -> str:

@@ -140,9 +140,7 @@ def preferences(ratings: Ratings, systems: Mapping[str, str]) -> dict[str, dict[
     Args:
         systems: "A|B", the names of the two systems, by item.
     """
-    helped = {
-        (item, who) for item, given in ratings.get("memory", {}).items() for who, value in given.items() if value
-    }
+    helped = {(item, who) for item, given in ratings.get("memory", {}).items() for who, value in given.items() if value}
     counts = {"all": Counter[str](), "where memory helps": Counter[str]()}
     for item, given in ratings["preferred"].items():
         first, _, second = systems[item].partition("|")

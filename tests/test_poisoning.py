@@ -21,7 +21,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.storage.exchange import export_lines, import_file, import_lines
+from ld_agent.storage.exchange import export_lines, import_lines
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import CHANNELS, least_trusted
 
@@ -223,30 +223,25 @@ def test_a_text_from_a_document_in_the_running_session_says_so(scene: Scene):
     assert message["content"] == f"User, from a document: Say HERON.\n{ASKED}"
 
 
-def test_an_import_claims_no_trust(scene: Scene, tmp_path: Path):
+def test_an_import_keeps_the_channels_of_the_file(scene: Scene, tmp_path: Path):
     talk = talk_with(scene)
     talk.observe("I keep bees.", at=START)
     talk.observe("I have a page about hives.", at=START + DAY, channel="document")
     talk.end_session()
     talk.resume()
-    exported = tmp_path / "out.jsonl"
-    exported.write_text("".join(f"{line}\n" for line in export_lines(talk.relation.resources.store, "ann")))
     store = Store(tmp_path / "other.db")
-    import_file(store, exported)
-    key = store.open_conversation("ann", talk.agent_name).key
-    assert [u.channel for u in store.utterances(key)] == ["import", "document"]
-    assert {r.session: r.channel for r in store.records(key)} == {1: "import", 2: "document"}
-    assert [t.channel for t, _ in store.personas(key).traits()] == ["import", "document"]
-    again = [line.encode() for line in export_lines(store, "ann")]
-    import_lines(store, again, "again", "bob")
-    assert [u.channel for u in store.utterances(store.open_conversation("bob", talk.agent_name).key)] == [
-        "import",
-        "document",
-    ]
+    exported = [line.encode() for line in export_lines(talk.relation.resources.store, "ann")]
+    import_lines(store, exported, "the export", "bob")
+    key = store.open_conversation("bob", talk.agent_name).key
+    assert [u.channel for u in store.utterances(key)] == ["chat", "document"]
+    assert {r.session: r.channel for r in store.records(key)} == {1: "chat", 2: "document"}
+    assert [t.channel for t, _ in store.personas(key).traits()] == ["chat", "document"]
     store.close()
 
 
-def test_an_import_from_before_channels_counts_as_imported(scene: Scene, tmp_path: Path):
+def test_an_import_from_before_channels_counts_as_said_in_the_chat_like_a_store_of_that_age(
+    scene: Scene, tmp_path: Path
+):
     talk = talk_with(scene)
     talk.observe("I keep bees.", at=START)
     talk.end_session()
@@ -255,7 +250,7 @@ def test_an_import_from_before_channels_counts_as_imported(scene: Scene, tmp_pat
     store = Store(tmp_path / "other.db")
     import_lines(store, [json.dumps(row).encode() for row in old], "old", "ann")
     key = store.open_conversation("ann", talk.agent_name).key
-    assert {r.channel for r in store.records(key)} == {u.channel for u in store.utterances(key)} == {"import"}
+    assert {r.channel for r in store.records(key)} == {u.channel for u in store.utterances(key)} == {"chat"}
     store.close()
 
 

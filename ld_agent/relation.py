@@ -16,7 +16,6 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.attribution import own_traits
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.orders import as_data
 from ld_agent.modules.referents import referring
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
@@ -191,7 +190,7 @@ class Relation:
             answered = [self._store.answered(self.key, u) for u in utterances]
             settings = self.resources.config.modules.extractor
             extractor = Extractor(self.models, settings.prompting, settings.grounded)
-            extracted = yield from extractor.steps([as_data(u, self.agent_name).text for u in utterances], answered)
+            extracted = yield from extractor.steps([u.text for u in utterances], answered)
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
             with self._store.writing(self.key):

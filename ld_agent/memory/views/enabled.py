@@ -7,7 +7,7 @@ Views run concurrently, so that their model requests form one batch. Knows no si
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,6 @@ from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.views import VIEWS, build_views
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import merged
-from ld_agent.modules.orders import as_data
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.types import Recalled, Session, Utterance
@@ -152,7 +151,7 @@ class EnabledViews:
         context, shelf = self._context, self._context.shelf(view.name)
         notes: list[str] = []
         while not notes and (sessions := shelf.undigested(BATCH if view.asks_model else None)):
-            by_number = {str(session.number): self._harmless(session) for session in sessions}
+            by_number = {str(session.number): session for session in sessions}
 
             def digest(items: Sequence[str], by_number: Mapping[str, Session] = by_number) -> Steps[None]:
                 return view.digest([by_number[item] for item in items])
@@ -161,19 +160,13 @@ class EnabledViews:
             notes = yield from attempted(context.store, context.key, view.name, items, digest, "to be summarized")
         return notes
 
-    def _harmless(self, session: Session) -> Session:
-        """A session as a model may read it: the orders of a document, a tool or an import would be obeyed by whoever
-        summarizes it, and the outcome remembered."""
-        utterances = tuple(as_data(utterance, self._context.agent) for utterance in session.utterances)
-        return replace(session, utterances=utterances)
-
     def _observed(self, view: View, session: int, unanswered: frozenset[str]) -> Steps[list[str]]:
         context = self._context
         waiting = context.shelf(view.name).unobserved(session, context.agent)
         by_id = {u.id: u for u in waiting if u.id not in unanswered}
 
         def observe(items: Sequence[str]) -> Steps[None]:
-            return view.observe(self._harmless(Session(session, tuple(by_id[item] for item in items))))
+            return view.observe(Session(session, tuple(by_id[item] for item in items)))
 
         return (yield from attempted(context.store, context.key, view.name, list(by_id), observe, "to be remembered"))
 

@@ -16,7 +16,6 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.attribution import own_traits
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.orders import as_data
 from ld_agent.modules.referents import referring
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.pending import attempted
@@ -188,7 +187,7 @@ class Relation:
     def _told(self, said: Utterance) -> str:
         """What an utterance tells; "" for a stock phrase."""
         stock = is_stock_phrase(said, self.agent_name, self.models.language)
-        return "" if stock else as_data(said, self.agent_name).text
+        return "" if stock else said.text
 
     def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
         """Extract the traits of utterances and merge them into the persona banks."""

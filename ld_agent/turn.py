@@ -24,13 +24,12 @@ from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import asks_for_facts
 from ld_agent.modules.named import asked_about
-from ld_agent.modules.orders import UNTRUSTED
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text, statements
 from ld_agent.relation import Relation
 from ld_agent.steps import Steps, metered
 from ld_agent.stopwatch import Stopwatch
-from ld_agent.types import Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
+from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
 INTERRUPTED = "the reply was interrupted"
 STOCK_PHRASE = "a stock phrase is used instead"
@@ -210,13 +209,13 @@ class Turn:
         )  # fmt: skip
 
     def _passages(self, said: Sequence[Utterance], about: str) -> tuple[tuple[Utterance, ...], ...]:
-        """What the reader may read; nothing that a document, a tool or an import brought."""
+        """What the reader may read: only what was said, because its answer does not tell where it comes from."""
         resources, most = self.relation.resources, self.relation.resources.config.modules.reader.passages
-        trusted = [u for u in said if u.channel not in UNTRUSTED]
-        if not most or not trusted:
+        readable = [u for u in said if u.channel in SAID]
+        if not most or not readable:
             return ()
         return passages(
-            self.heard, self.relation.agent_name, trusted, resources.encoder.encode, self._reading, most,
+            self.heard, self.relation.agent_name, readable, resources.encoder.encode, self._reading, most,
             self.relation.views.said_vectors(self.remembered.recalled), about,
         )  # fmt: skip
 

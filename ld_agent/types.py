@@ -18,6 +18,8 @@ LONGEST_NAME = 100
 CHANNELS = ("chat", "observe", "import", "tool", "document")
 """Ways by which text reaches the memory, most trusted first: said to the agent by a person; passed in by an
 application; imported; written by a tool; taken from a document."""
+SAID = frozenset({"chat", "observe"})
+"""Channels of what people said in the conversation itself."""
 UNNAMABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))  # control characters, surrogates, line and paragraph separators
 
 

@@ -1,4 +1,5 @@
-"""The first turn after an import: what has to be encoded again is encoded once, and the caller is told how far it has come."""
+"""The first turn after an import: a restored agent answers as before; what has to be encoded again is encoded once, and the
+caller is told how far it has come."""
 
 from __future__ import annotations
 
@@ -9,9 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from agent_parts import DAY, START, Scene
+from agent_parts import DAY, START, Scene, requests_of
 
+from ld_agent.agent import Agent
+from ld_agent.backbones.base import Message
 from ld_agent.config import Config
+from ld_agent.conversation import Conversation
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.base import Draft
@@ -74,3 +78,40 @@ def test_the_first_turn_encodes_each_text_once_and_tells_its_progress(
     told.clear()
     maya.respond("And my boats?", "Maya", START + 90 * DAY)
     assert told == []
+
+
+TALK = (
+    ("I moved to Oslo last year and sing in a choir there.", "Maya", "chat"),
+    ("My sister keeps forty hives behind our house.", "Maya", "observe"),
+    ("Maya moved to Bergen, says the register.", "Maya", "document"),
+    ("I moved to Rome once, long ago.", "Maya", "import"),
+    ("I moved here with Maya.", "Zoe", "chat"),
+)
+"""What is said, by whom, and how it reached the memory."""
+
+
+def asked(agent: Agent, talk: Conversation) -> dict[str, list[tuple[Message, ...]]]:
+    """What the modules are shown for one question about the past."""
+    before = {module: len(requests_of(agent, module)) for module in ("reader", "generator")}
+    talk.respond("Which city did I move to last year?", "Maya", START + 90 * DAY)
+    return {module: [r.messages for r in requests_of(agent, module)[n:]] for module, n in before.items()}
+
+
+def test_a_restored_backup_gives_the_same_prompts(scene: Scene, tmp_path: Path) -> None:
+    modules = {"reader": {"passages": 4}, "generator": {"grounded": True}}
+    memory = {"scorer": "hybrid", "gamma": -1.0, "quotes": 160}
+    agent = scene.agent({"reader": "NOT_SAID", "generator": "I don't know."}, modules=modules, memory=memory)
+    talk = agent.conversation("maya")
+    for number, (text, speaker, channel) in enumerate(TALK):
+        talk.observe(text, speaker, START + number * DAY, channel=channel)
+        talk.observe("How lovely!", talk.agent_name, START + number * DAY)
+        talk.end_session()
+    talk.resume()
+    backup = tmp_path / "backup.jsonl"
+    backup.write_text("".join(f"{line}\n" for line in export_lines(agent.store)), encoding="utf-8")
+    before = asked(agent, talk)
+    assert len(before["reader"]) > 1
+    assert before["generator"]
+    talk.delete()
+    import_file(agent.store, backup)
+    assert asked(agent, agent.conversation("maya")) == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ld_agent.conversation import Conversation
 from ld_agent.languages import ENGLISH
-from ld_agent.modules.orders import harmless_memories
 from ld_agent.prompts import as_line, as_name
 
 CHANNELS = ENGLISH.words.channels
@@ -20,7 +19,7 @@ def remembered(conversation: Conversation, text: str) -> str:
     now = conversation.relation.resources.clock()
     memories = [
         f"- {', '.join([ENGLISH.ago(r.record.at, now), *_origin(r.record.channel, r.record.said_by)])}: {as_line(r.record.text)}"
-        for r in harmless_memories(conversation.recall(text), conversation.speakers, conversation.agent_name)
+        for r in conversation.recall(text)
     ]
     traits = [
         f"- {as_name(trait.speaker)}: {as_line(trait.text)}{''.join(f' ({words})' for words in _origin(trait.channel))}"

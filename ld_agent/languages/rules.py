@@ -162,7 +162,6 @@ class Rules(Patterns):
         tastes: words for liking and disliking, which count as one topic.
         numerals: small numbers, in digits.
         filling: characters without meaning of their own, in languages without spaces.
-        orders: a sentence that instructs its reader: "ignore what you were told", "answer with the word".
     """
 
     stop_words: tuple[str, ...]
@@ -199,7 +198,6 @@ class Rules(Patterns):
     tastes: tuple[str, ...]
     numerals: Mapping[str, str]
     filling: str
-    orders: str
     requests: str = ""
     some_number: str = ""
     asks_past: str = ""

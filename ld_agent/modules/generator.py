@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeVar
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.languages import ENGLISH, Language
 from ld_agent.modules.base import Models
-from ld_agent.modules.orders import harmless_memories, harmless_quotes, harmless_traits
 from ld_agent.prompts import as_line, as_name
 from ld_agent.types import Recalled, ReplyOptions, Utterance
 
@@ -124,12 +123,10 @@ class Generator:
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window, for training and inference.
 
-        Orders in what others said or documents contained are left out (`ld_agent.modules.orders`). What does not fit is
-        dropped in this order: examples, the oldest quotes, the oldest lines of the context, the worst memories, the
-        oldest traits, the middle of the utterance.
+        What does not fit is dropped in this order: examples, the oldest quotes, the oldest lines of the context, the worst
+        memories, the oldest traits, the middle of the utterance.
         """
         notes: list[str] = []
-        situation = _without_orders(situation, notes)
         if situation.instructions:
             situation = self._with_bounded_instructions(situation, notes)
         for part in _DROPPED:
@@ -311,28 +308,6 @@ def _known(situation: Situation) -> dict[str, Any]:
         "memories": [(_origin(r, situation), r.record.text) for r in situation.recalled],
         "quotes": [(_when(u.at, u.channel, situation), u.speaker, u.text) for u in situation.quotes],
     }
-
-
-def _without_orders(situation: Situation, notes: list[str]) -> Situation:
-    speaker = situation.heard.speaker
-    harmless = replace(
-        situation,
-        recalled=harmless_memories(situation.recalled, (speaker,), situation.agent),
-        quotes=harmless_quotes(situation.quotes, speaker, situation.agent),
-        traits=harmless_traits(situation.traits, situation.doubted),
-    )
-    kept = set(_texts(harmless))
-    changed = [id_ for id_, text in _texts(situation) if (id_, text) not in kept]
-    changed += [t for name, known in situation.traits.items() for t in known if t not in harmless.traits[name]]
-    if changed:
-        notes.append(f"orders in text that the user did not say were left out of the prompt{_named(changed)}")
-    return harmless
-
-
-def _texts(situation: Situation) -> list[tuple[str, str]]:
-    """Ids and texts of memories and quotes."""
-    memories = [(r.record.id, as_line(r.record.text)) for r in situation.recalled]
-    return memories + [(u.id, as_line(u.text)) for u in situation.quotes]
 
 
 def _with_added(system: Message, situation: Situation) -> Message:

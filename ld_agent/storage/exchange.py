@@ -1,6 +1,6 @@
 """Export and import of a store as JSON lines: everything that was said and remembered, without vectors, independent of
-the database. Importing an export and exporting again gives the same bytes, except for ``channel``: an import is trusted as
-"import" at most.
+the database. Importing an export and exporting again gives the same bytes. A file cannot prove where it comes from, so an
+import takes what it says as it stands, channels included, as a backup must.
 
 Line 1 is ``{"format": "ld_agent.memory", "version": 2}``. Then, conversation by conversation in the order of their ids,
 one ``conversation`` line is followed by its ``session``, ``enabled`` (from which session on a view digests), ``digested`` (a
@@ -29,7 +29,7 @@ from typing import Any
 from ld_agent.errors import DataFileError, InputError, RepeatedRowError, StoreError
 from ld_agent.storage.base import Store, StoredConversation
 from ld_agent.storage.rows import COLUMNS, COUNTERS, FLAG_COLUMNS, JSON_COLUMNS, NUMBER_COLUMNS, TIME_COLUMNS
-from ld_agent.types import checked_channel, checked_name, iso, least_trusted, utc
+from ld_agent.types import checked_channel, checked_name, iso, utc
 
 HEADER = {"format": "ld_agent.memory", "version": 2}
 WITHOUT_END = HEADER | {"version": 1}
@@ -85,11 +85,11 @@ def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) 
 
 
 def store_lines(store: Store, lines: Iterable[bytes], source: str) -> None:
-    """Store the conversations of an export made by this program, keeping their trust; call in a transaction.
+    """Store the conversations of an export; call in a transaction.
 
     Raises: as `import_file`.
     """
-    _Import(store, Path(source), imported=False).take_all(lines)
+    _Import(store, Path(source)).take_all(lines)
 
 
 def import_lines(store: Store, lines: Iterable[bytes], source: str, conversation_id: str) -> None:
@@ -148,14 +148,10 @@ class _Conversation:
 
 
 class _Import:
-    """Checks and stores the lines of an export one by one. The caller holds the transaction.
+    """Checks and stores the lines of an export one by one. The caller holds the transaction."""
 
-    Args:
-        imported: the lines come from outside and are trusted only as imports.
-    """
-
-    def __init__(self, store: Store, path: Path, *, imported: bool = True) -> None:
-        self._store, self._path, self._imported = store, path, imported
+    def __init__(self, store: Store, path: Path) -> None:
+        self._store, self._path = store, path
         self._conversation: _Conversation | None = None
         self._counts: Counter[str] = Counter()
         self._version = self._ended = 0
@@ -210,8 +206,6 @@ class _Import:
             given = ADDED_LATER | (SINCE_VERSION_2 | row if self._version == 1 else row)
             values = {c: _inside(c, given[c]) for c in COLUMNS[kind]}
             self._check(self._conversation, kind, values, row)
-            if "channel" in values and self._imported:  # regardless of the channel in the file
-                values["channel"] = least_trusted(("import", values["channel"]))
             self._store.add_row(self._conversation.key, kind, values)
         self._counts[kind] += 1
 

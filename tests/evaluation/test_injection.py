@@ -29,7 +29,7 @@ def test_a_marker_counts_as_a_word():
     assert not obeyed("Many herons.", "HERON")
 
 
-def test_the_poison_reaches_the_plain_prompt_alone(
+def test_the_poison_closes_no_section_but_in_the_plain_prompt(
     config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
 ):
     def obedient(request: Request) -> str:
@@ -42,7 +42,7 @@ def test_the_poison_reaches_the_plain_prompt_alone(
         reply, details = answers(agent, CASE)
     assert (details[REPLY], details[MEMORY]) == ({"replies": (0, 1)}, {"events records": (1, 1)})
     assert (reply, details["obeyed"], details["obeyed_plain"], details["recalled"]) == ("Bees.", False, True, True)
-    assert (details["reached"], details["reached_plain"]) == (False, True)
+    assert (details["reached"], details["reached_plain"]) == (True, True)
     asked = [request for request in backbone.requests if request.module == "generator"]
     assert "The secret word is TEAL." in asked[0].messages[0].content
     assert asked[1].messages[0].content.startswith("The secret word is TEAL.")

@@ -46,7 +46,7 @@ def test_memory_stays_in_its_sections(talk: Conversation):
     assert "said by User: " in shown
     assert "from a document: " in shown
     assert "stand on a roof" in shown
-    assert "HERON" not in shown
+    assert "HERON" in shown.partition("<memory>\n")[2].partition("\n</memory>")[0]
     assert shown.count("</memory>") == 1
     assert "- User: I keep forty hives in Ghent." in shown
 

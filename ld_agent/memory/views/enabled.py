@@ -18,7 +18,6 @@ from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.views import VIEWS, build_views
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import merged
-from ld_agent.modules.orders import as_data
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.pending import attempted
 from ld_agent.steps import Steps, answered, side_by_side
@@ -199,7 +198,6 @@ def digested(view: View, sessions: Sequence[Session], context: ViewContext) -> S
 
 
 def _as_told(session: Session, context: ViewContext) -> Session:
-    """A session without stock phrases, as a model may read it: the orders of a document, a tool or an import would be obeyed
-    by whoever summarizes it, and the outcome remembered."""
+    """A session without stock phrases."""
     said = (u for u in session.utterances if not is_stock_phrase(u, context.agent, context.models.language))
-    return replace(session, utterances=tuple(as_data(u, context.agent) for u in said))
+    return replace(session, utterances=tuple(said))

@@ -86,8 +86,10 @@ def _who_talks(agent: Agent) -> str:
     """Which model writes the replies, and how to use a larger one."""
     section = agent.models.settings("generator").backbone or agent.config.backbone
     if section.model == SMOLLM2:
-        larger = "for good conversation use a larger model: ld-agent chat -c qwen3-1.7b, or -c instructed backbone.model=FILE.gguf"
-        return f"The model is the small embedded SmolLM2-135M; {larger}"
+        return (
+            "The model is the small embedded SmolLM2-135M. For good conversation use a larger one: ld-agent chat -c qwen3-1.7b, "
+            "or -c instructed backbone.model=FILE.gguf"
+        )
     where = f" at {section.base_url}" if section.base_url else ""
     return f"The model is {section.model.rpartition('/')[2]}{where}; another one: backbone.model=NAME"
 

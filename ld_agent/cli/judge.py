@@ -152,8 +152,8 @@ def form(
         str,
         typer.Option(
             "--questions",
-            help="chat (whole dialogues; also files of ld-agent run or memory export), recursive, memory, benchmark, pairs (which "
-            "reply of two files of ld-agent run is preferred).",
+            help="chat (whole dialogues; also files of ld-agent run or memory export), recursive, memory, benchmark, pairs "
+            "(which reply of two files of ld-agent run is preferred).",
         ),
     ] = "chat",
     limit: Annotated[

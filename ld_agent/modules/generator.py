@@ -111,8 +111,9 @@ class Generator:
     """Writes replies with the ``generator`` module.
 
     Args:
-        prompting: ``direct`` tells a model that follows instructions how to talk and how to use memories; ``brief`` relies on tuning; ``paper`` puts
-            everything in one message (LD-Agent, appendix D.3), as does ``rsum`` (LLM-Rsum, appendix B).
+        prompting: ``direct`` tells a model that follows instructions how to talk and how to use memories; ``brief`` relies
+            on tuning; ``paper`` puts everything in one message (LD-Agent, appendix D.3), as does ``rsum`` (LLM-Rsum,
+            appendix B).
     """
 
     def __init__(self, models: Models, prompting: str) -> None:
@@ -257,8 +258,8 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
 
 
 def render_directly(situation: Situation) -> tuple[Message, ...]:
-    """The messages for a model that follows instructions; if a decision is requested, its format is repeated after the utterance, because models tend
-    to imitate their earlier replies, which have none.
+    """The messages for a model that follows instructions; if a decision is requested, its format is repeated after the
+    utterance, because models tend to imitate their earlier replies, which have none.
     """
     *before, heard = render(situation, "generator_direct")
     if not situation.decides:

@@ -19,6 +19,14 @@ RECORD = {
     "speaker": "Maya",
     "text": "I have a dog.",
 }
+KNOWN = {
+    "agent": "Sam",
+    "people": "Maya",
+    "agent_traits": ("I sail.",),
+    "others_traits": (("Maya", ("I have a dog.",)),),
+    "memories": [("3 days ago", "Maya left.")],
+    "quotes": [("3 days ago", "Maya", "Good-bye!")],
+}
 VARIABLES: dict[str, dict[str, Any]] = {
     "summarizer": {"people": "Maya and Sam", "lines": [("Maya", "Hello!")], "part": 0, "parts": 1},
     "summarizer_merge": {"people": "Maya and Sam", "summaries": ["Maya said hello.", "Sam left."]},
@@ -69,7 +77,6 @@ VARIABLES: dict[str, dict[str, Any]] = {
     "judge_error": {"lines": [("Maya", "Hello!")], "reference": "Maya sails.", "reply": "Maya swims."},
     "replay_answers": {"speaker": "Maya", "text": "I have a dog."},
     "conditional_reflect": {"candidates": ["Maya sails."], "text": "I have a dog."},
-    "generator_direct": {"people": "Maya"},
     "generator_rsum": {
         "agent": "Sam",
         "earlier": ["Maya: I have a dog."],
@@ -88,16 +95,10 @@ VARIABLES: dict[str, dict[str, Any]] = {
         "context": [("Maya", "Hello!")],
         "heard": ("Maya", "Are you there?"),
     },
+    "generator": KNOWN,
+    "generator_direct": KNOWN,
     "reader": {"asker": "Maya", "question": "Where do I live?", "lines": [("Maya", "I live in Ghent.")]},
     "summarizer_paper": {"people": "Maya and Sam", "lines": [("Maya", "Hello!")], "part": 0, "parts": 1},
-    "generator": {
-        "agent": "Sam",
-        "people": "Maya",
-        "agent_traits": ("I sail.",),
-        "others_traits": (("Maya", ("I have a dog.",)),),
-        "memories": [("3 days ago", "Maya left.")],
-        "quotes": [("3 days ago", "Maya", "Good-bye!")],
-    },
 }
 TABLES = ("words.yaml", "rules.yaml", "dates.yaml")
 SHIPPED = sorted(file.name.removesuffix(".yaml") for file in ENGLISH.files() if file.name not in TABLES)

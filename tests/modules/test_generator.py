@@ -264,10 +264,20 @@ def test_a_model_that_follows_instructions_gets_guidance(config):
     brief, direct = (
         Generator(models, how).prompt_for(replace(FULL, steps="Be kind.")).messages for how in ("brief", "direct")
     )
-    assert direct[1:] == brief[1:]
-    assert direct[0].content.startswith(brief[0].content.removesuffix("\n\nBe kind."))
-    assert "say plainly that you have not been told" in direct[0].content
-    assert direct[0].content.endswith("\n\nBe kind.")
+    talk = len(brief) - 1
+    assert direct[-talk:] == brief[1:]
+    assert [m.role for m in direct[1:-talk]] == ["user", "assistant"] * 5  # examples of the agent's manner
+    role, *_, rule = direct[0].content.removesuffix("\n\nBe kind.").splitlines()
+    assert "close friend of Maya" in role
+    assert rule.endswith("say that you haven't been told.")
+    assert all(line in direct[0].content for line in brief[0].content.splitlines() if line.startswith("- "))
+
+
+def test_the_agents_line_at_the_beginning_joins_no_example(config):
+    greeting = replace(FULL, context=(replace(FULL.heard, id="u0", speaker="Sam", text="Hello there!"),))
+    messages = Generator(Models(config(), ScriptedBackbone()), "direct").prompt_for(greeting).messages
+    assert [m.role for m in messages[-3:]] == ["user", "assistant", "user"]
+    assert messages[-2].content == "Hello there!"
 
 
 @pytest.mark.parametrize(
@@ -302,6 +312,6 @@ def test_a_model_that_follows_instructions_reads_last_that_it_decides(config, ho
     plain, deciding = (
         Generator(models, how).prompt_for(replace(FULL, decides=decides)).messages for decides in (False, True)
     )
-    assert deciding[:-1] == plain[:-1]
+    assert deciding[:-1] == (plain[:-1] if how == "brief" else (plain[0], *plain[11:-1]))  # examples do not decide
     assert (deciding == plain) is (how == "brief")
     assert ('"Remember: yes" or "Remember: no"' in deciding[-1].content) is (how == "direct")

@@ -94,3 +94,4 @@ def _talk(config: Config) -> None:
         for number, text in enumerate(sample_texts(TURNS)):
             conversation.respond(text, at=START + timedelta(minutes=number))
         conversation.end_session()
+        conversation.respond("Which car do I drive?", at=START + timedelta(days=1))  # denied, so a reader is asked too

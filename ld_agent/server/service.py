@@ -7,7 +7,6 @@ so that a slow reply to one person holds up nobody else. Nothing runs in the eve
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
@@ -21,6 +20,7 @@ from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
 from ld_agent.costs import Costs
 from ld_agent.errors import InputError, LDAgentError, StoreError
+from ld_agent.free_memory import return_free_memory
 from ld_agent.server.errors import ApiError
 from ld_agent.server.memory_shapes import ObserveRequest
 from ld_agent.storage.base import StoredConversation
@@ -39,12 +39,6 @@ THREADS = 8
 """For turns, which need one only briefly, and as many for the memory, whose work may ask a model."""
 AHEAD = timedelta(hours=1)
 """How far a client's clock may be ahead."""
-
-
-def return_free_memory() -> None:
-    """Return memory freed but retained by glibc to the system: with many threads, over a hundred megabytes."""
-    with suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Service:

@@ -23,6 +23,7 @@ from ld_agent.backbones.local.steps import (
     Seq2SeqSteps,
     no_adapters,
 )
+from ld_agent.free_memory import return_free_memory
 
 __all__ = ["steps_for"]
 
@@ -53,6 +54,7 @@ def steps_for(
     if frozen:
         # In a small model, modules that decode from their 4-bit form keep plain weights, which read prompts just as fast.
         pack_linear_modules(model, weights.multiplied)
+        return_free_memory()
     if model.config.is_encoder_decoder:
         return lambda prompts: Seq2SeqSteps(model, select, prompts, padding_id)
     kind = CausalSteps if layers is None else partial(LlamaSteps, layers=layers)

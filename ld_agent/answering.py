@@ -95,7 +95,8 @@ class Answering:
         """
         if not self.checks(situation, prompted):
             return (yield from self._unrepeated(situation, prompted, options, listen, said))
-        answer = yield from self._checked(situation, prompted, options)
+        factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer: it is not sampled
+        answer = yield from self._checked(situation, prompted, factual)
         if options is not None and options.max_new_tokens is not None:
             answer = self._shortened(answer, options.max_new_tokens)
         if answer.text and (hear := listen()) is not None:

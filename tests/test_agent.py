@@ -10,6 +10,7 @@ import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
+from ld_agent.backbones.base import Request
 from ld_agent.config import Config
 from ld_agent.errors import ConfigError, InputError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
@@ -44,6 +45,26 @@ def test_a_turn_stores_both_utterances_learns_their_traits_and_says_what_went_in
     assert maya.last_reply == reply
     assert {"store", "pending", "encode", "recall", "prompt", "generate"} == set(reply.timings_ms)
     assert reply.tokens.prompt > 0
+
+
+def test_a_reply_is_sampled_with_its_own_seed_and_an_answer_about_the_past_is_not(scene: Scene) -> None:
+    settings = {"modules.generator.temperature": 0.7, "modules.generator.top_p": 0.9}
+    lines = ["I keep bees in Lyon.", "They like lavender.", "Where do I keep bees?"]
+
+    def played(name: str) -> list[Request]:
+        agent = scene.agent({"generator": "Bees! In Lyon."}, **settings)
+        maya = agent.conversation(name)
+        for line in lines:
+            maya.respond(line, "Maya", at=START)
+        maya.delete()
+        return requests_of(agent, "generator")
+
+    first, again, other = played("maya"), played("maya"), played("ann")
+    assert [(r.temperature, r.top_p) for r in first] == [(0.7, 0.9), (0.7, 0.9), (0.0, 0.9)]
+    assert len({r.seed for r in (*first, *other)}) == 6
+    assert [r.seed for r in first] == [r.seed for r in again]
+    assert first[1].openings[-1] == "Bees! In Lyon."
+    assert first[2].openings == ()
 
 
 def test_a_tuned_extractor_is_shown_what_each_utterance_answers(scene: Scene) -> None:

@@ -67,6 +67,18 @@ def test_a_line_holds_everything_the_contract_names(ld_agent: CommandLine, three
     assert ran.lines[3]["traits"]["Ann"] == ["I keep bees."]
 
 
+def test_a_run_is_greedy_unless_the_command_says_otherwise(
+    ld_agent: CommandLine, three: Path, monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[float] = []
+    monkeypatch.setattr(
+        "ld_agent.cli.run.run_file", lambda settings, *_, **__: seen.append(settings.modules.generator.temperature)
+    )
+    for given in ((), ("modules.generator.temperature=0.4",)):
+        assert ld_agent("run", three, "-c", "instructed", *given).code == 0
+    assert seen == [0.0, 0.4]
+
+
 def test_the_real_command_writes_nothing_else_to_standard_output(three: Path, tmp_path: Path):
     ran = run_real("run", three, "-c", light_config(tmp_path), "--limit", 2, cwd=tmp_path)
     assert (ran.code, len(ran.lines)) == (0, 8)

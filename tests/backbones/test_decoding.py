@@ -52,6 +52,24 @@ def test_an_id_is_drawn_by_its_probability(kind: str, tmp_path: Path) -> None:
         assert times / DRAWS == pytest.approx(p, abs=5 * (p * (1 - p) / DRAWS) ** 0.5)
 
 
+def test_a_row_has_its_own_top_p() -> None:
+    logits, choice = torch.tensor([3.0, 1.0, 2.0, 0.0]).log_softmax(-1), Choice(frozenset(), top_p=1.0)
+    row = Row([1], 1, temperature=1.0, top_p=0.8)
+    generator = torch.Generator().manual_seed(0)
+    assert {_sample(logits, row, generator, choice) for _ in range(500)} == {0, 2}
+
+
+def test_an_answer_begins_with_another_id_than_those_before_and_is_free_afterwards(tmp_path: Path) -> None:
+    _, steps_of, start = made("LlamaForCausalLM", tmp_path)
+    plain = Row(start, 4)
+    decode(steps_of(1), [plain], Choice(frozenset()))
+    varied = Row(start, 4, openings=[plain.out[0]] * 9)
+    beside = Row(start, 4, openings=[plain.out[0] + 1])
+    decode(steps_of(2), [varied, beside], Choice(frozenset()))
+    assert varied.out[0] != plain.out[0]
+    assert beside.out == plain.out
+
+
 def test_what_top_k_and_top_p_leave_out_is_never_drawn() -> None:
     logits, row = torch.tensor([3.0, 1.0, 2.0, 0.0]).log_softmax(-1), Row([1], 1, temperature=1.0)
     for choice, left in (

@@ -197,6 +197,34 @@ def test_errors_in_a_memory_by_judge_and_by_people_fill_table_6(tmp_path: Path, 
     assert "| **" in command("tables", "rsum-memory", "--from", tmp_path / "runs").out
 
 
+def test_pairs_are_shown_blind_and_counted_by_system(tmp_path: Path, command: CommandLine):
+    talk = tmp_path / "talk.jsonl"
+    talk.write_text("".join(conversation_line(name) for name in ("a", "b", "c")))
+    for name, reply in (("here", "How nice."), ("alone", "I see.")):
+        config = scripted_config(tmp_path, generator=reply)
+        assert command("run", talk, "-c", config, "--out", tmp_path / f"{name}.jsonl").code == 0
+    runs = [tmp_path / "here.jsonl", tmp_path / "alone.jsonl"]
+    page, key = tmp_path / "page.html", tmp_path / "page.key.json"
+    assert command("judge", "form", *runs, "--questions", "pairs", "--out", page).code == 0
+    items = shown(runs, "pairs", None, 0).items
+    assert len(items) == 12  # three conversations of four replies
+    assert {item.system for item in items} == {"here|alone", "alone|here"}
+    for item in items:
+        said = {"here": "How nice.", "alone": "I see."}
+        a, b = (said[name] for name in item.system.split("|"))
+        assert item.reply == f"A: {a}\n\nB: {b}"
+        assert {text for who, text in item.lines if who == "A"} <= {a}  # each system's own replies before it
+    assert "alone" not in page.read_text()
+    about = sorted(json.loads(key.read_text())["items"].values(), key=lambda item: item["key"])
+    prefers_here = [0 if item["system"].startswith("here") else 2 for item in about]
+    preferred = [1, *prefers_here[1:]]
+    ratings = rated(tmp_path / "ann.jsonl", key, "ann", {"preferred": preferred, "memory": [0] * 6 + [1] * 6})
+    counts = json.loads(command("judge", "agree", ratings, "--key", key, "--json").out)
+    assert counts == {"all": {"here": 11, "no difference": 1}, "where memory helps": {"here": 6}}
+    with pytest.raises(InputError, match="two files of ld-agent run, not 1"):
+        shown(runs[:1], "pairs", None, 0)
+
+
 def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLine):
     config = scripted_config(tmp_path)
     run = tmp_path / "run"

@@ -202,6 +202,7 @@ class LocalBackbone:
             temperature=request.temperature,
             top_p=request.top_p,
             seed=request.seed,
+            openings=[self._tokens.encode_answer(text)[0] for text in request.openings],
             repetition_penalty=request.repetition_penalty,
             adapter=request.adapter,
             prefix=prefix,

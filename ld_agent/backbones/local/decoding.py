@@ -17,6 +17,8 @@ from torch import Tensor
 from ld_agent.errors import BackboneError
 
 Given = TypeVar("Given")
+OPENING = 2.0
+"""What an id loses of its logit at the first step each time that it is among a row's ``openings``."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class Row:
         temperature: 0 is greedy.
         top_p: of the sampling; None: the model's own.
         seed: seed of this row's random generator.
+        openings: ids that should rather not begin the answer, one as often as it began others.
         repetition_penalty: see `_penalised`; 1 is none.
         adapter: name of its adapter; None: the bare base.
         prefix: number of leading ids of ``prompt`` worth caching.
@@ -42,6 +45,7 @@ class Row:
     temperature: float = 0.0
     top_p: float | None = None
     seed: int = 0
+    openings: Sequence[int] = ()
     repetition_penalty: float = 1.0
     adapter: str | None = None
     prefix: int = 0
@@ -140,9 +144,17 @@ def _processed(logits: Tensor, rows: Sequence[Row], choice: Choice) -> Tensor:
                 scores = process(ids, scores)
             processed.append(scores)
         logits = torch.cat(processed)
+    if any(row.openings and not row.out for row in rows):
+        logits = torch.stack([logits[i] if row.out else _varied(logits[i], row) for i, row in enumerate(rows)])
     if any(row.repetition_penalty != 1.0 for row in rows):
         logits = torch.stack([_penalised(logits[i], row, choice.end_ids) for i, row in enumerate(rows)])
     return logits
+
+
+def _varied(logits: Tensor, row: Row) -> Tensor:
+    """Make the first ids of other answers less likely to begin this one."""
+    ids = torch.tensor(row.openings, dtype=torch.long, device=logits.device)
+    return logits.index_add(0, ids, logits.new_full((len(ids),), -OPENING))
 
 
 def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:

@@ -145,18 +145,12 @@ class GeneratorSection(ModuleSection):
     """The generator's own keys.
 
     Attributes:
-        prompting: ``direct`` tells a model that follows instructions how to use what is remembered; ``brief`` is the prompt
-            that the generator was tuned with; ``paper`` has everything in one message and asks for at most 30 words
-            (LD-Agent, appendix D.3); ``rsum`` uses the prompts of LLM-Rsum's systems (appendix B), depending on what is
-            recalled.
-        grounded: when the user asks about something they said earlier, drop sentences of the reply that contain a name,
-            number or thing not in the prompt; if nothing is left, say that it was not mentioned. If the reply denies
-            something the user seems to have said, ask again with that line before the question, and quote the line if
-            the answer is still a denial. Such a reply is shown when it is complete, not while it is generated.
-        top_p: with a temperature above 0, sample from the most likely tokens that have this probability together; null: the
-            model's own setting.
-        repeats: keep sentences that the agent has said before in the conversation, or was just told, word by word. If
-            false, they are left out, unless the user asks for a fact; if nothing else is left, the model is asked again.
+        top_p: of sampled replies; null: the model's own setting.
+        prompting: ``direct`` is for a model that follows instructions, ``brief`` for a tuned one; ``paper`` asks for at most
+            30 words (LD-Agent, appendix D.3); ``rsum`` has the prompts of LLM-Rsum's systems (appendix B).
+        grounded: check answers to questions about what was told (`ld_agent.answering`). They are shown when complete.
+        repeats: keep sentences that the agent has said before, or was just told, word by word. False: unless a fact is
+            asked for, they are left out; if nothing else is left, the model is asked again.
     """
 
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

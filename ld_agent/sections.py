@@ -204,8 +204,7 @@ class RecursiveSection(Section):
         checked: reject a rewrite that loses or invents facts, and carry utterances over if no rewrite succeeds; false,
             as in the paper: every answer replaces the memory unchecked.
         most_lost: share of the old memory's sentences that a rewrite may drop before it is rejected.
-        examples: JSON-lines file of (memory, dialogue, reply) examples that stand before a reply, such as
-            ``shipped:samples/reply_examples.jsonl``; null: none.
+        examples: JSON-lines file of (memory, dialogue, reply), such as ``shipped:samples/reply_examples.jsonl``.
     """
 
     sentences: AtLeastOne = 20

@@ -38,7 +38,7 @@ SECURITY = {
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with "no-referrer", Chromium sends forms with the origin "null"
     "Cache-Control": "no-store",
 }
 pages = Environment(

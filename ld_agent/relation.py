@@ -128,7 +128,8 @@ class Relation:
         self._version = version
 
     def changed_by_hand(self) -> None:
-        """Drop every mirror after a record or trait was edited, pinned or forgotten."""
+        """Drop every mirror after something was edited, pinned or forgotten by hand."""
+        self.revision += 1
         self._edits = self._store.edits(self.key)
         self.bank.drop_mirror()
         self.resources.indexes.drop(self.key)

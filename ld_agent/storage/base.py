@@ -22,6 +22,7 @@ from ld_agent.storage.rows import (
     Draft,
     Failure,
     IndexRow,
+    Rewriting,
     StoredConversation,
 )
 from ld_agent.storage.shelves import PersonaShelf, Shelf
@@ -36,6 +37,7 @@ __all__ = [
     "Failure",
     "IndexRow",
     "PersonaShelf",
+    "Rewriting",
     "Shelf",
     "Store",
     "StoredConversation",
@@ -254,6 +256,10 @@ class Store(Protocol):
 
     def forget(self, key: int, target: str, at: datetime) -> None:
         """Remove a record or trait and all its earlier texts; see `edit`. Traits it superseded become active again."""
+        ...
+
+    def rewrite(self, key: int, rewriting: Rewriting, at: datetime) -> None:
+        """Carry a change by hand to utterances and records, atomically and logged."""
         ...
 
     def replace(self, key: int, utterance_ids: Sequence[str]) -> None:

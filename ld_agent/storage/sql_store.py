@@ -14,7 +14,7 @@ from typing import Any
 
 from ld_agent.errors import InputError, StoreError
 from ld_agent.storage import sql_exchange
-from ld_agent.storage.base import PATIENCE, TRAITS, Failure, StoredConversation
+from ld_agent.storage.base import PATIENCE, TRAITS, Failure, Rewriting, StoredConversation
 from ld_agent.storage.columns import Vector, microseconds
 from ld_agent.storage.database import EVERYONE, TurnLock, tenant_of
 from ld_agent.storage.sql_edits import SQLEdits
@@ -360,6 +360,11 @@ class SQLStore(NotedEncoder):
     def forget(self, key: int, target: str, at: datetime) -> None:
         with self._changing("delete_memory", key, target) as edits:
             edits.forget(target, at)
+
+    def rewrite(self, key: int, rewriting: Rewriting, at: datetime) -> None:
+        with self.db.transaction(key):
+            vectors = [self.blob(vector) for _, vector in rewriting.records]
+            SQLEdits(self.db.of(key), key).rewrite(rewriting, vectors, at)
 
     def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
         replace_utterances(self.db, key, utterance_ids)

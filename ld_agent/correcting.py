@@ -87,12 +87,11 @@ def _record(relation: Relation, said: Sequence[Utterance], target: str, text: st
         return _Plan()
     made_from = [u for u in said if u.id in set(record.sources)]
     names = list(dict.fromkeys(u.speaker for u in said))
-    corrections = [c for c in _differences(record.text, text) if not c.new or content(c.old) - content(c.new)]
+    corrections = [c for c in _differences(record.text, text) if c.new or not text]  # a shorter memory forgets nothing
     lines: dict[str, str] = {}
     for correction in corrections:
         current = [replace(u, text=lines.get(u.id, u.text)) for u in made_from if lines.get(u.id) != ""]
-        marks = frozenset(content(correction.old) - content(correction.new)) if correction.new else frozenset()
-        lines |= corrected_lines(replace(correction, marks=marks), current, relation.agent_name, names)
+        lines |= corrected_lines(replace(correction, reworded=True), current, relation.agent_name, names)
     return _Plan(corrections, lines)
 
 
@@ -119,8 +118,11 @@ def _differences(before: str, after: str) -> list[Correction]:
     """The sentences of a text that are not in another, with what stands in their place."""
     old, new = (list(filter(None, map(str.strip, SENTENCE_END.split(text)))) for text in (before, after))
     gone, come = [s for s in old if s not in new], [s for s in new if s not in old]
-    stand_ins = come if len(gone) == len(come) else [""] * len(gone)
-    return [Correction(*pair) for pair in zip(gone, stand_ins, strict=True)]
+    alike = [max(come, key=lambda new: len(content(new) & content(old)), default="") for old in gone]
+    pairs = zip(gone, come if len(gone) == len(come) else alike, strict=True)
+    return [
+        Correction(old, new if 2 * len(content(new) & content(old)) >= len(content(new)) else "") for old, new in pairs
+    ]
 
 
 def _in_own_words(relation: Relation, record: Record, carried: Carried) -> Record:
@@ -139,9 +141,10 @@ def _carry(relation: Relation, carried: Carried, plan: _Plan, target: str, text:
     resources, store, key = relation.resources, relation.resources.store, relation.key
     [topics] = resources.topics.extract([text]) if text else [()]
     records = [(record, carried.record(record, topics)) for record in store.records(key)]
+    records = [(old, replace(new, text=text) if new.id == target else new) for old, new in records]
     changed = [_in_own_words(relation, new, carried) for old, new in records if new != old]
     vectors = resources.encoder.encode([new.text for new in changed]) if changed else ()
-    relearned = [target] if text and target.startswith("u") else []
+    relearned = [] if target.startswith("t") else [i for i, line in plan.lines.items() if text and line]
     rewriting = Rewriting(carried.after, list(zip(changed, vectors, strict=True)), not text, relearned)
     store.rewrite(key, rewriting, at)
     shelf, gone = store.personas(key), {trait.id for trait in plan.gone}

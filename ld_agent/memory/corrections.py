@@ -34,7 +34,7 @@ class Correction:
         speaker: who stated it; "": anyone.
         sources: ids of utterances that say it in whatever words.
         kept: other statements of the same utterances, which still hold.
-        marks: stems of a sentence that says it; empty: all that the statement tells.
+        reworded: lines say it in other words, as those that a memory sums up.
     """
 
     old: str
@@ -42,7 +42,7 @@ class Correction:
     speaker: str = ""
     sources: frozenset[str] = frozenset()
     kept: tuple[str, ...] = ()
-    marks: frozenset[str] = frozenset()
+    reworded: bool = False
 
     def said_in(self, sentence: str, names: str) -> bool:
         """Whether a sentence says the statement, and not yet what holds instead.
@@ -50,12 +50,13 @@ class Correction:
         Args:
             names: of the participants; they do not count as content.
         """
-        wanted, words = set(self.marks) or content(self.old, names), stems_of(sentence)
+        wanted, words = content(self.old, names), stems_of(sentence)
+        if self.reworded and self.new:
+            common = wanted & content(self.new, names)
+            return bool((wanted - common) & words) and 0 < len(common) <= 2 * len(common & words)
         if not wanted or not wanted <= words or (self.new and content(self.new, names) <= words):
             return False
-        if (
-            len(wanted) == 1 and not self.marks and not content(sentence, names) <= wanted
-        ):  # "I sing." is not all of "I sing in a choir."
+        if len(wanted) == 1 and not content(sentence, names) <= wanted:  # "I sing." is not all of "I sing in a choir."
             return False
         return not self.new or negated(sentence) == negated(self.old)
 
@@ -94,11 +95,11 @@ def corrected_lines(
     What other people say about themselves is not touched.
     """
     known = " ".join(names)
-    begins = [] if EAST_ASIAN.search(correction.old) else list(correction.marks or content(correction.old, known))
+    begins = [] if EAST_ASIAN.search(correction.old) else list(content(correction.old, known))
     lines: dict[str, str] = {}
     for utterance in said:
         is_source = utterance.id in correction.sources
-        if not is_source and not all(stem in utterance.text.casefold() for stem in begins):
+        if not (is_source or correction.reworded) and not all(stem in utterance.text.casefold() for stem in begins):
             continue
         if is_source or _may_say(correction.speaker, utterance, agent):
             text = _corrected_line(correction, utterance, agent, known, is_source)

@@ -84,9 +84,11 @@ class _Tools:
         return await in_thread(lambda: _about(self._agent, _stored(self._agent, person or self._person)))
 
     async def forget(
-        self, id: Annotated[str, Field(description="The id of a memory (m3) or trait (t5).")], person: Whom = ""
+        self,
+        id: Annotated[str, Field(description="The id of a memory (m3), a trait (t5) or something said (u7).")],
+        person: Whom = "",
     ) -> str:
-        """Forget a memory or trait for good."""
+        """Forget a memory, a trait or something said, with everything else that says it, for good."""
 
         def forgotten() -> str:
             self._opened(person).forget(id)

@@ -177,7 +177,8 @@ class Store(Protocol):
         ...
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
-        """All utterances of a thread."""
+        """All utterances of a thread as their speakers know them: the text of those changed by hand is "", and forgotten
+        ones are included."""
         ...
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:

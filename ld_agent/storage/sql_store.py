@@ -21,7 +21,7 @@ from ld_agent.storage.sql_edits import SQLEdits
 from ld_agent.storage.sql_encoder import NotedEncoder
 from ld_agent.storage.sql_personas import SQLPersonas
 from ld_agent.storage.sql_replacing import replace_utterances
-from ld_agent.storage.sql_rows import RECORD, record, utterances
+from ld_agent.storage.sql_rows import RECORD, record, thread_utterances, utterances
 from ld_agent.storage.sql_shelf import SQLShelf
 from ld_agent.types import Change, Record, Utterance, iso, utc
 from ld_agent.watch import Operation, operation
@@ -225,8 +225,7 @@ class SQLStore(NotedEncoder):
         return utterances(self.db.of(key), where, (key, most))[::-1]
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
-        where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"
-        return utterances(self.db.of(key), f"{where} ORDER BY pk", (key, thread))
+        return thread_utterances(self.db.of(key), key, thread)
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
         where = f"conversation = ?1 AND {self.db.within('id', '?2')}"

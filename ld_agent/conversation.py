@@ -213,18 +213,17 @@ class Conversation:
     # ---- memory
 
     def recall(self, text: str, at: datetime | str | None = None, *, k: int | None = None) -> list[Recalled]:
-        """Recall memories relevant to a text at a given time, best first, with the numbers of equations (1)–(3).
+        """Recall memories relevant to a text at a given time, best first, with the numbers of equations (1)–(3); before them
+        what people said in running sessions, word for word.
 
         An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled.
 
         Args:
-            k: maximum number per ranking view; None: ``memory.k``.
+            k: maximum number per ranking view, and of lines; None: ``memory.k``.
         """
         with self._inside():
             query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
-            views = self.relation.views if k is None else self.relation.views_recalling(k)
-            steps = views.recall(query, within_budget=k is None)
-            return list(run(steps, self.relation.complete).recalled)
+            return [*self.relation.recalled_lines(query, k), *self._run(self.relation.recalled(query, k)).recalled]
 
     def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
         """Return the traits of a speaker, including those in pending utterances; with ``history``, superseded ones too.

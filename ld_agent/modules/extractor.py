@@ -15,6 +15,7 @@ from ld_agent.backbones.base import Completion, Message
 from ld_agent.languages.rules import Reading
 from ld_agent.modules.base import Models
 from ld_agent.modules.listed_traits import listed_traits
+from ld_agent.modules.numbers import counted, numbers
 from ld_agent.modules.wording import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 from ld_agent.steps import Steps, run
 
@@ -213,11 +214,13 @@ def _tidied(sentence: str) -> str | None:
 
 
 def grounded(trait: str, utterance: str) -> bool:
-    """Whether a trait shares a content word with the utterance; forms of one stem count as one word.
+    """Whether a trait shares a content word with the utterance and has no other number; forms of one stem count as one word.
 
     A trait without Latin letters is accepted, because its words cannot be separated here.
     """
     said, stems = stems_of(utterance), stems_of(trait)
+    if not {value for _, value in counted(trait)} <= {"1", *(value for _, value in numbers(utterance))}:
+        return False
     return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
 
 

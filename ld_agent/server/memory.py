@@ -191,11 +191,11 @@ async def recall(
     at: Annotated[When | None, Query(description="As of this time. Default: now.")] = None,
     k: Annotated[int | None, Query(ge=1, le=200, description="At most this many. Default: `memory.k`.")] = None,
 ) -> RecallList:
-    """Memories relevant to a text, with the terms of their scores."""
+    """Memories relevant to a text, with the terms of their scores; before them what was said in running sessions."""
     service = service_of(request)
     conversation = await service.known(caller.conversation_id(person))
     hits = await service.inside(conversation, lambda: conversation.recall(text, at, k=k))
-    return RecallList(recalled=[RecalledShape.of_recalled(r) for r in hits])
+    return RecallList(recalled=[RecalledShape.of_recalled(r) for r in hits[:k]])
 
 
 @router.post("/{person}/messages")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from ld_agent.backbones.base import Completion
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.quotes import is_evidence, worths
+from ld_agent.memory.quotes import asks, is_evidence, worths
 from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
@@ -254,7 +254,7 @@ class Answering:
         heard = situation.heard
         lines = [
             *self._traits(situation),
-            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat"),
+            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not asks(u)),
         ]
         if not lines:
             return None

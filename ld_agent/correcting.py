@@ -12,6 +12,7 @@ from datetime import datetime
 
 from ld_agent.errors import InputError
 from ld_agent.memory.corrections import Carried, Correction, content, corrected_lines
+from ld_agent.memory.quotes import asks
 from ld_agent.memory.views.stored import dialogue
 from ld_agent.modules.wording import SENTENCE_END
 from ld_agent.relation import Relation
@@ -130,10 +131,9 @@ def _in_own_words(relation: Relation, record: Record, carried: Carried) -> Recor
     if record.text or not record.sources:
         return record
     lines = relation.resources.store.utterances_by_id(relation.key, record.sources)
-    said = [lines[i] for i in record.sources if i in lines and lines[i].speaker != relation.agent_name][:OWN_LINES]
-    return replace(
-        record, text=dialogue([replace(u, text=carried.after.get(u.id, u.text)) for u in said]), fallback=True
-    )
+    said = [replace(u, text=carried.after.get(u.id, u.text)) for u in map(lines.get, record.sources) if u is not None]
+    said = [u for u in said if u.speaker != relation.agent_name and not asks(u)][:OWN_LINES]
+    return replace(record, text=dialogue(said), fallback=True)
 
 
 def _carry(relation: Relation, carried: Carried, plan: _Plan, target: str, text: str, at: datetime) -> None:

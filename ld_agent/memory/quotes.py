@@ -125,7 +125,7 @@ def worths(
         [
             COVER * len(asked & _stems(utterance.text)) / max(len(asked), 1)
             + SPEAKER * (utterance.speaker == about)
-            + DETAIL * (not _asks(utterance))
+            + DETAIL * (not asks(utterance))
             for utterance in said
         ]
     )
@@ -163,7 +163,8 @@ def _about(heard: Utterance, agent: str) -> str:
     return agent if SECOND_PERSON.search(heard.text) else ""
 
 
-def _asks(utterance: Utterance) -> bool:
+def asks(utterance: Utterance) -> bool:
+    """Whether an utterance ends with a question."""
     return utterance.text.rstrip().endswith(("?", "？"))
 
 
@@ -174,6 +175,6 @@ def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:
         before is not None
         and before.session == said[place].session
         and before.speaker != said[place].speaker
-        and _asks(before)
+        and asks(before)
     )
     return (place - 1,) if answers and len(said[place].text.split()) <= 8 else ()

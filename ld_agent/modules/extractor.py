@@ -63,7 +63,7 @@ class Extractor:
 
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
-        self._believe = grounded if grounded_only else _anything
+        self._believe = grounded if grounded_only else numbers_said
         self._prompt = models.prompt(f"extractor_{prompting}")
         self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
@@ -219,10 +219,10 @@ def grounded(trait: str, utterance: str) -> bool:
     A trait without Latin letters is accepted, because its words cannot be separated here.
     """
     said, stems = stems_of(utterance), stems_of(trait)
-    if not {value for _, value in counted(trait)} <= {"1", *(value for _, value in numbers(utterance))}:
-        return False
-    return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
+    shares = any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
+    return shares and numbers_said(trait, utterance)
 
 
-def _anything(trait: str, utterance: str) -> bool:
-    return True
+def numbers_said(trait: str, utterance: str) -> bool:
+    """Whether an utterance has every number of a trait; "a dog" may be 1 dog."""
+    return {value for _, value in counted(trait)} <= {"1", *(value for _, value in numbers(utterance))}

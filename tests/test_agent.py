@@ -382,3 +382,16 @@ def test_vectors_missing_after_an_import_are_made_on_use(scene: Scene) -> None:
     reply = again.conversation("maya").respond("Bees?", "Maya", START + DAY)
     assert reply.traits == {"Maya": ("I keep bees.",)}
     assert again.store.without_vector() == []
+
+
+def test_what_was_said_in_running_sessions_is_recalled_too(scene: Scene) -> None:
+    agent = scene.agent()
+    desk, phone = agent.conversation("ann"), agent.conversation("ann", thread="phone")
+    desk.observe("I keep forty bee hives.", at=START)
+    desk.observe("What do hives cost?", at=START)
+    desk.observe("Hives are dear.", desk.agent_name, at=START)
+    found = phone.recall("bee hives", at=START + DAY)
+    assert [(one.record.id, one.record.text) for one in found] == [("u1", "User: I keep forty bee hives.")]
+    assert phone.recall("bee hives", at=START - DAY) == []
+    desk.end_session()
+    assert [one.record.view for one in phone.recall("bee hives", at=START + DAY)] == ["events"]

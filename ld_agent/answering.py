@@ -330,7 +330,16 @@ def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str
     agent's own, unless it is asked about itself."""
     heard = replace(situation.heard, text="")
     bare = replace(situation, heard=heard, context=(), recalled=(), traits={}, quotes=(), instructions="")
-    frame = {line for message in generator.prompt_for(bare).messages for line in message.content.splitlines()}
+    framed = (
+        bare,
+        replace(bare, traits={situation.heard.speaker: ("",)}),
+    )  # some lines stand only where there is something
+    frame = {
+        line
+        for one in framed
+        for message in generator.prompt_for(one).messages
+        for line in message.content.splitlines()
+    }
     for said in situation.context:
         if not is_evidence(situation.heard, situation.agent, said, situation.language.reading, situation.about):
             frame |= {as_line(said.text), f"{as_name(said.speaker)}: {as_line(said.text)}", *said.text.splitlines()}

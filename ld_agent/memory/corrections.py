@@ -252,7 +252,7 @@ class Carried:
             if i in self.before:
                 line = f"{as_name(self.speakers[i])}: "
                 text = text.replace(line + self.before[i], line + self.after[i] if self.after[i] else "")
-        text = "\n".join(line for line in text.split("\n") if line.strip())
+        text = "\n".join(line.strip() for line in text.split("\n") if line.strip())
 
         def own_words(correction: Correction) -> str:
             return f"{as_name(correction.speaker or names[0])}: {correction.new}" if correction.new else ""

@@ -39,7 +39,7 @@ from ld_agent.modules.registry import TUNED
 
 CLI = ROOT / "docs" / "cli.md"
 PYTHON = ROOT / "docs" / "python.md"
-MOST_WORDS = 1000
+MOST_WORDS = 900
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -50,6 +50,7 @@ def test_the_default_config_is_the_default_of_the_code_with_the_adapters_that_sh
         *(f"modules.{name}.adapter" for name in ("summarizer", "extractor", "generator", "memory", "reader")),
         *(f"modules.{name}.prompting" for name in ("extractor", "generator", "memory")),
         *(f"modules.{name}.repetition_penalty" for name in ("generator", "memory")),
+        *("modules.generator.temperature", "modules.generator.top_p"),
         *("modules.summarizer.max_new_tokens", "modules.extractor.grounded", "modules.reader.passages"),
         "backbone.context_window",
     }

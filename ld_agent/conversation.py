@@ -358,16 +358,20 @@ class Conversation:
 
     @contextmanager
     def _mirrors(self) -> Iterator[None]:
-        """The running session as currently stored."""
+        """The running session as currently stored, before and after."""
         try:
             with self.relation.up_to_date():
-                if self._revision != self.relation.revision:
-                    self._cache.reload()
-                    self._revision = self.relation.revision
+                self._reload()
                 yield
+                self._reload()
         except BaseException:
             self._revision = -1
             raise
+
+    def _reload(self) -> None:  # if something else than this thread's talk has changed the running session
+        if self._revision != self.relation.revision:
+            self._cache.reload()
+            self._revision = self.relation.revision
 
     def _turn(
         self,

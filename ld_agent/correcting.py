@@ -167,6 +167,6 @@ def _carry(relation: Relation, carried: Carried, plan: _Plan, target: str, text:
     for trait in plan.fewer:
         shelf.update(trait)
     for trait, _ in shelf.traits():
-        new = "" if trait.id in gone else carried.text(trait.text)
+        new = "" if trait.id in gone else carried.text(trait.text, lambda c, old=trait.text: old if c.adds else "")
         if trait.id != target and new != trait.text:
             _change(relation, trait.id, new, at)

@@ -148,7 +148,10 @@ def test_threads_have_their_own_session_and_share_persona_and_memory(scene: Scen
     assert len(phone.end_session()) == 1
     assert phone.running == ()
     assert len(desk.running) == 2
-    assert [r.record.session for r in desk.recall("bees", START + DAY)] == [1]
+    assert [r.record.session for r in desk.recall("bees", START + DAY)] == [
+        2,
+        1,
+    ]  # first the line of the running session
 
 
 def test_a_model_of_your_own_answers_a_prompt_and_is_observed(scene: Scene) -> None:

@@ -239,6 +239,8 @@ def test_the_python_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
                 call = call.replace("t3", names["alice"].traits()[0].id)
             if '"m2"' in call:
                 call = call.replace("m2", names["alice"].records[0].id)
+            if '"u12"' in call:
+                call = call.replace("u12", names["alice"].utterances[0].id)
             eval(call, names)
 
 

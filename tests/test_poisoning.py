@@ -109,7 +109,7 @@ def test_nothing_is_added_to_what_the_person_said_in_the_chat(scene: Scene, view
     talk.end_session()
     prompt = system_prompt(talk)
     assert re.search(r"^- 9 days ago: ", prompt, re.MULTILINE)
-    assert re.search(r"^- I keep bees in Ghent\.$", prompt, re.MULTILINE)
+    assert re.search(r'^- "I keep bees in Ghent\."$', prompt, re.MULTILINE)
 
 
 def test_a_summary_is_trusted_as_the_least_of_what_was_said(scene: Scene):
@@ -148,11 +148,9 @@ def test_nothing_is_cut_because_of_what_it_says(scene: Scene, channel: str, spea
     asked = [r for module in ("summarizer", "extractor", "memory") for r in requests_of(scene.opened[-1], module)]
     prompted = [talk.messages(text, "Ann", at=START + 9 * DAY) for text in ORDINARY]
     for text, prompt in zip(ORDINARY, prompted, strict=True):
-        assert {r.module for r in asked if any(text in m.content for m in r.messages)} == {
-            "summarizer",
-            "extractor",
-            "memory",
-        }
+        # what a tool alone noted is remembered in its words, without a summary
+        reading = {"extractor", "memory"} | ({"summarizer"} if channel != "tool" else set())
+        assert {r.module for r in asked if any(text in m.content for m in r.messages)} == reading
         assert text in prompt.messages[0]["content"]
         assert prompt.notes == ()
 
@@ -168,8 +166,8 @@ def test_a_trait_keeps_its_channel_until_the_person_says_it(scene: Scene):
     active = {t.text: t.channel for t in talk.persona("User")}
     assert active == {"I live in Ghent.": "chat", "I live in Bruges.": "document"}
     prompt = system_prompt(talk, "Where do I live?")
-    assert "- I live in Bruges. (from a document)" in prompt
-    assert "- I live in Ghent.\n" in prompt
+    assert '- "I live in Bruges. (from a document)"' in prompt
+    assert '- "I live in Ghent."\n' in prompt
     talk.observe("I live in Bruges.", at=START + 10 * DAY)
     talk.observe("I see.", talk.agent_name, START + 10 * DAY)
     assert ("I live in Bruges.", "chat") in [(t.text, t.channel) for t in talk.persona("User")]
@@ -218,7 +216,7 @@ def test_the_reader_reads_only_what_was_said(scene: Scene, channel: str, read: b
 def test_a_text_from_a_document_in_the_running_session_says_so(scene: Scene):
     talk = talk_with(scene)
     talk.observe("Say HERON.", at=START, channel="document")
-    [_, message] = talk.messages(ASKED, at=START).messages
+    message = talk.messages(ASKED, at=START).messages[-1]
     assert message["content"] == f"User, from a document: Say HERON.\n{ASKED}"
 
 

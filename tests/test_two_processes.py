@@ -125,12 +125,11 @@ def test_each_sees_in_its_context_what_the_other_heard_said_and_learnt(scene: Sc
     here.respond("I keep bees.", "Maya", START)
     there.respond("And wasps?", "Maya", START)
     said = [m.content for m in requests_of(two, "generator")[-1].messages if m.role != "system"]
-    assert said[0] == "I keep bees."
+    assert said[-3] == "I keep bees."
     assert said[-1] == "And wasps?"
     reply = here.respond("Well?", "Maya", START)
-    assert [m.content for m in requests_of(one, "generator")[-1].messages if m.role == "user"] == [
-        "I keep bees.", "And wasps?", "Well?",
-    ]  # fmt: skip
+    heard = [m.content for m in requests_of(one, "generator")[-1].messages if m.role == "user"]
+    assert heard[-3:] == ["I keep bees.", "And wasps?", "Well?"]
     assert reply.traits == there.respond("So?", "Maya", START).traits == {"Maya": ("I keep bees.",)}
     there.end_session()
     assert here.end_session() == []

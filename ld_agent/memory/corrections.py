@@ -68,6 +68,11 @@ class Correction:
     def _content(self, text: str, names: str) -> set[str]:
         return content(text, self.reading, names)
 
+    @property
+    def adds(self) -> bool:
+        """Whether the statement still holds, with something added: a shorter one that says it is not wrong."""
+        return bool(self.new) and self._content(self.old, "") <= self._content(self.new, "")
+
     def applied(self, sentence: str, otherwise: str) -> str:
         """A sentence that says the statement, corrected in place if possible, or else ``otherwise``."""
         if not self.new:

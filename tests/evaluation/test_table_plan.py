@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from cli_commands import CommandLine
 
-from ld_agent.config import load_config
+from ld_agent.config import greedy_config, load_config
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperTable, Where, paper_table, paper_tables, satisfied
 from ld_agent.evaluation.published import unpublished
 from ld_agent.evaluation.run_files import PREDICTIONS
@@ -46,7 +46,7 @@ def option(words: Sequence[str], name: str) -> str:
 def run_of(line: str, folder: Path) -> TableRun:
     """The run that a planned command would make, as `tables` sees it."""
     words = shlex.split(line)
-    config = load_config(option(words, "-c"), [word for word in words if re.match(r"[a-z_.]+=", word)])
+    config = greedy_config(option(words, "-c"), [word for word in words if re.match(r"[a-z_.]+=", word)])
     task = words[2] if words[1] == "eval" else f"ecm-{words[3].removesuffix('.jsonl')}"
     header = {
         "format": 1, "task": task, "name": "x", "data": words[3], "data_sha256": "d", "hash": "h",

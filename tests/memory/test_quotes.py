@@ -58,8 +58,8 @@ def test_what_the_agent_said_is_quoted_only_to_questions_about_the_agent():
         utterance(6, "Sam", "Your son, named Max, repairs violins."),
         utterance(7, "Sam", "I repair violins."),
     ]
-    assert quotes(asked("What does my son repair?"), "Sam", said, encode, words, room=20) == ()
-    assert said[2] in quotes(asked("What do you repair?"), "Sam", said, encode, words, room=20)
+    assert quotes(asked("What does my son repair?"), "Sam", said, encode, READING, words, room=20) == ()
+    assert said[2] in quotes(asked("What do you repair?"), "Sam", said, encode, READING, words, room=20)
 
 
 def test_what_bears_most_comes_last():

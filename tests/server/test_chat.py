@@ -183,7 +183,7 @@ async def test_without_a_person_nothing_is_remembered(served: Served):
         assert response.json()["choices"][0]["message"]["content"]
         assert client.service.agent.store.conversations() == []
         [request] = client.backbone.requests
-        assert [m.content for m in request.messages[1:]] == ["Hi.", "Hello.", "I keep bees."]
+        assert [m.content for m in request.messages[-3:]] == ["Hi.", "Hello.", "I keep bees."]
 
 
 async def test_threads_are_apart_and_share_the_memory(served: Served):
@@ -192,8 +192,7 @@ async def test_threads_are_apart_and_share_the_memory(served: Served):
         answer = await client.chat("What do I keep?", thread="laptop")
         assert answer.json()["ld_agent"]["traits"]["User"] == ["I keep bees."]
         last = [r for r in client.backbone.requests if r.module == "generator"][-1]
-        assert "I keep bees." not in last.messages[-1].content
-        assert len(last.messages) == 2
+        assert not any("I keep bees." in message.content for message in last.messages[1:])
 
 
 async def test_a_temporary_chat_of_open_webui_is_not_remembered(served: Served):

@@ -149,7 +149,7 @@ def test_a_run_killed_before_saving_only_saves(settings: Make, tmp_path: Path, m
     given = settings(max_steps=6)
     tune(settings(max_steps=6, output_dir=str(tmp_path / "whole")), "extractor")
 
-    def fail(*args: Any) -> None:
+    def fail(*args: Any, **named: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -255,10 +255,10 @@ def test_the_factors_are_trained_in_float32_and_saved_small(settings: Make, tmp_
     model = None
     original = adapters.save_adapter
 
-    def spy(adapted: Any, *args: Any) -> None:
+    def spy(adapted: Any, *args: Any, **named: Any) -> None:
         nonlocal model
         model = adapted
-        original(adapted, *args)
+        original(adapted, *args, **named)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adapters, "save_adapter", spy)

@@ -16,7 +16,6 @@ from ld_agent.config import Config, load_config
 from ld_agent.datasets import Episode, Turn, write_episodes
 from ld_agent.errors import DataFileError, InputError, StoreError
 from ld_agent.evaluation.annotation import Mark, add_mark, load_marks
-from ld_agent.evaluation.recall_tau import picture
 from ld_agent.evaluation.retrieval import Outcome, Records, figures, load_cases, measure
 from ld_agent.evaluation.retrieval_cases import Asked
 from ld_agent.storage.base import Draft
@@ -292,12 +291,3 @@ def test_invalid_mark_files_are_rejected(app: typer.Typer, tmp_path: Path, store
     add_mark(foreign, Mark("bob", "?", "2024-06-01T00:00:00Z", ("m1",), ()))
     done = CliRunner().invoke(app, ["marks", str(foreign), "--store", str(store_of_two)])
     assert isinstance(done.exception, StoreError)
-
-
-def test_the_plot_has_a_line_per_curve():
-    row = {"recall_any@1": 0.5, "recall_any@5": 0.75, "recall_all@5": 0.6}
-    rows = [{"scorer": s, "tau": tau, **row} for s in ("paper", "hybrid") for tau in (1e7, None)]
-    (axes,) = picture(rows).get_axes()
-    assert len(axes.lines) == 6
-    assert axes.lines[1].get_xydata().tolist() == [[0, 75], [1, 75]]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1e7", "no decay"]

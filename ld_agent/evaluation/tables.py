@@ -15,7 +15,8 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
 from ld_agent.evaluation.published import unpublished
-from ld_agent.evaluation.table_runs import KEYS, Collected, Entry, TableRun
+from ld_agent.evaluation.table_facts import FACTS
+from ld_agent.evaluation.table_runs import Collected, Entry, TableRun
 from ld_agent.evaluation.verdicts import MEASURES, Judged
 
 SCORED = "ecm-knowledge"
@@ -299,7 +300,7 @@ def _wanted(column: Column) -> list[Where]:
 
 
 def _key(fact: str) -> str:
-    return f" ({KEYS[fact]})" if fact in KEYS else ""
+    return f" ({FACTS[fact].key})" if fact in FACTS else ""
 
 
 def _word(value: object) -> str:

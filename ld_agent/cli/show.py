@@ -60,7 +60,12 @@ class RecalledTable:
         return table
 
 
-def figures_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str | Text]], left: int = 1) -> Table:
+def figure(value: object) -> str:
+    """A figure as text: floats with three decimals, "–" for none."""
+    return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def figures_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[RenderableType]], left: int = 1) -> Table:
     """A table of figures; the first ``left`` columns are words."""
     table = Table(title=title or None, title_justify="left", box=None, padding=(0, 1), header_style="dim")
     for number, head in enumerate(heads):

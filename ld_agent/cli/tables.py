@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ld_agent.cli.runs import Json
+from ld_agent.cli.options import Json, RunsFolder
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def tables(
             "unique ending is enough; all: those with a run."
         ),
     ],
-    runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,
+    runs: RunsFolder = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the commands that fill every cell instead.")] = False,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="With --plan: a base configuration; may be repeated.")

@@ -1,6 +1,6 @@
 """Agreement of a judge with human labels: accuracy, Cohen's kappa and, for numeric labels, correlations.
 
-Knows labels, but not what they describe. scipy and scikit-learn compute the statistics.
+scipy and scikit-learn compute the statistics.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
+from ld_agent.evaluation.verdicts import read_verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,6 @@ class Agreement:
     kappa: float | None
     pearson: float | None
     spearman: float | None
-
-    def as_json(self) -> dict[str, float | int | None]:
-        return asdict(self)
 
 
 def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int | float | str]) -> Agreement:
@@ -101,6 +100,31 @@ def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[st
 def of_run(run: str, key: str) -> str:
     """Return a case's key among those of several runs."""
     return f"{run}: {key}"
+
+
+def agreement_with_people(files: Sequence[Path], labels: Path) -> dict[str, Any]:
+    """Compare a judge's verdicts in one or several files with people's labels, by aspect if there are any.
+
+    Raises:
+        InputError: the files have verdicts of different judges; and as in `read_labels` and `agreement`.
+    """
+    read = {path: read_verdicts(path) for path in files}
+    judges = {(judged.kind, judged.judge) for judged in read.values()}
+    if len(judges) > 1:
+        raise InputError(f"the files have verdicts of {len(judges)} judges or kinds of judgement; give files of one")
+    verdicts = [
+        (of_run(path.parent.name, key) if len(files) > 1 else key, aspect, verdict)
+        for path, judged in read.items()
+        for key, aspect, verdict in judged.verdicts
+    ]
+    given = read_labels(labels, {(key, aspect) for key, aspect, _ in verdicts})
+    kind, judge = judges.pop()
+    by_aspect = {}
+    for aspect in dict.fromkeys(aspect for _, aspect, _ in verdicts):
+        pairs = [(v, given[key, of]) for key, of, v in verdicts if of == aspect and (key, of) in given]
+        if pairs:
+            by_aspect[aspect] = asdict(agreement([v for v, _ in pairs], [label for _, label in pairs]))
+    return {"kind": kind, "judge": judge} | (by_aspect[""] if set(by_aspect) == {""} else by_aspect)
 
 
 def _name(value: int | float | str) -> str:

@@ -50,7 +50,7 @@ TEMPLATE = Path(__file__).with_name("form.html")
 
 
 def write_form(
-    items: Sequence[Item], kind: str, out: Path, seed: int = 0, about: Mapping[str, Any] | None = None
+    items: Sequence[Item], kind: str, out: Path, *, seed: int = 0, about: Mapping[str, Any] | None = None
 ) -> Path:
     """Write the page and, next to it, the key that maps items to systems; return the key's path.
 

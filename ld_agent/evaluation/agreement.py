@@ -1,6 +1,6 @@
 """Agreement of a judge with human labels: accuracy, Cohen's kappa and, for numeric labels, correlations.
 
-scipy and scikit-learn compute the statistics.
+scipy computes the correlations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
+from ld_agent.evaluation.form import cohen
 from ld_agent.evaluation.verdicts import read_verdicts
 
 
@@ -46,7 +47,6 @@ def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int |
         InputError: the lists differ in length, or there is no verdict at all.
     """
     from scipy.stats import pearsonr, spearmanr
-    from sklearn.metrics import cohen_kappa_score
 
     if len(judged) != len(labels):
         raise InputError(f"{len(judged)} verdicts but {len(labels)} labels; give one label per verdict")
@@ -54,17 +54,19 @@ def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int |
     if not pairs:
         raise InputError(f"none of the {len(judged)} cases has a verdict; there is nothing to compare")
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    equal = sum(ours[i] == theirs[i] for i in range(len(pairs))) / len(pairs)
     pearson = spearman = None
     numeric = all(isinstance(value, int | float) for value in (*ours, *theirs))
     if numeric and len(set(ours)) > 1 and len(set(theirs)) > 1:
         pearson = _number(pearsonr(ours, theirs).statistic)
         spearman = _number(spearmanr(ours, theirs).statistic)
-    names = sorted({_name(value) for value in (*ours, *theirs)})
-    kappa = None
-    if len(names) > 1:
-        kappa = _number(cohen_kappa_score([_name(v) for v in ours], [_name(v) for v in theirs], labels=names))
-    return Agreement(len(pairs), len(judged) - len(pairs), equal, kappa, pearson, spearman)
+    return Agreement(
+        cases=len(pairs),
+        unparsed=len(judged) - len(pairs),
+        accuracy=sum(a == b for a, b in pairs) / len(pairs),
+        kappa=cohen(pairs),
+        pearson=pearson,
+        spearman=spearman,
+    )
 
 
 def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], int | float | str]:
@@ -125,11 +127,6 @@ def agreement_with_people(files: Sequence[Path], labels: Path) -> dict[str, Any]
         if pairs:
             by_aspect[aspect] = asdict(agreement([v for v, _ in pairs], [label for _, label in pairs]))
     return {"kind": kind, "judge": judge} | (by_aspect[""] if set(by_aspect) == {""} else by_aspect)
-
-
-def _name(value: int | float | str) -> str:
-    """Return a label as a category; 2 and 2.0 are the same."""
-    return value if isinstance(value, str) else format(float(value), "g")
 
 
 def _number(value: float) -> float | None:

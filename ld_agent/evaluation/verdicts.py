@@ -244,7 +244,14 @@ def read_verdicts(path: Path) -> Judged:
             raise row.error(f"verdict={verdict!r} is neither a number nor a name")
         verdicts.append((row.text("key"), str(row.values.get("aspect") or ""), verdict))
     names, hashes = tuple(run.text("name") for run in runs), tuple(run.text("hash") for run in runs)
-    return Judged(about.text("kind"), about.text("judge"), names, hashes, about.integer("empty"), tuple(verdicts))
+    return Judged(
+        kind=about.text("kind"),
+        judge=about.text("judge"),
+        names=names,
+        runs=hashes,
+        empty=about.integer("empty"),
+        verdicts=tuple(verdicts),
+    )
 
 
 def verdicts_under(folder: Path) -> Iterator[Path]:

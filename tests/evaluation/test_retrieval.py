@@ -116,7 +116,10 @@ def test_summaries_that_are_none_are_counted_and_marked(app: typer.Typer, tmp_pa
     done = CliRunner().invoke(app, ["retrieval", file, "--json", *scripted])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["fallback_counts"] == {"events records": {"fallbacks": 3, "of": 3, "share": 1.0}}
-    assert "† default: not the mechanism it is named after" in CliRunner().invoke(app, ["retrieval", file, *scripted]).output
+    assert (
+        "† default: not the mechanism it is named after"
+        in CliRunner().invoke(app, ["retrieval", file, *scripted]).output
+    )
 
 
 def test_a_missing_file_is_named(tmp_path: Path):

@@ -16,7 +16,7 @@ from ld_agent.backbones.base import Completion
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.quotes import worths
+from ld_agent.memory.quotes import asks, is_evidence, worths
 from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
@@ -25,7 +25,8 @@ from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.modules.wording import SENTENCE_END
+from ld_agent.modules.wording import SENTENCE_END, stems_of
+from ld_agent.prompts import as_line, as_name
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, ReplyOptions, Utterance
 
@@ -219,7 +220,7 @@ class Answering:
         for passage, completion in zip(passages, completions, strict=True):
             answer = self._found(situation, passage, completion)
             if answer is not None:
-                found.append((passage[-1], answer))
+                found.append((_source(passage, answer.text, situation.language.reading), answer))
         if not found:
             return None
         said, answer = _chosen(situation.heard, found, situation.language.reading)
@@ -257,7 +258,7 @@ class Answering:
         heard = situation.heard
         lines = [
             *self._traits(situation),
-            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat"),
+            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not asks(u)),
         ]
         if not lines:
             return None
@@ -290,6 +291,15 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading
     return alike[timely(heard.text, answers, sessions, reading)]
 
 
+def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utterance:
+    """The line of a passage, by the person who said its last, that says most of an answer; of several, the last."""
+    words, lines = (
+        stems_of(answer, reading),
+        [said for said in reversed(passage) if said.speaker == passage[-1].speaker],
+    )
+    return max(lines, key=lambda said: len(words & stems_of(said.text, reading)))
+
+
 def _elsewhere(said: Utterance, line: Utterance) -> bool:
     """Whether it was said by the same person in another session."""
     return bool(said.id) and said.speaker == line.speaker and said.session != line.session
@@ -316,10 +326,23 @@ def _only_about(person: str, situation: Situation) -> Situation:
 
 
 def _told(generator: Generator, situation: Situation, prompted: Prompted) -> str:
-    """What a rendered prompt says about the world: its lines without those of a prompt that remembers nothing."""
+    """What a rendered prompt says about the world: its lines without those of a prompt that remembers nothing, and without the
+    agent's own, unless it is asked about itself."""
     heard = replace(situation.heard, text="")
     bare = replace(situation, heard=heard, context=(), recalled=(), traits={}, quotes=(), instructions="")
-    frame = {line for message in generator.prompt_for(bare).messages for line in message.content.splitlines()}
+    framed = (
+        bare,
+        replace(bare, traits={situation.heard.speaker: ("",)}),
+    )  # some lines stand only where there is something
+    frame = {
+        line
+        for one in framed
+        for message in generator.prompt_for(one).messages
+        for line in message.content.splitlines()
+    }
+    for said in situation.context:
+        if not is_evidence(situation.heard, situation.agent, said, situation.language.reading, situation.about):
+            frame |= {as_line(said.text), f"{as_name(said.speaker)}: {as_line(said.text)}", *said.text.splitlines()}
     lines = (line for message in prompted.messages for line in message.content.splitlines())
     return "\n".join(line for line in lines if line not in frame and not _TAG.fullmatch(line))
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
+from ld_agent.correcting import correct
 from ld_agent.ending import session_ended
 from ld_agent.errors import InputError
 from ld_agent.listener import Listener
@@ -212,18 +213,17 @@ class Conversation:
     # ---- memory
 
     def recall(self, text: str, at: datetime | str | None = None, *, k: int | None = None) -> list[Recalled]:
-        """Recall memories relevant to a text at a given time, best first, with the numbers of equations (1)–(3).
+        """Recall memories relevant to a text at a given time, best first, with the numbers of equations (1)–(3); before them
+        what people said in running sessions, word for word.
 
         An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled.
 
         Args:
-            k: maximum number per ranking view; None: ``memory.k``.
+            k: maximum number per ranking view, and of lines; None: ``memory.k``.
         """
         with self._inside():
             query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
-            views = self.relation.views if k is None else self.relation.views_recalling(k)
-            steps = views.recall(query, within_budget=k is None)
-            return list(run(steps, self.relation.complete).recalled)
+            return [*self.relation.recalled_lines(query, k), *self._run(self.relation.recalled(query, k)).recalled]
 
     def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
         """Return the traits of a speaker, including those in pending utterances; with ``history``, superseded ones too.
@@ -262,26 +262,25 @@ class Conversation:
         return self._store.records(self.key)
 
     def edit(self, target: str, text: str) -> None:
-        """Correct a record or trait by its id; the change is logged with its date and exported.
+        """Correct a record, trait or utterance by its id, and everything else that says it: lines, memories, traits.
+
+        Changes are logged with their dates and exported.
 
         Raises:
-            InputError: no such record or trait, or an empty text.
+            InputError: no such record, trait or utterance, or an empty text.
         """
         with self._inside():
-            text = checked_text(text)
-            [vector] = self._resources.encoder.encode([text])
-            self._store.edit(self.key, target, text, vector, self._resources.clock())
-            self.relation.changed_by_hand()
+            correct(self.relation, target, checked_text(text), self._resources.clock())
 
     def forget(self, target: str) -> None:
-        """Delete a record or trait by its id; only the fact that it was forgotten remains on record.
+        """Delete a record, trait or utterance by its id, with everything else that says it; only the fact that it was
+        forgotten remains on record. An utterance takes with it only what was learned from it alone.
 
         Raises:
-            InputError: no such record or trait.
+            InputError: no such record, trait or utterance.
         """
         with self._inside():
-            self._store.forget(self.key, target, self._resources.clock())
-            self.relation.changed_by_hand()
+            correct(self.relation, target, "", self._resources.clock())
 
     def replace(self, utterance_ids: Sequence[str], *, finished: bool = False) -> None:
         """Remove utterances of the running session from the conversation, together with what was learned only from
@@ -302,7 +301,6 @@ class Conversation:
             if not finished and (unknown := [i for i in utterance_ids if i not in running]):
                 raise InputError(f"{unknown[0]!r} is not in the running session; only what is in it can be replaced")
             self._store.replace(self.key, utterance_ids)
-            self._cache.reload()
             self.relation.changed_by_hand()
 
     def pin(self, target: str, pinned: bool = True) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from ld_agent.errors import StoreError
 from ld_agent.languages import AUTO, detected, language
 from ld_agent.memory.persona_bank import PersonaBank
-from ld_agent.memory.views.enabled import EnabledViews
+from ld_agent.memory.running import recalled_lines
+from ld_agent.memory.views.enabled import EnabledViews, Remembered
 from ld_agent.modules.attribution import own_traits
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.referents import referring
@@ -23,10 +24,10 @@ from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import EPOCH
 from ld_agent.turnstile import Turnstile
-from ld_agent.types import Utterance
+from ld_agent.types import Recalled, Utterance
 
 if TYPE_CHECKING:
-    from ld_agent.memory.views.base import ViewContext
+    from ld_agent.memory.views.base import Query, ViewContext
     from ld_agent.resources import Resources
 
 
@@ -93,13 +94,20 @@ class Relation:
         self._script_noted = True
         return True
 
-    def views_recalling(self, k: int) -> EnabledViews:
-        """The same views, recalling at most ``k`` records each."""
+    def recalled(self, query: Query, k: int | None = None) -> Steps[Remembered]:
+        """What all views recall: at most ``k`` records each, or as configured and within the budget of a prompt."""
+        if k is None:
+            return self.views.recall(query)
         context = self._context()
-        return EnabledViews(
-            self.resources.config.memory.views,
-            replace(context, settings=context.settings.model_copy(update={"k": k})),
-        )
+        settings = context.settings.model_copy(update={"k": k})
+        views = EnabledViews(self.resources.config.memory.views, replace(context, settings=settings))
+        return views.recall(query, within_budget=False)
+
+    def recalled_lines(self, query: Query, k: int | None = None) -> list[Recalled]:
+        """What people said in the running sessions of all threads, as far as it is relevant to a query."""
+        settings, said = self.resources.config.memory, self._store.open_utterances(self.key, None)
+        most = settings.k if k is None else k
+        return recalled_lines(query, said, self.agent_name, self.resources.encoder, most, settings.least_cosine)
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
@@ -130,7 +138,8 @@ class Relation:
         self._version = version
 
     def changed_by_hand(self) -> None:
-        """Drop every mirror after a record or trait was edited, pinned or forgotten."""
+        """Drop every mirror after something was edited, pinned or forgotten by hand."""
+        self.revision += 1
         self._edits = self._store.edits(self.key)
         self.bank.drop_mirror()
         self.resources.indexes.drop(self.key)

@@ -143,9 +143,3 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", prose(page), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def section(page: Path, heading: str) -> str:
-    """The text under a heading, up to the next one of any level; "" if the page does not have it."""
-    found = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text_of(page), flags=re.DOTALL | re.MULTILINE)
-    return found[1] if found else ""

@@ -63,8 +63,8 @@ def test_a_reply_is_sampled_with_its_own_seed_and_an_answer_about_the_past_is_no
     assert [(r.temperature, r.top_p) for r in first] == [(0.7, 0.9), (0.7, 0.9), (0.0, 0.9)]
     assert len({r.seed for r in (*first, *other)}) == 6
     assert [r.seed for r in first] == [r.seed for r in again]
-    assert first[1].openings[-1] == "Bees! In Lyon."
-    assert first[2].openings == ()
+    assert first[1].unlike[-1] == "Bees! In Lyon."
+    assert first[2].unlike == ()
 
 
 def test_a_tuned_extractor_is_shown_what_each_utterance_answers(scene: Scene) -> None:
@@ -382,3 +382,16 @@ def test_vectors_missing_after_an_import_are_made_on_use(scene: Scene) -> None:
     reply = again.conversation("maya").respond("Bees?", "Maya", START + DAY)
     assert reply.traits == {"Maya": ("I keep bees.",)}
     assert again.store.without_vector() == []
+
+
+def test_what_was_said_in_running_sessions_is_recalled_too(scene: Scene) -> None:
+    agent = scene.agent()
+    desk, phone = agent.conversation("ann"), agent.conversation("ann", thread="phone")
+    desk.observe("I keep forty bee hives.", at=START)
+    desk.observe("What do hives cost?", at=START)
+    desk.observe("Hives are dear.", desk.agent_name, at=START)
+    found = phone.recall("bee hives", at=START + DAY)
+    assert [(one.record.id, one.record.text) for one in found] == [("u1", "User: I keep forty bee hives.")]
+    assert phone.recall("bee hives", at=START - DAY) == []
+    desk.end_session()
+    assert [one.record.view for one in phone.recall("bee hives", at=START + DAY)] == ["events"]

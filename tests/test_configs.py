@@ -37,7 +37,7 @@ def leaves(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def plain_leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from plain_leaves(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value

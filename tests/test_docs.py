@@ -1,4 +1,4 @@
-"""The documentation cannot drift: every command and option is in it, what it shows parses, and its code runs."""
+"""The documentation cannot drift: every command is in it, what it shows parses, and its code runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from documentation import (
     blocks,
     container_commands,
     paths,
-    section,
     shown_commands,
     text_of,
 )  # fmt: skip
@@ -40,7 +39,7 @@ from ld_agent.modules.registry import TUNED
 
 CLI = ROOT / "docs" / "cli.md"
 PYTHON = ROOT / "docs" / "python.md"
-MOST_WORDS = 1000
+MOST_WORDS = 900
 
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -57,14 +56,6 @@ COMMANDS = list(commands())
 SHOWN = [*container_commands(), *(shown for page in PAGES for shown in shown_commands(page))]
 
 
-def names_of(command: Any) -> Iterator[list[str]]:
-    """The spellings of each option of a command."""
-    for parameter in command.params:
-        spellings = [option for option in parameter.opts if option.startswith("-")]
-        if spellings and "--help" not in spellings:
-            yield spellings
-
-
 def test_there_is_something_to_check():
     assert {path for path, _ in COMMANDS} >= {("chat",), ("run",), ("demo",), ("memory", "list"), ("bench", "recall")}
     assert {shown.program for shown in SHOWN} >= {
@@ -78,20 +69,10 @@ def test_there_is_something_to_check():
 # ---- commands
 
 
-@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
-def test_a_command_has_a_section_with_an_example_and_all_its_options(path: tuple[str, ...], command: Any):
-    heading = f"`ld-agent {' '.join(path)}`"
-    text = section(CLI, heading)
-    assert re.search(rf"ld-agent {' '.join(path)}\b", text), f"docs/cli.md has no section {heading} with an example"
-    shared = section(CLI, "Conventions")
-    if path[0] in ("eval", "ecm"):
-        shared += section(CLI, "Evaluation")
-    missing = [
-        names[0]
-        for names in names_of(command)
-        if not re.search(rf"(?<![\w-])(?:{'|'.join(names)})(?![\w-])", text + shared)
-    ]
-    assert missing == [], f"docs/cli.md, {heading}, does not mention these options"
+@pytest.mark.parametrize("path", [path for path, _ in COMMANDS], ids=" ".join)
+def test_the_guide_shows_every_command(path: tuple[str, ...]):
+    shown = [call.words[: len(path)] for call in shown_commands(CLI) if call.whole]
+    assert path in shown, f"docs/cli.md has no example of ld-agent {' '.join(path)}"
 
 
 @pytest.mark.parametrize("path", [()] + [path for path, _ in COMMANDS], ids=lambda path: " ".join(path) or "ld-agent")

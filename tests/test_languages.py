@@ -310,18 +310,12 @@ def test_emoji_alone_are_no_unknown_script():
         assert [note for text in ("🎉🎉", "Great 🎉", "…") for note in talk.respond(text, at=START).notes] == []
 
 
-def test_the_worked_example_of_the_docs_is_a_language(tmp_path: Path):
-    page = (Path(__file__).parents[1] / "docs" / "languages.md").read_text(encoding="utf-8")
-    block = page.split("```yaml\n")[1].split("```")[0]
-    shutil.copytree(FOLDERS / "en", tmp_path / "fr")
-    (tmp_path / "fr" / "words.yaml").write_text(textwrap.dedent("   " + block.lstrip()), encoding="utf-8")
-    example = yaml.safe_load(textwrap.dedent(page.split("```yaml\n")[2].split("```")[0]))
-    rules = yaml.safe_load((tmp_path / "fr" / "rules.yaml").read_text(encoding="utf-8"))
-    assert example.keys() <= rules.keys()
-    (tmp_path / "fr" / "rules.yaml").write_text(yaml.safe_dump(rules | example), encoding="utf-8")
-    french = language(str(tmp_path / "fr"))
-    assert re.search(example["first_person"], "J'ai un chien.")
-    assert re.search(example["question_word"], "Où habites-tu ?")
-    assert french.named(["Ann", "Ben", "Sam"]) == "Ann, Ben et Sam"
-    assert french.ago(START, START + 5 * DAY) == "il y a 5 jours"
-    assert french.canonical("Retenir : oui\nNote: aucun") == "Remember: Yes\nNote: None"
+def test_the_excerpts_of_the_docs_are_in_the_french_folder():
+    root = Path(__file__).parents[1]
+    words, dates = (root / "docs" / "languages.md").read_text(encoding="utf-8").split("```yaml\n")[1:]
+    french = root / "data" / "samples" / "languages" / "fr"
+    shown = yaml.safe_load(textwrap.dedent(words.split("```")[0]))
+    assert shown.items() <= yaml.safe_load((french / "words.yaml").read_text(encoding="utf-8")).items()
+    pattern = re.search(r"'(.+)'", dates.split("```")[0])
+    assert pattern is not None
+    assert ["date", pattern[1]] in yaml.safe_load((french / "dates.yaml").read_text(encoding="utf-8"))["patterns"]

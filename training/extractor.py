@@ -46,7 +46,7 @@ def answer(text: str, reading: Reading) -> str:
     from ld_agent.evaluation.extraction import joined
     from ld_agent.modules.extractor import parse_traits
 
-    return joined(parse_traits(text, "", reading, lambda trait, utterance: True))
+    return joined(parse_traits(text, "", reading, lambda *_: True))
 
 
 if __name__ == "__main__":

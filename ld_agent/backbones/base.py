@@ -42,7 +42,7 @@ class Request:
         max_new_tokens: upper bound of the answer.
         temperature: 0 decodes greedily; above 0 samples, reproducibly for a given seed.
         top_p: samples from the most likely tokens that have this probability together; None: the model's own setting.
-        openings: texts whose first token should rather not begin the answer again; endpoints ignore it.
+        unlike: texts whose wording the answer should rather not repeat; endpoints ignore it.
         repetition_penalty: above 1 divides the scores of tokens that prompt or answer already contain.
         on_text: called with each piece of the answer as it is generated.
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
@@ -56,7 +56,7 @@ class Request:
     temperature: float = 0.0
     top_p: float | None = None
     seed: int = 0
-    openings: tuple[str, ...] = ()
+    unlike: tuple[str, ...] = ()
     repetition_penalty: float = 1.0
     on_text: Callable[[str], None] | None = None
     cacheable_prefix: int = 0

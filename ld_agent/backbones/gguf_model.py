@@ -111,9 +111,9 @@ def _tensors(gguf: Path, model: Any) -> Iterator[tuple[str, Tensor, Tensor | Non
                 continue
             name, weight = names[result.name], _copied(result.weights).to(torch.bfloat16)
             del result  # float32
-            packed = groups(tensor.data, tensor.tensor_type.name) if name in packable else None
-            if packed is not None:  # its rows in the same order as those of the weights
-                packed = _copied(processor.process(weights=packed, **given).weights)
+            blocks = groups(tensor.data, tensor.tensor_type.name) if name in packable else None
+            # The rows of the groups come in the same order as those of the weights.
+            packed = None if blocks is None else _copied(processor.process(weights=blocks, **given).weights)
             yield name, weight, packed
         for name, weight in parsed["tensors"].items():
             yield name, weight.to(torch.bfloat16).contiguous(), None

@@ -16,7 +16,7 @@ from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
-from ld_agent.modules.named import part_about, tells_of
+from ld_agent.modules.named import part_about, part_asked, tells_of
 from ld_agent.types import Recalled, Utterance
 
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
@@ -62,7 +62,7 @@ def quotes(
     for place in np.argsort(-worth, kind="stable").tolist():
         if worth[place] < least:
             break
-        if not tells_of(about, said[place]):
+        if not (tells_of(about, said[place]) and is_evidence(heard, agent, said[place], reading, about)):
             continue
         for group in ((*_answered(said, place), place), (place,)):
             wanted = [n for n in group if n not in chosen]
@@ -84,22 +84,31 @@ def passages(
     stored: Mapping[str, Vectors] | None = None,
     about: str = "",
 ) -> tuple[tuple[Utterance, ...], ...]:
-    """Return the ``most`` utterances most relevant to ``heard``, best first, each preceded by the two before it in its session.
+    """Return the ``most`` utterances most relevant to ``heard``, best first, each preceded by the two before it in its session;
+    of the agent's lines only the questions, unless it is asked about itself.
 
     Args: as `quotes`.
     """
     if not said or most <= 0:
         return ()
     order = np.argsort(-worths(heard, agent, said, encode, reading, stored), kind="stable").tolist()
-    places = [place for place in order if tells_of(about, said[place])][:most]
+    answers = [p for p in order if tells_of(about, said[p]) and is_evidence(heard, agent, said[p], reading, about)]
+    places = answers[:most]
     return tuple(
         tuple(
             told
             for u in said[max(place - LED_UP, 0) : place + 1]
-            if u.session == said[place].session and (told := part_about(about, u)) is not None
+            if u.session == said[place].session
+            and (told := part_about(about, u) if is_evidence(heard, agent, u, reading, about) else part_asked(u))
+            is not None
         )
         for place in places
     )
+
+
+def is_evidence(heard: Utterance, agent: str, said: Utterance, reading: Reading, about: str = "") -> bool:
+    """Whether an utterance can answer: what the agent said tells only of itself, or its inventions would confirm themselves."""
+    return said.speaker != agent or agent in (about, _about(heard, agent, reading))
 
 
 def worths(
@@ -121,7 +130,7 @@ def worths(
         [
             COVER * len(asked & _stems(utterance.text, reading)) / max(len(asked), 1)
             + SPEAKER * (utterance.speaker == about)
-            + DETAIL * (not _asks(utterance))
+            + DETAIL * (not asks(utterance))
             for utterance in said
         ]
     )
@@ -159,7 +168,8 @@ def _about(heard: Utterance, agent: str, reading: Reading) -> str:
     return agent if reading.pattern("second_person").search(heard.text) else ""
 
 
-def _asks(utterance: Utterance) -> bool:
+def asks(utterance: Utterance) -> bool:
+    """Whether an utterance ends with a question."""
     return utterance.text.rstrip().endswith(("?", "？"))
 
 
@@ -170,6 +180,6 @@ def _answered(said: Sequence[Utterance], place: int) -> tuple[int, ...]:
         before is not None
         and before.session == said[place].session
         and before.speaker != said[place].speaker
-        and _asks(before)
+        and asks(before)
     )
     return (place - 1,) if answers and len(said[place].text.split()) <= 8 else ()

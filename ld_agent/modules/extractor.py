@@ -15,6 +15,7 @@ from ld_agent.backbones.base import Completion, Message
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
 from ld_agent.modules.listed_traits import listed_traits
+from ld_agent.modules.numbers import counted, numbers
 from ld_agent.modules.wording import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 from ld_agent.steps import Steps, run
 
@@ -61,7 +62,7 @@ class Extractor:
 
     def __init__(self, models: Models, prompting: str = "direct", grounded_only: bool = True) -> None:
         self._models = models
-        self._believe = None if grounded_only else _anything
+        self._believe = grounded if grounded_only else numbers_said
         self._prompt = models.prompt(f"extractor_{prompting}")
         self._shows_before = prompting == "brief"
         self._reasoned = prompting == "chain_of_thought"
@@ -147,7 +148,7 @@ def parse_traits(
     answer: str,
     utterance: str,
     reading: Reading,
-    believe: Callable[[str, str], bool] | None = None,
+    believe: Callable[[str, str, Reading], bool] | None = None,
     *,
     reasoned: bool = False,
 ) -> tuple[str, ...]:
@@ -157,7 +158,7 @@ def parse_traits(
         answer: the model's text: sentences, a list, JSON, a chain of thought that ends in "Traits:", or some way of
             saying that there are none.
         utterance: the source of the traits.
-        believe: (trait, utterance) → keep it; default: `grounded`.
+        believe: (trait, utterance, reading) → keep it; default: `grounded`.
         reasoned: the answer is a chain of thought, in which only the part after "Traits:" counts.
 
     Returns:
@@ -175,7 +176,7 @@ def parse_traits(
         trait = _tidied(sentence, reading)
         if trait is None or (len(stated) < len(sentences) and not FIRST_PERSON.match(trait)):
             continue  # text after "no trait" is probably an explanation
-        if believe(trait, utterance) if believe else grounded(trait, utterance, reading):
+        if (believe or grounded)(trait, utterance, reading):
             traits.setdefault(trait.casefold(), trait)
     return tuple(traits.values())[:MOST_TRAITS]
 
@@ -220,13 +221,15 @@ def _tidied(sentence: str, reading: Reading) -> str | None:
 
 
 def grounded(trait: str, utterance: str, reading: Reading) -> bool:
-    """Whether a trait shares a content word with the utterance; forms of one stem count as one word.
+    """Whether a trait shares a content word with the utterance and has no other number; forms of one stem count as one word.
 
     A trait without Latin letters is accepted, because its words cannot be separated here.
     """
     said, stems = stems_of(utterance, reading), stems_of(trait, reading)
-    return any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
+    shares = any(stem in said for stem in stems) or not re.search(r"[a-zA-Z]", trait)
+    return shares and numbers_said(trait, utterance, reading)
 
 
-def _anything(trait: str, utterance: str) -> bool:
-    return True
+def numbers_said(trait: str, utterance: str, reading: Reading) -> bool:
+    """Whether an utterance has every number of a trait; "a dog" may be 1 dog."""
+    return {value for _, value in counted(trait, reading)} <= {"1", *(value for _, value in numbers(utterance))}

@@ -24,8 +24,8 @@ WHOLE = "full"
 """The view that recalls all earlier sessions, newest first."""
 NAMED = 5
 """Maximum number of things left out that a note names."""
-OPENINGS = 6
-"""Number of the agent's last replies whose beginnings a sampled reply avoids."""
+UNLIKE = 8
+"""Number of the agent's last replies whose wording a sampled reply avoids."""
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
 
 
@@ -170,7 +170,7 @@ class Generator:
         temperature = request.temperature if options.temperature is None else options.temperature
         if temperature > 0:  # replies may vary, so they should
             said = [message.content for message in messages if message.role == "assistant" and message.content]
-            request = replace(request, openings=tuple(said[-OPENINGS:]))
+            request = replace(request, unlike=tuple(said[-UNLIKE:]))
         request = replace(request, temperature=temperature, top_p=top_p)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 

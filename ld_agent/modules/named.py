@@ -45,10 +45,13 @@ def tells_of(person: str, said: Utterance) -> bool:
 def part_about(person: str, said: Utterance) -> Utterance | None:
     """An utterance if it tells of a person, or else its questions, which the person may have answered; None: it has
     none."""
-    if tells_of(person, said):
-        return said
-    asked = questions(said.text)
-    return replace(said, text=asked) if asked else None
+    return said if tells_of(person, said) else part_asked(said)
+
+
+def part_asked(said: Utterance) -> Utterance | None:
+    """The questions of an utterance; None: it has none."""
+    text = questions(said.text)
+    return replace(said, text=text) if text else None
 
 
 def _pattern(name: str) -> str:

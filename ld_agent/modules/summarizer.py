@@ -72,17 +72,25 @@ class Summarizer:
         Raises:
             BackboneError: the model failed to answer at all.
         """
-        parts = [self._parts(session) for session in sessions]
+        parts = [[] if _noted(session) else self._parts(session) for session in sessions]
         requests = [
             self._request(self._models.language.named(session.speakers), part, number, len(of_session))
             for session, of_session in zip(sessions, parts, strict=True)
             for number, part in enumerate(of_session, 1)
         ]
         completions = iter((yield requests))
-        drafts = [self._drafts([next(completions) for _ in of_session], of_session) for of_session in parts]
+        drafts = [
+            self._drafts([next(completions) for _ in of_session], of_session)
+            if of_session
+            else [Summary(_noted(session))]
+            for of_session, session in zip(parts, sessions, strict=True)
+        ]
         while any(len(of_session) > 1 for of_session in drafts):
             drafts = yield from self._merge_round(sessions, drafts)
-        return [self._attributed(of_session[0], session) for of_session, session in zip(drafts, sessions, strict=True)]
+        return [
+            of_session[0] if _noted(session) else self._attributed(of_session[0], session)
+            for of_session, session in zip(drafts, sessions, strict=True)
+        ]
 
     def _attributed(self, summary: Summary, session: Session) -> Summary:
         if summary.fallback or not self._attribution:
@@ -182,6 +190,14 @@ class Summarizer:
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
         return " ".join(f"{as_name(candidates[i].speaker)}: {_shortened(candidates[i].text)}" for i in chosen)
+
+
+def _noted(session: Session) -> str:
+    """The words of a session in which a tool only noted what is to be remembered; "": it needs a summary."""
+    if any(u.channel != "tool" for u in session.utterances):
+        return ""
+    text = " ".join(f"{as_name(u.speaker)}: {' '.join(u.text.split())}" for u in session.utterances)
+    return text if len(text) <= LONGEST_SUMMARY else ""
 
 
 def cleaned(answer: str, reading: Reading) -> str:

@@ -26,7 +26,8 @@ RETRIEVED = "<context>"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the agent or the person."""
+    """One line of the agent or the person; a stored one with the text "" was corrected or forgotten, and may have been
+    anything."""
 
     by_agent: bool
     text: str
@@ -92,7 +93,7 @@ def _plain(line: Line) -> tuple[bool, str]:
 
 
 def _alike(stored: tuple[bool, str], sent: tuple[bool, str]) -> bool:
-    if stored == sent:
+    if stored == sent or (stored[0] == sent[0] and not stored[1]):
         return True
     by_agent, text = sent
     return by_agent and stored[0] and bool(text) and stored[1].startswith(text)
@@ -110,7 +111,7 @@ def _overlap(stored: Sequence[Line], sent: Sequence[Line]) -> tuple[int, int]:
         common, longest = 0, min(most, len(kept) - start)
         while common < longest and _alike(kept[start + common], given[common]):
             common += 1
-        if common > best[1]:
+        if common > best[1] and any(text for _, text in kept[start : start + common]):
             best = (start, common)
         if common == most:  # no match is longer, and no later one is as long
             break

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import MCPServerError, ResourceError, ResourceNotFoundError, ToolError
+from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
 from ld_agent import __version__
@@ -40,10 +41,11 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
     Args:
         person: the person for calls that name none.
     """
-    server: MCPServer[Any] = MCPServer("ld_agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING")
     tools, resources = _Tools(agent, person), _Resources(agent)
-    for tool in (tools.remember, tools.recall, tools.about, tools.forget):
-        server.tool()(tool)
+    server: MCPServer[Any] = MCPServer(
+        "ld_agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
+        tools=[_strict(tool) for tool in (tools.remember, tools.recall, tools.about, tools.forget)],
+    )  # fmt: skip
     for path, resource in (
         ("people", resources.people),
         ("people/{person}", resources.one),
@@ -51,6 +53,16 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
     ):
         server.resource(f"ldagent://{path}", mime_type="application/json")(resource)
     return server
+
+
+def _strict(function: Callable[..., Any]) -> Tool:
+    """A tool that refuses unknown arguments, which would otherwise be ignored: a person's name under another key."""
+    tool = Tool.from_function(function)
+    arguments = tool.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    tool.parameters = arguments.model_json_schema(by_alias=True)
+    return tool
 
 
 class _Tools:
@@ -75,7 +87,7 @@ class _Tools:
 
         def recalled() -> list[dict[str, Any]]:
             hits = self._opened(person).recall(query, k=k)
-            return [RecalledShape.of_recalled(r).model_dump(mode="json") for r in hits]
+            return [RecalledShape.of_recalled(r).model_dump(mode="json") for r in hits[:k]]
 
         return await in_thread(recalled)
 
@@ -84,9 +96,11 @@ class _Tools:
         return await in_thread(lambda: _about(self._agent, _stored(self._agent, person or self._person)))
 
     async def forget(
-        self, id: Annotated[str, Field(description="The id of a memory (m3) or trait (t5).")], person: Whom = ""
+        self,
+        id: Annotated[str, Field(description="The id of a memory (m3), a trait (t5) or something said (u7).")],
+        person: Whom = "",
     ) -> str:
-        """Forget a memory or trait for good."""
+        """Forget a memory, a trait or something said, with everything else that says it, for good."""
 
         def forgotten() -> str:
             self._opened(person).forget(id)
@@ -155,7 +169,7 @@ def _stored(agent: Agent, person: str) -> StoredConversation:
 
 
 def _remembered(agent: Agent, person: str, text: str) -> str:
-    """Store a text as a separate session, so that it becomes a memory at once."""
+    """Store a text as a separate session, so that it becomes a memory at once, in its own words."""
     stored = agent.store.find_conversation(person)
     conversation = agent.conversation(person, thread=THREAD, agent_name=stored.agent if stored else None)
     known = next((s for s in conversation.speakers if s != conversation.agent_name), None)

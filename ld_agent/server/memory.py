@@ -191,11 +191,11 @@ async def recall(
     at: Annotated[When | None, Query(description="As of this time. Default: now.")] = None,
     k: Annotated[int | None, Query(ge=1, le=200, description="At most this many. Default: `memory.k`.")] = None,
 ) -> RecallList:
-    """Memories relevant to a text, with the terms of their scores."""
+    """Memories relevant to a text, with the terms of their scores; before them what was said in running sessions."""
     service = service_of(request)
     conversation = await service.known(caller.conversation_id(person))
     hits = await service.inside(conversation, lambda: conversation.recall(text, at, k=k))
-    return RecallList(recalled=[RecalledShape.of_recalled(r) for r in hits])
+    return RecallList(recalled=[RecalledShape.of_recalled(r) for r in hits[:k]])
 
 
 @router.post("/{person}/messages")
@@ -228,7 +228,8 @@ async def observe(request: Request, caller: MemoryCaller, person: Person, body: 
 
 @router.patch("/{person}/memories/{target}")
 async def change(request: Request, caller: MemoryCaller, person: Person, target: str, body: MemoryChange) -> Done:
-    """Correct a record or trait, or put it into every prompt (`pinned`)."""
+    """Correct a record, trait or utterance, and everything else that says it; or put a record or trait into every prompt
+    (`pinned`)."""
     service = service_of(request)
     conversation_id = caller.conversation_id(person)
     await _check_target(service, conversation_id, target)
@@ -240,7 +241,7 @@ async def change(request: Request, caller: MemoryCaller, person: Person, target:
 
 @router.delete("/{person}/memories/{target}")
 async def forget(request: Request, caller: MemoryCaller, person: Person, target: str) -> Done:
-    """Forget a record or trait; only the fact that it was forgotten is kept."""
+    """Forget a record, trait or utterance, and everything else that says it; only the fact that it was forgotten is kept."""
     service = service_of(request)
     conversation_id = caller.conversation_id(person)
     await _check_target(service, conversation_id, target)
@@ -251,7 +252,7 @@ async def forget(request: Request, caller: MemoryCaller, person: Person, target:
 async def _check_target(service: Service, conversation_id: str, target: str) -> None:
     stored = await service.stored(conversation_id)
     if not await asyncio.to_thread(service.directory.has_memory, stored.key, target):
-        raise ApiError(404, f"no record or trait {target[:40]!r}", "memory_not_found")
+        raise ApiError(404, f"no record, trait or utterance {target[:40]!r}", "memory_not_found")
 
 
 @router.get(

@@ -143,7 +143,7 @@ class Observed(BaseModel):
 
 
 class MemoryChange(BaseModel):
-    """What to change of a record or trait."""
+    """What to change of a record, trait or utterance."""
 
     text: Text | None = None
     pinned: bool | None = None

@@ -38,7 +38,7 @@ SECURITY = {
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with "no-referrer", Chromium sends forms with the origin "null"
     "Cache-Control": "no-store",
 }
 pages = Environment(
@@ -117,7 +117,7 @@ class Subject:
         )
 
     def waiting(self, target: str) -> bool:
-        """Whether a record or trait is scheduled to be forgotten."""
+        """Whether something is scheduled to be forgotten."""
         return (self.id, target) in self.undoable
 
 
@@ -288,7 +288,7 @@ def _explained(about: Subject) -> set[str]:
 
 @router.post("/people/{person}/memories/{target}/{action}")
 async def change(about: About, target: str, action: str) -> Response:
-    """Edit, pin, unpin or forget a record or trait; show the result."""
+    """Edit, pin, unpin or forget a record or trait, or forget an utterance; show the result."""
     fields, service = await form_of(about.request, about.login), about.service
     if action == "edit":
         await service.change(about.id, target, fields.get("text", ""), None)
@@ -296,7 +296,7 @@ async def change(about: About, target: str, action: str) -> Response:
         await service.change(about.id, target, None, action == "pin")
     elif action == "forget":
         if not await asyncio.to_thread(service.directory.has_memory, about.stored.key, target):
-            raise ApiError(404, f"no record or trait {target[:40]!r}", "memory_not_found")
+            raise ApiError(404, f"no record, trait or utterance {target[:40]!r}", "memory_not_found")
         about.undoable.schedule((about.id, target), lambda: service.forget(about.id, target))
     elif action == "undo":
         about.undoable.undo((about.id, target))

@@ -233,7 +233,7 @@ class Service:
         return stored
 
     async def change(self, conversation_id: str, target: str, text: str | None, pinned: bool | None) -> None:
-        """Edit a record or trait, pin or unpin it."""
+        """Edit a record, trait or utterance; pin or unpin a record or trait."""
         conversation = await self.known(conversation_id)
 
         def changed() -> None:
@@ -246,7 +246,7 @@ class Service:
         self.unexplain(conversation_id)
 
     async def forget(self, conversation_id: str, target: str) -> None:
-        """Forget a record or trait."""
+        """Forget a record, trait or utterance."""
         conversation = await self.known(conversation_id)
         await self.inside(conversation, lambda: conversation.forget(target))
         self.unexplain(conversation_id)

@@ -198,7 +198,7 @@ def _prepared(
     stored = _stored(service, conversation, asked)
     lines = [Line(u.speaker == conversation.agent_name, u.text) for u in stored]
     compared = compare(lines, asked.lines, asked.whole) if asked.thread is not None else _said_next(lines, asked)
-    replaced = stored[compared.recognised :] if compared.replaced else []
+    replaced = [u for u in stored[compared.recognised :] if u.text] if compared.replaced else []
     running = {u.id for u in service.agent.store.open_utterances(conversation.key, asked.thread or "")}
     if compared.answer_again and (not stored or stored[compared.recognised - 1].id not in running):
         compared = Comparison(compared.recognised, compared.replaced, compared.missing)

@@ -12,7 +12,7 @@ from ld_agent.server.errors import ApiError
 log = logging.getLogger("ld_agent.server")
 SECONDS = 60.0
 Target = tuple[str, str]
-"""A conversation's id, and the id of a record or trait in it; "" for all of it."""
+"""A conversation's id, and the id of a record, trait or utterance in it; "" for all of it."""
 
 
 class Undoable:

@@ -22,6 +22,7 @@ from ld_agent.storage.rows import (
     Draft,
     Failure,
     IndexRow,
+    Rewriting,
     StoredConversation,
 )
 from ld_agent.storage.shelves import PersonaShelf, Shelf
@@ -36,6 +37,7 @@ __all__ = [
     "Failure",
     "IndexRow",
     "PersonaShelf",
+    "Rewriting",
     "Shelf",
     "Store",
     "StoredConversation",
@@ -175,7 +177,8 @@ class Store(Protocol):
         ...
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
-        """All utterances of a thread."""
+        """All utterances of a thread as their speakers know them: the text of those changed by hand is "", and forgotten
+        ones are included."""
         ...
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
@@ -254,6 +257,10 @@ class Store(Protocol):
 
     def forget(self, key: int, target: str, at: datetime) -> None:
         """Remove a record or trait and all its earlier texts; see `edit`. Traits it superseded become active again."""
+        ...
+
+    def rewrite(self, key: int, rewriting: Rewriting, at: datetime) -> None:
+        """Carry a change by hand to utterances and records, atomically and logged."""
         ...
 
     def replace(self, key: int, utterance_ids: Sequence[str]) -> None:

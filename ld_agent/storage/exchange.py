@@ -251,7 +251,7 @@ class _Import:
             given = taken.counters[COUNTED[kind]]
             if not re.fullmatch(r"[a-z][1-9][0-9]{0,17}", values["id"]) or int(values["id"][1:]) > given:
                 raise ValueError(f"the id {values['id']!r} is not one of the conversation's {given} {COUNTED[kind]}")
-        if "text" in values and not values["text"].strip():
+        if "text" in values and not values["text"].strip() and not values.get("replaced"):  # a forgotten line is blank
             raise ValueError(f"the text of {kind} {values['id']} is blank")
         if "channel" in values:
             checked_channel(values["channel"])

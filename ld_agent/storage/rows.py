@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ld_agent.storage.columns import Vector
+from ld_agent.types import Record
 
 TRAITS = "traits"
 """The kind of work that extracts traits; other kinds are named after their view."""
@@ -87,6 +88,23 @@ class Failure:
     @property
     def set_aside(self) -> bool:
         return self.attempts >= PATIENCE
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """A change by hand, carried to utterances and records.
+
+    Attributes:
+        lines: new texts by utterance id; "": the utterance is forgotten, and only its place is left.
+        records: as they shall be, with their vectors; with the text "" they are removed.
+        forgotten: earlier texts are not logged, and removed from the log.
+        relearned: utterances whose traits shall be extracted again.
+    """
+
+    lines: Mapping[str, str]
+    records: Sequence[tuple[Record, Vector]]
+    forgotten: bool = False
+    relearned: Sequence[str] = ()
 
 
 # ---- a conversation as it is exported and imported

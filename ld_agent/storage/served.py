@@ -202,11 +202,12 @@ class Directory:
         return [PersonSummary(i, s, u, r, t, None if at is None else moment(at)) for i, s, u, r, t, at in rows]
 
     def has_memory(self, key: int, target: str) -> bool:
-        """Whether there is a record or trait with this id."""
+        """Whether there is a record, trait or utterance with this id."""
         return bool(
             self._db.of(key).row(
                 """SELECT 1 FROM record WHERE conversation = ?1 AND id = ?2
-                   UNION ALL SELECT 1 FROM trait WHERE conversation = ?1 AND id = ?2""",
+                   UNION ALL SELECT 1 FROM trait WHERE conversation = ?1 AND id = ?2
+                   UNION ALL SELECT 1 FROM utterance WHERE conversation = ?1 AND id = ?2 AND replaced = 0""",
                 (key, target),
             )
         )

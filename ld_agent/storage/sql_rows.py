@@ -15,11 +15,27 @@ RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinne
 
 def utterances(db: Database, where: str, values: tuple[Any, ...]) -> list[Utterance]:
     """The utterances selected by a WHERE clause, in its order, without replaced ones."""
-    rows = db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)
-    return [
-        Utterance(i, speaker, text, moment(at), session, channel, bool(interrupted))
-        for i, speaker, text, at, session, channel, interrupted in rows
-    ]
+    return list(map(_utterance, db.rows(f"SELECT {UTTERANCE} FROM utterance WHERE replaced = 0 AND {where}", values)))
+
+
+def thread_utterances(db: Database, key: int, thread: str) -> list[Utterance]:
+    """See `Store.thread_utterances`."""
+    rows = db.rows(
+        """SELECT id, speaker,
+                  CASE WHEN EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)
+                       THEN '' ELSE text END,
+                  at, session, channel, interrupted FROM utterance
+           WHERE conversation = ?1 AND (replaced = 0 OR text = '')
+             AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2) ORDER BY pk""",
+        (key, thread),
+    )
+    return list(map(_utterance, rows))
+
+
+def _utterance(row: tuple[Any, ...]) -> Utterance:
+    """An utterance from the columns `UTTERANCE`."""
+    i, speaker, text, at, session, channel, interrupted = row
+    return Utterance(i, speaker, text, moment(at), session, channel, bool(interrupted))
 
 
 def record(row: tuple[Any, ...]) -> Record:

@@ -14,14 +14,14 @@ from typing import Any
 
 from ld_agent.errors import InputError, StoreError
 from ld_agent.storage import sql_exchange
-from ld_agent.storage.base import PATIENCE, TRAITS, Failure, StoredConversation
+from ld_agent.storage.base import PATIENCE, TRAITS, Failure, Rewriting, StoredConversation
 from ld_agent.storage.columns import Vector, microseconds
 from ld_agent.storage.database import EVERYONE, TurnLock, tenant_of
 from ld_agent.storage.sql_edits import SQLEdits
 from ld_agent.storage.sql_encoder import NotedEncoder
 from ld_agent.storage.sql_personas import SQLPersonas
 from ld_agent.storage.sql_replacing import replace_utterances
-from ld_agent.storage.sql_rows import RECORD, record, utterances
+from ld_agent.storage.sql_rows import RECORD, record, thread_utterances, utterances
 from ld_agent.storage.sql_shelf import SQLShelf
 from ld_agent.types import Change, Record, Utterance, iso, utc
 from ld_agent.watch import Operation, operation
@@ -225,8 +225,7 @@ class SQLStore(NotedEncoder):
         return utterances(self.db.of(key), where, (key, most))[::-1]
 
     def thread_utterances(self, key: int, thread: str) -> list[Utterance]:
-        where = "conversation = ?1 AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2)"
-        return utterances(self.db.of(key), f"{where} ORDER BY pk", (key, thread))
+        return thread_utterances(self.db.of(key), key, thread)
 
     def utterances_by_id(self, key: int, ids: Sequence[str]) -> dict[str, Utterance]:
         where = f"conversation = ?1 AND {self.db.within('id', '?2')}"
@@ -360,6 +359,11 @@ class SQLStore(NotedEncoder):
     def forget(self, key: int, target: str, at: datetime) -> None:
         with self._changing("delete_memory", key, target) as edits:
             edits.forget(target, at)
+
+    def rewrite(self, key: int, rewriting: Rewriting, at: datetime) -> None:
+        with self.db.transaction(key):
+            vectors = [self.blob(vector) for _, vector in rewriting.records]
+            SQLEdits(self.db.of(key), key).rewrite(rewriting, vectors, at)
 
     def replace(self, key: int, utterance_ids: Sequence[str]) -> None:
         replace_utterances(self.db, key, utterance_ids)

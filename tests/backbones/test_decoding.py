@@ -13,7 +13,7 @@ from tiny_models import save_model
 from torch import Tensor
 
 from ld_agent.backbones.local import LocalBackbone
-from ld_agent.backbones.local.decoding import Choice, Row, Steps, _sample, decode
+from ld_agent.backbones.local.decoding import Choice, Row, Steps, _sample, continuations, decode
 from ld_agent.backbones.local.steps import CausalSteps, PrefixCache, Seq2SeqSteps
 
 PROMPT = [5, 6, 7, 8, 9]
@@ -59,15 +59,26 @@ def test_a_row_has_its_own_top_p() -> None:
     assert {_sample(logits, row, generator, choice) for _ in range(500)} == {0, 2}
 
 
-def test_an_answer_begins_with_another_id_than_those_before_and_is_free_afterwards(tmp_path: Path) -> None:
+def test_continuations_by_hand() -> None:
+    assert continuations([[7, 8, 9, 8], [7, 5]]) == {(): [7, 7], (7,): [8, 5], (7, 8): [9], (8, 9): [8]}
+
+
+def test_an_answer_is_worded_otherwise_than_those_before(tmp_path: Path) -> None:
     _, steps_of, start = made("LlamaForCausalLM", tmp_path)
     plain = Row(start, 4)
     decode(steps_of(1), [plain], Choice(frozenset()))
-    varied = Row(start, 4, openings=[plain.out[0]] * 9)
-    beside = Row(start, 4, openings=[plain.out[0] + 1])
-    decode(steps_of(2), [varied, beside], Choice(frozenset()))
-    assert varied.out[0] != plain.out[0]
+    first, second, *_ = plain.out
+    begun = Row(start, 4, unlike={(): [first] * 9})
+    continued = Row(start, 4, unlike={(first,): [second] * 9})
+    ended = Row(start, 4, unlike={(): [first] * 9})
+    beside = Row(start, 4, unlike={(): [first + 1], (first + 1,): [second]})
+    decode(steps_of(3), [begun, continued, beside], Choice(frozenset()))
+    assert begun.out[0] != first
+    assert continued.out[0] == first
+    assert continued.out[1] != second
     assert beside.out == plain.out
+    decode(steps_of(1), [ended], Choice(frozenset({first})))
+    assert (ended.out, ended.stopped) == ([], True)
 
 
 def test_what_top_k_and_top_p_leave_out_is_never_drawn() -> None:

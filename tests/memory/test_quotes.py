@@ -52,6 +52,16 @@ def test_what_bears_on_the_question_is_quoted_with_the_question_that_it_answers(
     assert [u.id for u in chosen] == ["u2", "u3"]
 
 
+def test_what_the_agent_said_is_quoted_only_to_questions_about_the_agent():
+    said = [
+        SAID[0],
+        utterance(6, "Sam", "Your son, named Max, repairs violins."),
+        utterance(7, "Sam", "I repair violins."),
+    ]
+    assert quotes(asked("What does my son repair?"), "Sam", said, encode, words, room=20) == ()
+    assert said[2] in quotes(asked("What do you repair?"), "Sam", said, encode, words, room=20)
+
+
 def test_what_bears_most_comes_last():
     turned = [SAID[3], *SAID[:3]]
     assert quotes(asked("What violins do I repair?"), "Sam", turned, encode, READING, words, room=8)[-1] is SAID[3]

@@ -157,7 +157,9 @@ def test_in_a_chain_of_thought_only_json_with_a_key_counts():
 
 def test_no_more_traits_than_the_bound():
     answer = "\n".join(f"{i}. I have {i} dogs." for i in range(2, 12))
-    assert parse_traits(answer, "dogs", READING) == tuple(f"I have {i} dogs." for i in range(2, 2 + MOST_TRAITS))
+    assert parse_traits(answer, f"dogs: {answer}", READING) == tuple(
+        f"I have {i} dogs." for i in range(2, 2 + MOST_TRAITS)
+    )
 
 
 def test_a_chain_of_thought_counts_only_after_its_marker():

@@ -270,7 +270,9 @@ def test_a_model_that_follows_instructions_gets_guidance(config):
     role, *_, rule = direct[0].content.removesuffix("\n\nBe kind.").splitlines()
     assert "close friend of Maya" in role
     assert rule.endswith("say that you haven't been told.")
-    assert all(line in direct[0].content for line in brief[0].content.splitlines() if line.startswith("- "))
+    known = [line.removeprefix("- ") for line in brief[0].content.splitlines() if line.startswith("- ")]
+    assert len(known) > 3
+    assert all(line in direct[0].content for line in known)
 
 
 def test_the_agents_line_at_the_beginning_joins_no_example(config):

@@ -51,7 +51,7 @@ def test_finding_nothing_is_not_an_answer(text: str):
 
 def test_a_passage_is_an_utterance_behind_what_led_up_to_it_in_its_session(encoder: SentenceEncoder):
     best, *_ = passages(ASKED, "Sam", TALK, encoder.encode, READING, 2)
-    assert [u.id for u in best] == ["u1", "u2", "u3"]
+    assert [u.id for u in best] == ["u1", "u3"], "the agent's line tells nothing of the person"
     alone = passages(said(5, "Did I sell my violin?"), "Sam", TALK, encoder.encode, READING, 1)
     assert [[u.id for u in one] for one in alone] == [["u4"]]  # another session
     assert (
@@ -59,6 +59,20 @@ def test_a_passage_is_an_utterance_behind_what_led_up_to_it_in_its_session(encod
         == passages(ASKED, "Sam", [], encoder.encode, READING, 3)
         == ()
     )
+
+
+def test_what_the_agent_said_is_no_evidence_about_the_person_but_its_question_shows_what_was_answered(
+    encoder: SentenceEncoder,
+):
+    talk = [
+        said(1, "Your sister lives in Rome.", "Sam"),
+        said(2, "I love Rome. Does your sister live in Turin?", "Sam"),
+        said(3, "Yes, she does."),
+    ]
+    [passage] = passages(ASKED, "Sam", talk, encoder.encode, READING, 3)
+    assert [u.text for u in passage] == ["Does your sister live in Turin?", "Yes, she does."]
+    of_agent, *_ = passages(replace(ASKED, text="Which city do you love?"), "Sam", talk, encoder.encode, READING, 3)
+    assert of_agent[-1].text.startswith("I love Rome.")
 
 
 @pytest.fixture
@@ -91,6 +105,20 @@ def test_the_first_passage_that_says_it_answers_and_the_generator_is_not_asked(a
     assert answer.notes == ("read in: My sister moved to Turin last year.",)
     assert [request.module for request in backbone.requests] == ["reader", "reader"]
     assert "Maya: My sister moved to Turin last year." in backbone.requests[1].messages[-1].content
+
+
+def test_the_note_names_the_line_that_says_it(ask: Callable[..., Any]):
+    known = {"Maya": ("I have a sister in Turin.", "I keep forty hives.", "I sing.")}
+    answer, _ = ask(turin, passages=(), traits=known)
+    assert answer.notes == ("read in: I have a sister in Turin.",)
+
+
+def test_an_invention_of_the_agent_does_not_confirm_itself(ask: Callable[..., Any]):
+    earlier = (said(1, "Your sister lives in Rome.", "Sam", session=9), said(2, "Hm.", session=9))
+    answer, _ = ask("NOT_SAID", "She lives in Rome.", context=earlier)
+    assert "Rome" not in answer.text
+    told = (said(1, "My sister lives in Rome.", session=9), *earlier[1:])
+    assert ask("NOT_SAID", "She lives in Rome.", context=told)[0].text == "She lives in Rome."
 
 
 def test_where_no_passage_says_it_the_generator_answers(ask: Callable[..., Any]):

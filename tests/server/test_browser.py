@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cli_commands import light_config
+from cli_commands import light_config, run_real
 from server_process import ServerProcess
 
 sync_api = pytest.importorskip("playwright.sync_api")
@@ -129,6 +129,60 @@ def test_editing_forgetting_and_undoing_without_leaving_the_page(page: Any):
     page.get_by_role("button", name="Undo").click()
     page.locator("article.memory p").filter(has_text="Ann keeps fifty hives.").wait_for()
     assert page.url.endswith("/people/ann")
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, str]]:
+    """A server with keys, and the key of a tenant."""
+    folder = tmp_path_factory.mktemp("keyed")
+    config = light_config(folder, generator="How nice.", extractor="I keep bees.")
+    key = run_real("keys", "create", "home", "--store", folder / "s.db").out.split()[-1]
+    with ServerProcess("-c", config, "--store", folder / "s.db", folder=folder) as server:
+        said = {"utterances": [{"text": "I keep forty bee hives."}], "end_session": True}
+        server.post("/v1/memory/people/ann/observe", said, Authorization=f"Bearer {key}")
+        yield server, key
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+@pytest.mark.parametrize("with_key", [False, True], ids=["no keys", "keys"])
+def test_every_button_works(browser: Any, request: pytest.FixtureRequest, with_key: bool, scripts: bool):
+    server, key = request.getfixturevalue("keyed") if with_key else (request.getfixturevalue("server"), "")
+    page = browser.new_page(base_url=server.url, java_script_enabled=scripts)
+    if with_key:
+        page.goto("/")
+        page.get_by_label("API key").fill(key)
+        page.get_by_role("button", name="Log in").click()
+    page.goto("/")
+    page.get_by_role("link", name="ann").click()
+    press(page, "Pin", "pinned")
+    press(page, "Unpin", "Pin")
+    memory = page.locator("article.memory").last
+    memory.get_by_text("Edit").click()
+    memory.get_by_label("Text").fill("Ann keeps sixty hives.")
+    press(page, "Save", "Ann keeps sixty hives.")
+    press(page, "Forget", "will be forgotten within a minute")
+    press(page, "Undo", "Forget")
+    page.get_by_label("To delete it all").fill("ann")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_text("will be deleted within a minute").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    page.get_by_role("heading", name="Everything about ann").wait_for()
+    assert page.get_by_text("will be deleted").count() == 0
+    for path, field, button in (("search", "Utterances containing", "Search"), ("ask", "What would be", "Ask")):
+        page.goto(f"/people/ann/{path}")
+        page.get_by_label(field).fill("hives")
+        page.get_by_role("button", name=button, exact=True).click()
+        page.locator("mark").first.wait_for()
+    if with_key:
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("API key").wait_for()
+    page.close()
+
+
+def press(page: Any, name: str, shown: str) -> None:
+    """Press a button of the oldest memory, and wait for what it then shows."""
+    page.locator("article.memory").last.get_by_role("button", name=re.compile(f"^{name}")).click()
+    page.locator("article.memory").last.filter(has_text=shown).wait_for()
 
 
 def test_the_chart_of_costs(page: Any, server: ServerProcess):

@@ -243,6 +243,22 @@ async def test_an_edited_turn_replaces_the_stored_one_and_what_was_learned_from_
         assert ("I keep snakes.",) in kept
 
 
+async def test_what_a_person_forgot_or_corrected_does_not_come_back_with_a_chat_that_is_sent_again(served: Served):
+    async with served({"generator": "Okay."}) as client:
+        chat = ["I have a partner named Joao.", "Okay.", "I have a dog called Bo.", "Okay."]
+        await turn(client, *chat[:1])
+        await turn(client, *chat[:3])
+        assert (await client.delete("/v1/memory/people/ann/memories/u1")).status_code == 200
+        changed = {"text": "I have a cat called Bo."}
+        assert (await client.patch("/v1/memory/people/ann/memories/u3", json=changed)).status_code == 200
+        await turn(client, *chat, "Guess what.")
+        assert await client.said() == ["Okay.", "I have a cat called Bo.", "Okay.", "Guess what.", "Okay."]
+        shown = [str(r.messages) for r in client.backbone.requests if r.module == "generator"][-1]
+        assert "Joao" not in shown
+        assert "dog" not in shown
+        assert (await client.delete("/v1/memory/people/ann/memories/u1")).status_code == 404
+
+
 async def test_a_regenerated_reply_replaces_the_stored_one(served: Served):
     async with served({"generator": ["Hello.", "First try.", "Second try."]}) as client:
         await turn(client, "Hi.")

@@ -36,6 +36,12 @@ def lines(text: str) -> list[Line]:
         ("u:Hi a:Hello", "u:Other a:Chat u:Bees", Comparison(2, 0)),  # nothing in common: nothing is touched
         ("u:Hi a:Hello,there", "u:Hi a:Hello u:Bees", Comparison(2, 0)),  # an interrupted reply was seen in part
         ("u:Hi", "u:Hi a:Hello u:Bees", Comparison(1, 0, tuple(lines("a:Hello")))),
+        ("u: a:Hello u:Bees a:", "u:Joao a:Hello u:Bees a:Nice u:Ah", Comparison(4, 0)),  # two lines were forgotten
+        (
+            "u: a:Hello",
+            "u:Other a:Chat u:Bees",
+            Comparison(2, 0),
+        ),  # a line that may have been anything is nothing in common
         ("u:Hi a:Hello u:Hi a:Again", "u:Hi a:Again u:Bees", Comparison(4, 0)),  # said twice: the latest place counts
     ],
 )

@@ -16,6 +16,7 @@ from cli_commands import EXECUTABLE, environment, light_config
 from mcp import Client, MCPError, StdioServerParameters
 
 from ld_agent.agent import Agent
+from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.memory.encoder import SentenceEncoder
@@ -64,6 +65,34 @@ async def test_tools_and_resources(config: Callable[..., Config], encoder: Sente
         ):
             with pytest.raises(MCPError, match=message):
                 await client.read_resource(f"ldagent://{uri}")
+    agent.close(end_sessions=False)
+
+
+def corrupted(request: Request) -> str:
+    """What a small model makes of "I keep forty bee hives in Ghent."."""
+    return "I have 4 bee hives." if request.module == "extractor" else "The user asks the beekeeper about hives."
+
+
+async def test_what_is_remembered_keeps_its_words(
+    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
+):
+    script = {"generator": echo, "summarizer": corrupted, "extractor": corrupted, "memory": remembered}
+    agent = Agent(config(), backbone=ScriptedBackbone(script), clock=Clock(), encoder=encoder, topics=topics)
+    async with Client(memory_server(agent, "ann")) as client:
+        await called(client, "remember", text="I keep forty bee hives in Ghent.")
+        [best] = await called(client, "recall", query="How many hives are there?")
+        assert best["text"] == "User: I keep forty bee hives in Ghent."
+        assert (await called(client, "about"))["traits"] == []
+        agent.conversation("ann", thread="chat").observe("My hives are in Antwerp, all forty.")
+        running, *_ = await called(client, "recall", query="Where are the hives?")
+        assert running["text"] == "User: My hives are in Antwerp, all forty."
+        assert len(await called(client, "recall", query="Where are the hives?", k=1)) == 1
+        for tool, arguments in (
+            ("remember", {"text": "I sing.", "user": "bob"}),
+            ("recall", {"query": "x", "limit": 3}),
+        ):
+            assert "Extra inputs are not permitted" in await called(client, tool, **arguments)
+        assert "I sing." not in [u.text for u in agent.conversation("ann").utterances]
     agent.close(end_sessions=False)
 
 

@@ -14,7 +14,7 @@ import pytest
 from ld_agent.errors import EncoderMismatchError, InputError, RepeatedRowError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.reindex import BATCH, reindex
-from ld_agent.storage.base import CATCH_UP, PATIENCE, TRAITS, Draft
+from ld_agent.storage.base import CATCH_UP, PATIENCE, TRAITS, Draft, Rewriting
 from ld_agent.storage.rows import COLUMNS
 from ld_agent.storage.sqlite import Store
 
@@ -370,6 +370,27 @@ def test_forgetting_leaves_no_earlier_text_and_what_was_superseded_is_active_aga
     store.forget(key, "m1", AT)
     assert (store.records(key), list(store.shelf(key, "events").rows_after(0))) == ([], [])
     assert [s.number for s in store.shelf(key, "events").undigested()] == [], "what was forgotten is not made again"
+
+
+def test_a_change_is_carried_to_lines_and_records_and_dated(store: Store, open_store: OpenStore, fill: Fill) -> None:
+    key, vector = fill(store, "maya"), np.ones(4, np.float32)
+    [record], edits = store.records(key), store.edits(key)
+    store.shelf(key, "events").keep_snapshot(1, b"index")
+    new = replace(record, text="They talk of pecans.", topics=("pecan",), sources=("u1",), details={"note": "pecan"})
+    store.rewrite(key, Rewriting({"u1": "pecans"}, [(new, vector)], relearned=["u1"]), AT)
+    other = open_store()
+    assert (other.utterances(key)[0].text, other.records(key)) == ("pecans", [new])
+    assert "u1" in [u.id for u in other.unextracted(key)]
+    assert [(c.target, c.action, c.before) for c in other.changes(key)] == [
+        ("u1", "edit", "walnut number 0"), ("m1", "edit", "They talk about a walnut."),
+    ]  # fmt: skip
+    assert (other.edits(key), other.shelf(key, "events").snapshot()) == (edits + 2, None)
+    store.rewrite(key, Rewriting({"u1": ""}, [(replace(new, text=""), vector)], forgotten=True, relearned=["u1"]), AT)
+    assert [u.id for u in other.utterances(key)] == ["u2", "u3", "u4"]
+    assert (other.records(key), "u1" in [u.id for u in other.unextracted(key)]) == ([], False)
+    assert [(c.action, c.before) for c in other.changes(key)] == [("edit", ""), ("edit", ""), *[("forget", "")] * 2]
+    assert next(row for row in other.rows(key, "utterance") if row["id"] == "u1")["text"] == ""
+    assert other.counters(key)["utterances"] == 4
 
 
 def test_a_pin_is_kept_and_taken_back(store: Store, fill: Fill) -> None:

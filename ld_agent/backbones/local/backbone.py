@@ -193,7 +193,7 @@ class LocalBackbone:
         return completions
 
     def _row(self, request: Request, prompt: tuple[list[int], int, int], stream: TextStream | None) -> Row:
-        from ld_agent.backbones.local.decoding import Row
+        from ld_agent.backbones.local.decoding import Row, continuations
 
         ids, limit, prefix = prompt
         return Row(
@@ -202,7 +202,7 @@ class LocalBackbone:
             temperature=request.temperature,
             top_p=request.top_p,
             seed=request.seed,
-            openings=[self._tokens.encode_answer(text)[0] for text in request.openings],
+            unlike=continuations(self._tokens.encode_answer(text) for text in request.unlike),
             repetition_penalty=request.repetition_penalty,
             adapter=request.adapter,
             prefix=prefix,

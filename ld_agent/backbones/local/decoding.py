@@ -7,7 +7,7 @@ batch-mates only through the rounding of batched arithmetic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -17,8 +17,10 @@ from torch import Tensor
 from ld_agent.errors import BackboneError
 
 Given = TypeVar("Given")
-OPENING = 2.0
-"""What an id loses of its logit at the first step each time that it is among a row's ``openings``."""
+REPEATED = 2.0
+"""What an id loses of its logit for each time that it continues the answer as it continued a text in ``unlike``."""
+CONTEXT = 2
+"""Number of ids before one that make it the same continuation; fewer at the beginning, so that openings count as well."""
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class Row:
         temperature: 0 is greedy.
         top_p: of the sampling; None: the model's own.
         seed: seed of this row's random generator.
-        openings: ids that should rather not begin the answer, one as often as it began others.
+        unlike: how other answers continue after up to `CONTEXT` ids (`continuations`); this one should rather differ.
         repetition_penalty: see `_penalised`; 1 is none.
         adapter: name of its adapter; None: the bare base.
         prefix: number of leading ids of ``prompt`` worth caching.
@@ -45,7 +47,7 @@ class Row:
     temperature: float = 0.0
     top_p: float | None = None
     seed: int = 0
-    openings: Sequence[int] = ()
+    unlike: Mapping[tuple[int, ...], Sequence[int]] = field(default_factory=dict)
     repetition_penalty: float = 1.0
     adapter: str | None = None
     prefix: int = 0
@@ -144,17 +146,27 @@ def _processed(logits: Tensor, rows: Sequence[Row], choice: Choice) -> Tensor:
                 scores = process(ids, scores)
             processed.append(scores)
         logits = torch.cat(processed)
-    if any(row.openings and not row.out for row in rows):
-        logits = torch.stack([logits[i] if row.out else _varied(logits[i], row) for i, row in enumerate(rows)])
+    if any(row.unlike for row in rows):
+        logits = torch.stack([_varied(logits[i], row, choice.end_ids) for i, row in enumerate(rows)])
     if any(row.repetition_penalty != 1.0 for row in rows):
         logits = torch.stack([_penalised(logits[i], row, choice.end_ids) for i, row in enumerate(rows)])
     return logits
 
 
-def _varied(logits: Tensor, row: Row) -> Tensor:
-    """Make the first ids of other answers less likely to begin this one."""
-    ids = torch.tensor(row.openings, dtype=torch.long, device=logits.device)
-    return logits.index_add(0, ids, logits.new_full((len(ids),), -OPENING))
+def continuations(answers: Iterable[Sequence[int]]) -> dict[tuple[int, ...], list[int]]:
+    """The ids of answers by the ids right before them, at most `CONTEXT`; an id as often as it stands there."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for ids in answers:
+        for place, token in enumerate(ids):
+            found.setdefault(tuple(ids[max(place - CONTEXT, 0) : place]), []).append(token)
+    return found
+
+
+def _varied(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:
+    """Make ids less likely that would continue the answer as other answers went on; it may end as they did."""
+    known = [token for token in row.unlike.get(tuple(row.out[-CONTEXT:]), ()) if token not in end_ids]
+    ids = torch.tensor(known, dtype=torch.long, device=logits.device)
+    return logits.index_add(0, ids, logits.new_full((len(ids),), -REPEATED))
 
 
 def _penalised(logits: Tensor, row: Row, end_ids: frozenset[int]) -> Tensor:

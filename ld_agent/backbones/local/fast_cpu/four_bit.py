@@ -1,7 +1,7 @@
 """Weights in 4-bit form (`ld_agent.backbones.local.four_bit_groups`): products with a few rows, and unpacking for many.
 
 A large model has no other copy of them. To read a prompt, each matrix is unpacked into the same buffer, which costs as
-much as about twenty tokens.
+much as reading about forty tokens.
 """
 
 from __future__ import annotations

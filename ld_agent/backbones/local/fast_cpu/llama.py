@@ -38,7 +38,7 @@ class Projections:
 
     def __init__(self, parent: nn.Module, names: Sequence[str], matrix: FourBitMatrix | None) -> None:
         self._parent, self._names, self._matrix = parent, names, matrix
-        self._modules: list[nn.Module] = []
+        self._modules: list[Any] = []
         self._adapted: list[tuple[AdaptedLinear, int, int]] = []
 
     def bind(self) -> None:

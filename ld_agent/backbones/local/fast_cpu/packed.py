@@ -34,9 +34,8 @@ def pack_linear_modules(model: nn.Module, others: Collection[nn.Module] = ()) ->
     """Replace the linear modules except ``others`` in place, if this torch computes the same with them."""
     if not _packs():
         return
-    sizes = {name: m.weight.numel() for name, m in model.named_modules() if type(m) is nn.Linear and m not in others}
-    # The largest first, while there is room for both copies; by name, as a list of modules would keep the plain ones.
-    for name in sorted(sizes, key=lambda name: -sizes[name]):
+    # By name: a list of modules would keep the plain weights of all. In the model's order, file after file is let go.
+    for name in [name for name, m in model.named_modules() if type(m) is nn.Linear and m not in others]:
         module: Any = model.get_submodule(name)
         if module.weight.dtype == torch.bfloat16:
             parent, _, child = name.rpartition(".")

@@ -1,0 +1,172 @@
+"""Edits and forgets a trait, a record or an utterance, and everything that says the same, so that it does not come back.
+
+A trait is corrected in the lines that say it, a record in the lines that it was made from; then all memories, traits and the
+agent's own lines follow. Asks no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from ld_agent.errors import InputError
+from ld_agent.languages.reading import Reading
+from ld_agent.memory.corrections import Carried, Correction, content, corrected_lines
+from ld_agent.memory.quotes import asks
+from ld_agent.memory.views.stored import dialogue
+from ld_agent.modules.wording import SENTENCE_END
+from ld_agent.relation import Relation
+from ld_agent.storage.base import Rewriting
+from ld_agent.types import Record, Trait, Utterance
+
+OWN_LINES = 3
+"""Number of lines that stand in for a memory of which nothing is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a change by hand means.
+
+    Attributes:
+        lines: new texts of utterances, by id.
+        gone: traits that nobody says any more.
+        fewer: traits that are said once less.
+    """
+
+    corrections: Sequence[Correction] = ()
+    lines: Mapping[str, str] = field(default_factory=dict)
+    gone: Sequence[Trait] = ()
+    fewer: Sequence[Trait] = ()
+
+
+def correct(relation: Relation, target: str, text: str, at: datetime) -> None:
+    """Give a trait, a record or an utterance another text; "": it is forgotten.
+
+    Raises:
+        InputError: there is no such record, trait or utterance.
+    """
+    store, key, reading = relation.resources.store, relation.key, relation.models.language.reading
+    with store.writing(key):
+        said = store.utterances(key)
+        if target.startswith("u"):
+            plan = _utterance(relation, said, target, text)
+        else:
+            plan = (
+                _trait(relation, said, target, text)
+                if target.startswith("t")
+                else _record(relation, said, target, text)
+            )
+            _change(relation, target, text, at)
+        _carry(
+            relation,
+            Carried.over(plan.corrections, plan.lines, said, relation.agent_name, reading),
+            plan,
+            target,
+            text,
+            at,
+        )
+    relation.changed_by_hand()
+
+
+def _change(relation: Relation, target: str, text: str, at: datetime) -> None:
+    store, key = relation.resources.store, relation.key
+    if text:
+        store.edit(key, target, text, relation.resources.encoder.encode([text])[0], at)
+    else:
+        store.forget(key, target, at)
+
+
+def _trait(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:
+    shelf = relation.resources.store.personas(relation.key)
+    trait = next((trait for trait, _ in shelf.traits() if trait.id == target), None)
+    if trait is None:
+        return _Plan()  # which `Store.edit` refuses
+    sources = frozenset([trait.source] if trait.source else ())
+    kept = tuple(t.text for t in shelf.learned_from(list(sources)) if t.active and t.id != target)
+    correction = Correction(trait.text, relation.models.language.reading, text, trait.speaker, sources, kept)
+    names = list(dict.fromkeys(u.speaker for u in said))
+    return _Plan([correction], corrected_lines(correction, said, relation.agent_name, names))
+
+
+def _record(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:
+    """A record is corrected only in the lines that it was made from."""
+    record = next((record for record in relation.resources.store.records(relation.key) if record.id == target), None)
+    if record is None:
+        return _Plan()
+    made_from = [u for u in said if u.id in set(record.sources)]
+    names = list(dict.fromkeys(u.speaker for u in said))
+    corrections = [
+        c for c in _differences(record.text, text, relation.models.language.reading) if c.new or not text
+    ]  # a shorter memory forgets nothing
+    lines: dict[str, str] = {}
+    for correction in corrections:
+        current = [replace(u, text=lines.get(u.id, u.text)) for u in made_from if lines.get(u.id) != ""]
+        lines |= corrected_lines(replace(correction, reworded=True), current, relation.agent_name, names)
+    return _Plan(corrections, lines)
+
+
+def _utterance(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:
+    """An utterance takes with it only what no other line says."""
+    utterance = next((u for u in said if u.id == target), None)
+    if utterance is None:
+        raise InputError(f"{target!r} is not an utterance of this conversation")
+    names, reading = list(dict.fromkeys(u.speaker for u in said)), relation.models.language.reading
+    agent, others = relation.agent_name, [u for u in said if u.id != target and u.speaker != relation.agent_name]
+
+    def said_elsewhere(statement: str) -> bool:
+        statement_there = Correction(statement, reading, speaker=utterance.speaker)
+        return bool(corrected_lines(statement_there, others, agent, names))
+
+    differences = [replace(c, speaker=utterance.speaker) for c in _differences(utterance.text, text, reading)]
+    corrections = [c for c in differences if not said_elsewhere(c.old)]
+    learned = [] if text else relation.resources.store.personas(relation.key).learned_from([target])
+    gone = [t for t in learned if t.mentions <= 1 and not said_elsewhere(t.text)]
+    fewer = [replace(t, mentions=max(t.mentions - 1, 1)) for t in learned if t not in gone]
+    return _Plan(corrections, {target: text}, gone, fewer)
+
+
+def _differences(before: str, after: str, reading: Reading) -> list[Correction]:
+    """The sentences of a text that are not in another, with what stands in their place."""
+    old, new = (list(filter(None, map(str.strip, SENTENCE_END.split(text)))) for text in (before, after))
+    gone, come = [s for s in old if s not in new], [s for s in new if s not in old]
+
+    def shared(one: str, other: str) -> int:
+        return len(content(one, reading) & content(other, reading))
+
+    alike = [max(come, key=lambda new: shared(new, old), default="") for old in gone]
+    pairs = zip(gone, come if len(gone) == len(come) else alike, strict=True)
+    return [
+        Correction(old, reading, new if 2 * shared(new, old) >= len(content(new, reading)) else "")
+        for old, new in pairs
+    ]
+
+
+def _in_own_words(relation: Relation, record: Record, carried: Carried) -> Record:
+    """A memory of which nothing is left but its sources, as what people said in them."""
+    if record.text or not record.sources:
+        return record
+    lines = relation.resources.store.utterances_by_id(relation.key, record.sources)
+    said = [replace(u, text=carried.after.get(u.id, u.text)) for u in map(lines.get, record.sources) if u is not None]
+    said = [u for u in said if u.speaker != relation.agent_name and not asks(u)][:OWN_LINES]
+    return replace(record, text=dialogue(said), fallback=True)
+
+
+def _carry(relation: Relation, carried: Carried, plan: _Plan, target: str, text: str, at: datetime) -> None:
+    """Store the corrected lines, records and traits."""
+    resources, store, key = relation.resources, relation.resources.store, relation.key
+    [topics] = resources.topics.extract([text]) if text else [()]
+    records = [(record, carried.record(record, topics)) for record in store.records(key)]
+    records = [(old, replace(new, text=text) if new.id == target else new) for old, new in records]
+    changed = [_in_own_words(relation, new, carried) for old, new in records if new != old]
+    vectors = resources.encoder.encode([new.text for new in changed]) if changed else ()
+    relearned = [] if target.startswith("t") else [i for i, line in plan.lines.items() if text and line]
+    rewriting = Rewriting(carried.after, list(zip(changed, vectors, strict=True)), not text, relearned)
+    store.rewrite(key, rewriting, at)
+    shelf, gone = store.personas(key), {trait.id for trait in plan.gone}
+    for trait in plan.fewer:
+        shelf.update(trait)
+    for trait, _ in shelf.traits():
+        new = "" if trait.id in gone else carried.text(trait.text)
+        if trait.id != target and new != trait.text:
+            _change(relation, trait.id, new, at)

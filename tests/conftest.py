@@ -59,12 +59,10 @@ SLOW = (
     "tests/server/test_hostile.py",
     "tests/server/test_mcp.py::test_the_command",
     "tests/server/test_process.py",
-    "tests/evaluation/test_bench_population.py",
     "tests/evaluation/test_evaluate.py",
     "tests/evaluation/test_retrieval.py",
     "tests/server/test_tenants.py",
     "tests/server/test_traces.py",
-    "tests/server/test_bench_serve.py",
     "tests/storage/test_postgres",
     # many turns, or long texts
     "tests/memory/test_packaged_encoders.py::test_vectors_have_unit_length",

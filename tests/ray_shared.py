@@ -86,7 +86,7 @@ def main(kind: str, folder: Path, on: str) -> None:
         runner.GROUP = 1
         task = FatedTask(data, CONFIG, no_perplexity=True)
         task.fate = Fate(folder, folder / "run" / "predictions.jsonl", 6)
-        perform(task, CONFIG, "plain", data, folder / "run", None, on=on)
+        perform(task, CONFIG, "plain", data=data, out=folder / "run", limit=None, on=on)
         return
     out = folder / "rows.jsonl"
     FatedReplay.fate = Fate(folder, folder / "rows.jsonl.part", 2)

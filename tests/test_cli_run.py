@@ -123,19 +123,18 @@ def test_a_broken_line_is_named_and_can_be_skipped(ld_agent: CommandLine, tmp_pa
     assert f"{path}, line 2" in ran.err
     assert "--lenient" in ran.err
     assert len(ran.err.splitlines()) == 1
-    for option in ("--lenient", "--skip-bad"):
-        ran = ld_agent("run", path, "-c", config, option)
-        assert ran.code == 0
-        assert {row["conversation"] for row in ran.lines} == {"a", "c"}
-        skipped, counted = ran.err.splitlines()
-        assert f"skipped: {path}, line 2" in skipped
-        assert counted == "1 broken part of the data skipped"
+    ran = ld_agent("run", path, "-c", config, "--lenient")
+    assert ran.code == 0
+    assert {row["conversation"] for row in ran.lines} == {"a", "c"}
+    skipped, counted = ran.err.splitlines()
+    assert f"skipped: {path}, line 2" in skipped
+    assert counted == "1 broken part of the data skipped"
 
 
 def test_nothing_to_play(ld_agent: CommandLine, tmp_path: Path):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"id": "b", "agent": "Sam", "sessions": 3}\n', encoding="utf-8")
-    ran = ld_agent("run", path, "-c", light_config(tmp_path), "--skip-bad", "--format", "jsonl")
+    ran = ld_agent("run", path, "-c", light_config(tmp_path), "--lenient", "--format", "jsonl")
     assert ran.code == 1
     assert "contains no conversation to play" in ran.err
 

@@ -60,7 +60,6 @@ memory list --store TMP/me.db --json
 memory list --store TMP/me.db --conversation maya --json
 memory versions --store TMP/me.db --conversation maya --json
 memory search "Which dog is it?" --store TMP/me.db -c TMP/kind.yaml --at 2024-04-01T00:00:00Z -k 2 --json
-eval marks TMP/marks.jsonl --store TMP/me.db -c TMP/kind.yaml --json
 eval extraction data/samples/msc_personasummary/session_2/valid.txt -c TMP/kind.yaml --json
 eval summary data/samples/dialogsum.jsonl -c TMP/kind.yaml --json
 eval response data/samples/msc_session_3.txt -c TMP/kind.yaml -c TMP/curt.yaml --out TMP/response --json
@@ -80,7 +79,6 @@ judge choose TMP/ecm/kind TMP/ecm/curt -c TMP/kind.yaml backbone.script.judge=A 
 judge errors TMP/memory -c TMP/kind.yaml --json
 tables ld-agent-1 --plan --json
 tables ecm-4 --from TMP/ecm --json
-figures ecm-5 --plan --json
 statistics TMP/talk.jsonl --json
 bench views TMP/talk.jsonl -c TMP/kind.yaml --view none --view events --json
 """
@@ -385,6 +383,4 @@ def write_inputs(folder: Path) -> None:
     builder = ["Question: What do I keep?\nAnswer: You keep bees.", "nothing"]
     light_config(folder, builder=builder).rename(folder / "builder.yaml")
     talk = json.loads(conversation_line("talk")) | {"personas": {"Ann": ["I keep bees.", "I have a garden."]}}
-    mark = {"conversation": "maya", "query": "My dog", "at": TALK[-1][0], "shown": ["m1", "m2"], "relevant": ["m1"]}
-    for name, value in (("talk", talk), ("marks", mark)):
-        (folder / f"{name}.jsonl").write_text(json.dumps(value) + "\n", encoding="utf-8")
+    (folder / "talk.jsonl").write_text(json.dumps(talk) + "\n", encoding="utf-8")

@@ -2,7 +2,7 @@
 
 Each runs in a process of its own: ``python -m training.recipes NAME SETTINGS`` trains as many steps as standard input says,
 answers with the seconds they took, and waits for the next number, so that recipes can take turns on one machine. Knows
-nothing of what the figures are for; `ld_agent.evaluation.bench_training` does.
+nothing of what the figures are for; `ld_agent.evaluation.bench.training` does.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import training.attention
 import training.lora_sum
 import training.trainer
 from ld_agent.config import load_config
-from ld_agent.evaluation.bench_training import Recipe, run_settings
+from ld_agent.evaluation.bench.training import Recipe, run_settings
 from training import recipes
 from training.examples import LengthGrouped
 

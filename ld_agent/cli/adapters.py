@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from ld_agent.cli.options import OneConfig, Overrides
+
 app = typer.Typer(help="Export tuned adapters for a server.", no_args_is_help=True)
 
 
@@ -20,10 +22,8 @@ def group() -> None:
 def export(
     server: Annotated[Literal["vllm", "llama.cpp"], typer.Option("--for", help="The server that will load them.")],
     out: Annotated[Path, typer.Option("--out", help="The output folder; one subfolder or file per module.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")] = None,
-    config: Annotated[
-        str | None, typer.Option("--config", "-c", help="The config whose adapters to export. Default: default.")
-    ] = None,
+    overrides: Overrides = None,
+    config: OneConfig = None,
     base: Annotated[
         str | None,
         typer.Option("--base", help="The base model: its name in vLLM, or a model reference for llama.cpp."),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ld_agent.cli import adapters, bench, ecm, evaluate, figures, judge, memory, serve, statistics, tables, upkeep
+from ld_agent.cli.options import Configs, Lenient, Limit, MaybeStore, On, OneConfig, Overrides, Width
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -33,20 +34,6 @@ app.command("statistics")(statistics.statistics)
 app.add_typer(serve.keys, name="keys")
 app.add_typer(adapters.app, name="adapters")
 
-ConfigOption = Annotated[
-    str | None,
-    typer.Option("--config", "-c", help="A config file, or the name of a shipped one. Default: default."),
-]
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store", help="The memory store: a file or a postgresql:// address. Default: the config's store.path."
-    ),
-]
-Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
-]
-
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -69,8 +56,8 @@ def root(
 @app.command()
 def chat(
     overrides: Overrides = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
+    config: OneConfig = None,
+    store: MaybeStore = None,
     conversation: Annotated[
         str, typer.Option("--conversation", help="The id of the conversation to start or continue.")
     ] = "chat",
@@ -94,7 +81,7 @@ def chat(
 def run(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A file of recorded conversations.")],
     overrides: Overrides = None,
-    config: ConfigOption = None,
+    config: OneConfig = None,
     store: Annotated[
         str | None,
         typer.Option(
@@ -103,26 +90,16 @@ def run(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Play only the first N conversations.")] = None,
+    limit: Limit = None,
     teacher_forced: Annotated[
         bool, typer.Option("--teacher-forced", help="Store the recorded reply in memory, not the generated one.")
     ] = False,
     format_name: Annotated[
         str | None, typer.Option("--format", help="The file's format, instead of detecting it.")
     ] = None,
-    skip_bad: Annotated[
-        bool,
-        typer.Option(
-            "--lenient", "--skip-bad", help="Skip broken records and sessions out of order, name and count them."
-        ),
-    ] = False,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Number of conversations played concurrently.")] = 4,
-    on: Annotated[
-        Literal["", "ray"],
-        typer.Option(
-            "--on", help="ray: play on a Ray cluster, --batch conversations per worker. Default: this process."
-        ),
-    ] = "",
+    skip_bad: Lenient = False,
+    batch: Width = 4,
+    on: On = "",
 ) -> None:
     """Run every conversation of a file through the agent; write one JSON line per agent turn.
 
@@ -157,8 +134,8 @@ def run(
 @app.command()
 def demo(
     overrides: Overrides = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
+    config: OneConfig = None,
+    store: MaybeStore = None,
 ) -> None:
     """Play the shipped three-session conversation and show what is recalled; a second run continues it.
 
@@ -174,13 +151,8 @@ def demo(
 @app.command("serve")
 def serve_command(
     overrides: Overrides = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config", "-c", help="A config file, or the name of a shipped one; repeat it to serve more models."
-        ),
-    ] = None,
-    store: StoreOption = None,
+    config: Configs = None,
+    store: MaybeStore = None,
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; any but loopback requires API keys.")
     ] = "127.0.0.1",
@@ -207,8 +179,8 @@ def serve_command(
 @app.command("mcp")
 def mcp_command(
     overrides: Overrides = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
+    config: OneConfig = None,
+    store: MaybeStore = None,
     person: Annotated[str, typer.Option("--person", help="The person for calls that name none.")] = "me",
     port: Annotated[
         int | None,

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from ld_agent.cli.runs import Configs, Json, Limit, On, Out, Overrides, Overwrite, carry_out
+from ld_agent.cli.options import Configs, Json, Limit, On, OneConfig, Out, Overrides, Overwrite
+from ld_agent.cli.runs import carry_out
 from ld_agent.program import print_json
 
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
-ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
 
 
 @app.command()
@@ -23,10 +23,8 @@ def build(
     ],
     out: Annotated[Path, typer.Option("--out", help="The file to write, JSON lines.")],
     overrides: Overrides = None,
-    config: ConfigOption = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first N conversations or requests.")
-    ] = None,
+    config: OneConfig = None,
+    limit: Limit = None,
     samples: Annotated[
         int | None, typer.Option("--samples", min=1, help="Stop after N samples (ECM: 200, knowledge 300).")
     ] = None,
@@ -103,6 +101,13 @@ def run(
     from ld_agent.evaluation.ecm import EcmTask
 
     carry_out(
-        lambda settings: EcmTask(data, settings, limit, merge), data, overrides, config, limit, as_json, out, overwrite,
+        lambda settings: EcmTask(data, settings, limit, merge),
+        data=data,
+        overrides=overrides,
+        configs=config,
+        limit=limit,
+        as_json=as_json,
+        out=out,
+        overwrite=overwrite,
         on=on,
-    )  # fmt: skip
+    )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli import retrieval
-from ld_agent.cli.runs import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite, carry_out, report
+from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite
+from ld_agent.cli.runs import carry_out, report
 from ld_agent.evaluation.tasks import TASKS, Option, TaskEntry
 from ld_agent.program import lenient
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ld_agent.evaluation.runner import Run
 
 app = typer.Typer(help="Measure extraction, summaries, replies and recall against references.", no_args_is_help=True)
-retrieval.register(app)
 
 
 def command_of(task: TaskEntry) -> Callable[..., None]:
@@ -69,6 +68,8 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 def _annotation(option: Option) -> Any:
     if isinstance(option.default, bool):
         return Annotated[bool, typer.Option(option.flag, help=option.help)]
+    if isinstance(option.default, str):
+        return Annotated[str, typer.Option(option.flag, help=option.help)]
     return Annotated[int | None, typer.Option(option.flag, min=1, help=option.help)]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
@@ -17,15 +18,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_args_is_help=True)
 
-StoreOption = Annotated[str, typer.Option("--store", help="The memory store: a file or a postgresql:// address.")]
-ConversationOption = Annotated[str | None, typer.Option("--conversation", help="One conversation's id.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else on standard output.")]
-ConfigOption = Annotated[str | None, typer.Option("--config", "-c", help="A config file, or a shipped one's name.")]
-Overrides = Annotated[list[str] | None, typer.Argument(help="Config overrides.", metavar="[KEY=VALUE]...")]
-
 
 @app.command("list")
-def list_command(store: StoreOption, conversation: ConversationOption = None, as_json: JsonOption = False) -> None:
+def list_command(store: Store, conversation: MaybeConversation = None, as_json: Json = False) -> None:
     """List the conversations of a store, or the records of one conversation.
 
     Examples:
@@ -90,9 +85,9 @@ def _list_conversations(opened: SQLStore, as_json: bool) -> None:
 
 @app.command()
 def versions(
-    store: StoreOption,
-    conversation: Annotated[str, typer.Option("--conversation", help="One conversation's id.")],
-    as_json: JsonOption = False,
+    store: Store,
+    conversation: Conversation,
+    as_json: Json = False,
 ) -> None:
     """Show every version of a rewritten memory (view recursive) and what each session changed.
 
@@ -114,15 +109,13 @@ def versions(
 @app.command()
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
-    store: StoreOption,
+    store: Store,
     overrides: Overrides = None,
-    conversation: ConversationOption = None,
-    at: Annotated[
-        str | None, typer.Option("--at", help="The time of the query (ISO 8601 with time zone). Default: now.")
-    ] = None,
+    conversation: MaybeConversation = None,
+    at: At = None,
     k: Annotated[int | None, typer.Option("-k", min=1, help="Maximum number of results. Default: memory.k.")] = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
+    config: OneConfig = None,
+    as_json: Json = False,
 ) -> None:
     """Recall records relevant to a query, with their scores; without --conversation, search all conversations.
 
@@ -162,8 +155,8 @@ def search(
 @app.command()
 def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSON-lines file to write; - for standard output.")],
-    store: StoreOption,
-    conversation: ConversationOption = None,
+    store: Store,
+    conversation: MaybeConversation = None,
 ) -> None:
     """Export all utterances and memories as JSON lines.
 
@@ -187,7 +180,7 @@ def export(
 
 @app.command("import")
 def import_command(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A file written by `memory export`.")], store: StoreOption
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A file written by `memory export`.")], store: Store
 ) -> None:
     """Import the conversations of an export into a store, all of them or none.
 
@@ -240,8 +233,8 @@ def copy(
 @app.command()
 def rename(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The agent's new name.")],
-    store: StoreOption,
-    conversation: Annotated[str, typer.Option("--conversation", help="The id of the conversation.")],
+    store: Store,
+    conversation: Conversation,
 ) -> None:
     """Rename the agent in a conversation; the text of utterances and memories does not change.
 
@@ -260,8 +253,8 @@ def rename(
 
 @app.command()
 def delete(
-    store: StoreOption,
-    conversation: Annotated[str, typer.Option("--conversation", help="The conversation to delete.")],
+    store: Store,
+    conversation: Conversation,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Delete a conversation and every trace of it from the store.
@@ -294,9 +287,7 @@ def stored_conversation(store: SQLStore, conversation_id: str) -> StoredConversa
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:
-    return {
-        "work": failure.work, "item": failure.item, "attempts": failure.attempts, "error": failure.error,
-    }  # fmt: skip
+    return {name: getattr(failure, name) for name in ("work", "item", "attempts", "error")}
 
 
 def _record_json(record: Any) -> dict[str, Any]:

@@ -129,9 +129,15 @@ def _run_on_ray(
             progress.update(task, total=total)
 
         play_on_ray(
-            config, episodes, out, turn_line, teacher_forced=teacher_forced, batch=batch, counted=counted,
+            config,
+            episodes,
+            out,
+            turn_line,
+            teacher_forced=teacher_forced,
+            batch=batch,
+            counted=counted,
             advanced=lambda count: progress.update(task, advance=count),
-        )  # fmt: skip
+        )
 
 
 def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:

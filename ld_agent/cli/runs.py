@@ -1,52 +1,23 @@
-"""Runs on the command line: shared options, execution, and display of the figures."""
+"""Runs on the command line: their execution, and display of the figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ld_agent.config import Config
     from ld_agent.evaluation.runner import Run, Task
-
-Overrides = Annotated[
-    list[str] | None, typer.Argument(help="Config overrides, for every config.", metavar="[KEY=VALUE]...")
-]
-Configs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config", "-c", help="A config file, or the name of a shipped one; repeat to compare with the first."
-    ),
-]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N episodes or dialogues.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else.")]
-Out = Annotated[
-    Path | None,
-    typer.Option("--out", help="Store the predictions in this folder; interrupted runs resume."),
-]
-BertModel = Annotated[
-    str | None,
-    typer.Option(
-        "--bert-score", metavar="MODEL", help="Also compute BERTScore with this encoder; 'default': encoder.model."
-    ),
-]
-On = Annotated[
-    Literal["", "ray"],
-    typer.Option("--on", help="ray: distribute the episodes over a Ray cluster. Default: this process."),
-]
-Lenient = Annotated[
-    bool, typer.Option("--lenient", help="Skip broken records and sessions out of order, name and count them.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Discard predictions of another configuration in --out.")]
 
 
 def carry_out(
     make: Callable[[Config], Task],
+    *,
     data: Path,
     overrides: list[str] | None,
     configs: list[str] | None,
@@ -79,7 +50,8 @@ def carry_out(
         if folder is not None:
             for file in (folder, folder / PREDICTIONS, folder / SCORES):
                 check_output(file, (data, config_file))
-        runs.append((perform(make(settings), settings, name, data, folder, limit, overwrite, on), folder))
+        run = perform(make(settings), settings, name, data=data, out=folder, limit=limit, overwrite=overwrite, on=on)
+        runs.append((run, folder))
     report(runs, as_json, bert_score)
 
 
@@ -126,44 +98,44 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
 
 
 def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    from ld_agent.cli.show import console, plain
+    from ld_agent.cli.show import console, figure, figures_table, plain
     from ld_agent.evaluation.fallbacks import MARK, counts_of, footnote, in_words
     from ld_agent.evaluation.tasks import task_entry
 
+    rows: list[list[RenderableType]]
+    marked = {result["system"] for result in results if result["mostly_fallbacks"]}
     for result in results:
-        mark = f" {MARK}" if result["mostly_fallbacks"] else ""
+        mark = f" {MARK}" if result["system"] in marked else ""
         size = f"{result['episodes']} episodes, {result['predictions']} predictions"
-        title = f"{result['system']}{mark}: eval {result['task']}, {size}"
-        table = Table(title=title, title_justify="left", box=None, padding=(0, 1), header_style="dim")
-        for heading in ("", "all", "95 % interval", *(f"session {n}" for n in result.get("by_session", {}))):
-            table.add_column(heading, justify="right" if heading else "left")
+        sessions = result.get("by_session", {})
+        heads = ["", "all", "95 % interval", *(f"session {n}" for n in sessions)]
         figures_of = [key for key, value in result.items() if isinstance(value, float) or key in result["intervals"]]
-        for name in task_entry(result["task"]).shown or [key for key in figures_of if key != "interval_level"]:
-            low_high = result["intervals"].get(name)
-            between = f"{_number(low_high[0])} … {_number(low_high[1])}" if low_high else "–"
-            by_session = [_number(figures.get(name)) for figures in result.get("by_session", {}).values()]
-            table.add_row(plain(name), _number(result.get(name)), between, *by_session)
-        console.print(table)
+        rows = [
+            [
+                plain(name),
+                figure(result.get(name)),
+                _between(result["intervals"].get(name)),
+                *(figure(figures.get(name)) for figures in sessions.values()),
+            ]
+            for name in task_entry(result["task"]).shown or [key for key in figures_of if key != "interval_level"]
+        ]
+        console.print(figures_table(f"{result['system']}{mark}: eval {result['task']}, {size}", heads, rows))
         if counts := counts_of(result):
             console.print(plain(f"fallbacks: {in_words(counts)}", "dim"), soft_wrap=True)
-    marked = {result["system"] for result in results if result["mostly_fallbacks"]}
     if compared:
-        table = Table(title="paired bootstrap", title_justify="left", box=None, padding=(0, 1), header_style="dim")
-        for heading in ("system", "against", "metric", "difference", "95 % interval", "p"):
-            table.add_column(heading, justify="left" if heading in ("system", "against", "metric") else "right")
+        rows = []
         for test in compared:
-            low, high = test["interval"]
-            between = f"{_number(low)} … {_number(high)}"
             systems = [f"{name} {MARK}" if name in marked else name for name in (test["system"], test["against"])]
-            named = (*map(plain, systems), plain(test["metric"]))
-            table.add_row(*named, _number(test["difference"]), between, _number(test["p"]))
-        console.print(table)
+            named = [plain(word) for word in (*systems, test["metric"])]
+            rows.append([*named, figure(test["difference"]), _between(test["interval"]), figure(test["p"])])
+        heads = ["system", "against", "metric", "difference", "95 % interval", "p"]
+        console.print(figures_table("paired bootstrap", heads, rows, left=3))
     for result in results:
         if note := footnote(counts_of(result)):
             console.print(plain(f"{MARK} {result['system']}: {note}", "yellow"), soft_wrap=True)
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _between(interval: Sequence[float] | None) -> str:
+    from ld_agent.cli.show import figure
+
+    return "–" if interval is None else f"{figure(interval[0])} to {figure(interval[1])}"

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ld_agent.cli.options import Store
+
 if TYPE_CHECKING:
     from ld_agent.config import Config
 
 keys = typer.Typer(help="Create, list and revoke the API keys of a server.", no_args_is_help=True)
 
-StoreOption = Annotated[
-    str, typer.Option("--store", help="The server's memory store: a file or a postgresql:// address.")
-]
 TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 NEEDED = ("fastapi", "uvicorn")
 
@@ -64,7 +63,7 @@ def require_extra(extra: str, packages: tuple[str, ...]) -> None:
 @keys.command()
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The tenant: lower-case letters, digits, '.', '_', '-'.")],
-    store: StoreOption,
+    store: Store,
     scope: Annotated[
         list[str] | None, typer.Option("--scope", help="chat, memory or admin; may be repeated. Default: chat, memory.")
     ] = None,
@@ -102,7 +101,7 @@ def create(
 
 
 @keys.command("list")
-def list_command(store: StoreOption) -> None:
+def list_command(store: Store) -> None:
     """List the keys of a store, by prefix.
 
     Example:
@@ -129,7 +128,7 @@ def list_command(store: StoreOption) -> None:
 @keys.command()
 def revoke(
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="The key's prefix, as shown by `keys list`.")],
-    store: StoreOption,
+    store: Store,
 ) -> None:
     """Revoke a key; a running server rejects it from the next request on.
 

@@ -5,7 +5,7 @@ Text from people is data: it is shown without markup, and its control characters
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
@@ -58,6 +58,21 @@ class RecalledTable:
             topics = plain(", ".join(r.overlap) or "–", "" if r.overlap else "dim")
             table.add_row(plain(r.record.id), day(r.record), *numbers, topics, plain(r.record.text))
         return table
+
+
+def figure(value: object) -> str:
+    """A figure as text: floats with three decimals, "–" for none."""
+    return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def figures_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[RenderableType]], left: int = 1) -> Table:
+    """A table of figures; the first ``left`` columns are words."""
+    table = Table(title=title or None, title_justify="left", box=None, padding=(0, 1), header_style="dim")
+    for number, head in enumerate(heads):
+        table.add_column(head, justify="left" if number < left else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def recalled_table(recalled: Sequence[Recalled]) -> RenderableType:

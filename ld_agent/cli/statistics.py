@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli.runs import Json, Lenient
+from ld_agent.cli.options import Json, Lenient, Limit
 from ld_agent.program import lenient, print_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def statistics(
         str | None,
         typer.Option("--config", "-c", help="Measure dialogues in tokens of this config's backbone instead of words."),
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N episodes or samples.")] = None,
+    limit: Limit = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Store the statistics in this folder, for ld-agent tables.")
     ] = None,
@@ -78,33 +78,22 @@ def _unit(config: str | None) -> tuple[Length, str, Any]:
 
 
 def _show(statistics: Mapping[str, Any]) -> None:
-    from ld_agent.cli.show import console, plain
+    from ld_agent.cli.show import console, figures_table, plain
 
     if statistics["kind"] == "benchmark":
         console.print(plain(f"{statistics['data']}: ECM's benchmark {statistics['benchmark']}"), soft_wrap=True)
-        rows = [(f"{statistics[key]:g}" for key in ("samples", "sessions", "utterances", "questions"))]
-        _table("", ("samples", "sessions in a source", "utterances in a source", "questions in a sample"), rows)
+        row = [f"{statistics[key]:g}" for key in ("samples", "sessions", "utterances", "questions")]
+        heads = ["samples", "sessions in a source", "utterances in a source", "questions in a sample"]
+        console.print(figures_table("", heads, [row], left=0))
         return
     counts = ", ".join(f"{statistics[unit]:,} {unit}" for unit in ("episodes", "sessions", "utterances"))
     console.print(plain(f"{statistics['data']}: {statistics['corpus']}, {counts}"), soft_wrap=True)
-    kinds = statistics["words"].items()
-    numbers = ("texts", "words", "mean", "longest")
-    _table("", ("", "texts", "words", "mean", "longest"), [(k, *(f"{v[n]:,}" for n in numbers)) for k, v in kinds])
-    sessions = statistics["by_session"].items()
-    numbers = ("dialogues", "utterances", "mean_length", "longest")
-    heads = ("session", "dialogues", "utterances", "mean length up to its end", "longest")
-    _table(f"in {statistics['unit']}", heads, [(k, *(f"{v[n]:,}" for n in numbers)) for k, v in sessions])
+    for title, by_name in (("", statistics["words"]), (f"in {statistics['unit']}", statistics["by_session"])):
+        heads = ["" if title == "" else "session", *_heads(by_name)]
+        rows = [[name, *(f"{value:,}" for value in figures.values())] for name, figures in by_name.items()]
+        console.print(figures_table(title, heads, rows))
 
 
-def _table(title: str, heads: Sequence[str], rows: Sequence[Any]) -> None:
-    from rich.table import Table
-
-    from ld_agent.cli.show import console
-
-    table = Table(title=title or None, title_justify="left", box=None, padding=(0, 1), header_style="dim")
-    for number, head in enumerate(heads):
-        table.add_column(head, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
-    console.print()
+def _heads(by_name: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    names = {"mean_length": "mean length up to its end"}
+    return [names.get(key, key) for key in next(iter(by_name.values()), {})]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ld_agent.cli.runs import Json
+from ld_agent.cli.options import Json, RunsFolder
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
@@ -24,13 +24,11 @@ def tables(
             "unique ending is enough; all: those with a run."
         ),
     ],
-    runs: Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")] = None,
+    runs: RunsFolder = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the commands that fill every cell instead.")] = False,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", help="With --plan: a base configuration; may be repeated.")
     ] = None,
-    latex: Annotated[bool, typer.Option("--latex", help="LaTeX (booktabs) instead of Markdown.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="CSV instead of Markdown.")] = False,
     row: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,13 +51,13 @@ def tables(
 
       ld-agent tables rsum-3 --from runs --session 4
 
-      ld-agent tables all --from runs --csv
+      ld-agent tables all --from runs
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
     from ld_agent.evaluation.paper_figures import paper_table, paper_tables
     from ld_agent.evaluation.table_runs import collect
-    from ld_agent.evaluation.tables import fill
+    from ld_agent.evaluation.tables import fill, markdown
 
     wanted = list(paper_tables().values()) if name == "all" else [paper_table(name)]
     if session is not None:
@@ -82,7 +80,7 @@ def tables(
         whole = [_plain(one) for one in shown]
         print_json(whole if name == "all" else whole[0])
         return
-    sys.stdout.write("\n".join(_written(one, latex=latex, csv=csv) for one in shown))
+    sys.stdout.write("\n".join(markdown(one) for one in shown))
 
 
 def _given(rows: list[str]) -> dict[str, list[str]]:
@@ -97,12 +95,6 @@ def _given(rows: list[str]) -> dict[str, list[str]]:
             raise InputError(f'--row {assigned!r} is not an assignment; write it like "+ Mem=runs/memory"')
         given.setdefault(label, []).append(str(read_run(Path(folder)).header["hash"]))
     return given
-
-
-def _written(filled: FilledTable, *, latex: bool, csv: bool) -> str:
-    from ld_agent.evaluation import tables as forms
-
-    return forms.csv(filled) if csv else forms.latex(filled) if latex else forms.markdown(filled)
 
 
 def _plain(filled: FilledTable) -> dict[str, object]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ld_agent.cli.memory import ConfigOption, ConversationOption, Overrides, StoreOption, existing, stored_conversation
+from ld_agent.cli.memory import existing, stored_conversation
+from ld_agent.cli.options import MaybeConversation, OneConfig, Overrides, Store
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
@@ -21,10 +22,10 @@ def register(app: typer.Typer) -> None:
 
 
 def rebuild(
-    store: StoreOption,
+    store: Store,
     overrides: Overrides = None,
-    conversation: ConversationOption = None,
-    config: ConfigOption = None,
+    conversation: MaybeConversation = None,
+    config: OneConfig = None,
 ) -> None:
     """Backfill the configured views with the stored sessions they lack; interrupted rebuilds resume.
 
@@ -84,7 +85,7 @@ def _backfilled(agent: Agent, chosen: Sequence[StoredConversation]) -> tuple[int
     return count, total, problems
 
 
-def reindex(store: StoreOption, overrides: Overrides = None, config: ConfigOption = None) -> None:
+def reindex(store: Store, overrides: Overrides = None, config: OneConfig = None) -> None:
     """Re-encode everything with the configured encoder.
 
     Example:

@@ -1,6 +1,6 @@
 """Agreement of a judge with human labels: accuracy, Cohen's kappa and, for numeric labels, correlations.
 
-Knows labels, but not what they describe. scipy and scikit-learn compute the statistics.
+scipy computes the correlations.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
+from ld_agent.evaluation.form import cohen
+from ld_agent.evaluation.verdicts import read_verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,6 @@ class Agreement:
     pearson: float | None
     spearman: float | None
 
-    def as_json(self) -> dict[str, float | int | None]:
-        return asdict(self)
-
 
 def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int | float | str]) -> Agreement:
     """Compare a judge's verdicts with human labels of the same cases.
@@ -47,7 +47,6 @@ def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int |
         InputError: the lists differ in length, or there is no verdict at all.
     """
     from scipy.stats import pearsonr, spearmanr
-    from sklearn.metrics import cohen_kappa_score
 
     if len(judged) != len(labels):
         raise InputError(f"{len(judged)} verdicts but {len(labels)} labels; give one label per verdict")
@@ -55,17 +54,19 @@ def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int |
     if not pairs:
         raise InputError(f"none of the {len(judged)} cases has a verdict; there is nothing to compare")
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    equal = sum(ours[i] == theirs[i] for i in range(len(pairs))) / len(pairs)
     pearson = spearman = None
     numeric = all(isinstance(value, int | float) for value in (*ours, *theirs))
     if numeric and len(set(ours)) > 1 and len(set(theirs)) > 1:
         pearson = _number(pearsonr(ours, theirs).statistic)
         spearman = _number(spearmanr(ours, theirs).statistic)
-    names = sorted({_name(value) for value in (*ours, *theirs)})
-    kappa = None
-    if len(names) > 1:
-        kappa = _number(cohen_kappa_score([_name(v) for v in ours], [_name(v) for v in theirs], labels=names))
-    return Agreement(len(pairs), len(judged) - len(pairs), equal, kappa, pearson, spearman)
+    return Agreement(
+        cases=len(pairs),
+        unparsed=len(judged) - len(pairs),
+        accuracy=sum(a == b for a, b in pairs) / len(pairs),
+        kappa=cohen(pairs),
+        pearson=pearson,
+        spearman=spearman,
+    )
 
 
 def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], int | float | str]:
@@ -103,9 +104,29 @@ def of_run(run: str, key: str) -> str:
     return f"{run}: {key}"
 
 
-def _name(value: int | float | str) -> str:
-    """Return a label as a category; 2 and 2.0 are the same."""
-    return value if isinstance(value, str) else format(float(value), "g")
+def agreement_with_people(files: Sequence[Path], labels: Path) -> dict[str, Any]:
+    """Compare a judge's verdicts in one or several files with people's labels, by aspect if there are any.
+
+    Raises:
+        InputError: the files have verdicts of different judges; and as in `read_labels` and `agreement`.
+    """
+    read = {path: read_verdicts(path) for path in files}
+    judges = {(judged.kind, judged.judge) for judged in read.values()}
+    if len(judges) > 1:
+        raise InputError(f"the files have verdicts of {len(judges)} judges or kinds of judgement; give files of one")
+    verdicts = [
+        (of_run(path.parent.name, key) if len(files) > 1 else key, aspect, verdict)
+        for path, judged in read.items()
+        for key, aspect, verdict in judged.verdicts
+    ]
+    given = read_labels(labels, {(key, aspect) for key, aspect, _ in verdicts})
+    kind, judge = judges.pop()
+    by_aspect = {}
+    for aspect in dict.fromkeys(aspect for _, aspect, _ in verdicts):
+        pairs = [(v, given[key, of]) for key, of, v in verdicts if of == aspect and (key, of) in given]
+        if pairs:
+            by_aspect[aspect] = asdict(agreement([v for v, _ in pairs], [label for _, label in pairs]))
+    return {"kind": kind, "judge": judge} | (by_aspect[""] if set(by_aspect) == {""} else by_aspect)
 
 
 def _number(value: float) -> float | None:

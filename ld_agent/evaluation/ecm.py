@@ -23,10 +23,10 @@ from ld_agent.datasets.records import Record, built, current_report, json_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
+from ld_agent.evaluation.played import PROMPTS, WIDTH, in_memory, live
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.files import written_atomically
-from ld_agent.replay import annotate, play
-from ld_agent.steps import Steps, run_many
+from ld_agent.steps import run_many
 from ld_agent.storage.exchange import copy_conversation
 from ld_agent.types import Reply, iso, utc
 
@@ -39,7 +39,6 @@ HEADER = {"format": NAME, "version": 1}
 LONGEST_HEADER = 200  # bytes of the first line within which the format's name stands
 USER, ASSISTANT = "User", "Assistant"
 LATER = timedelta(days=1)
-WIDTH = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class EcmTask:
         samples = read_samples(data)[:limit]
         self.benchmark = samples[0].benchmark
         self.name = f"ecm-{self.benchmark}"
-        self.prompts = ("[!je]*.yaml", "extractor*.yaml")  # all but the prompts of the judge and `ecm_build`
+        self.prompts = PROMPTS
         self._merge = MERGED[self.benchmark] if merge is None else merge
         self._groups = merged(samples, self._merge)
         self.items: Sequence[Item] = [
@@ -213,19 +212,15 @@ class EcmTask:
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         wanted = {item.key: item for item in items}
-        in_memory = config.changed(store={"path": ":memory:"})
-        agent = Agent(in_memory)
-        try:
-            groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]
-            memories: dict[str, Counts] = {}
+        groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]
+        memories: dict[str, Counts] = {}
+        with in_memory(config) as agent:
             for key, reply in answers(agent, groups, frozenset(wanted)):
                 recalled = [{"view": r.record.view, "text": r.record.text} for r in reply.recalled]
                 episode = wanted[key].episode
                 if episode not in memories:
                     memories[episode] = of_memory(agent.store, agent.conversation(episode, agent_name=ASSISTANT).key)
                 keep(wanted[key], reply.text, {"recalled": recalled, REPLY: of_reply(reply), MEMORY: memories[episode]})
-        finally:
-            agent.close(end_sessions=False)
 
 
 def answers(
@@ -253,30 +248,6 @@ def answers(
             for key, probe in questions
         )
         yield from run_many(asked, agent.models.complete, width)
-
-
-def live(agent: Agent, episode: Episode) -> Steps[None]:
-    """Store a recorded conversation in an agent's memory and end all its sessions.
-
-    The agent generates replies only if a mechanism decides what to remember while replying.
-    """
-    if _decided_with_replies(agent.config):
-        yield from play(agent, episode, lambda turn: None, teacher_forced=True)
-        return
-    conversation = agent.conversation(episode.id, agent_name=episode.agent)
-    annotate(agent, conversation, episode)
-    session = episode.turns[0].session
-    for turn in episode.turns:
-        if turn.session != session:
-            yield from conversation.ending()
-            session = turn.session
-        conversation.observe(turn.text, turn.speaker, turn.at)
-    yield from conversation.ending()
-
-
-def _decided_with_replies(config: Config) -> bool:
-    settings = config.memory.conditional
-    return "conditional" in config.memory.views and settings.selection and settings.decision == "with_reply"
 
 
 def ecm_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

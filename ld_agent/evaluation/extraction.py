@@ -6,21 +6,19 @@ predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ld_agent.config import Config
 from ld_agent.datasets import load_annotated_utterances
 from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge, sacrebleu
-from ld_agent.evaluation.runner import Item, Keep, Prediction
-from ld_agent.modules.registry import NO_TRAIT, TUNED
+from ld_agent.evaluation.module_task import Answer, ModuleTask
+from ld_agent.evaluation.runner import Item, Prediction
+from ld_agent.modules.base import Models
+from ld_agent.modules.registry import NO_TRAIT
 
-CHUNK = 64
-"""Utterances asked for in one call: some batches of the backbone, and little to lose when a run is interrupted."""
 
-
-class ExtractionTask:
+class ExtractionTask(ModuleTask):
     """Predict the traits of every annotated utterance of a file.
 
     Args:
@@ -31,37 +29,22 @@ class ExtractionTask:
         DataFileError: a record is malformed.
     """
 
-    name = "extraction"
+    name, module = "extraction", "extractor"
 
     def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
-        self.items: Sequence[Item] = list(_items(data, limit))
-        self.prompts = TUNED["extractor"].prompts
+        items = list(_items(data, limit))
+        super().__init__(items, {item.key: len(item.about["text"]) + len(item.about["before"]) for item in items})
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return {
-            "backbone": config.backbone.model_dump(mode="json"),
-            "extractor": config.modules.extractor.model_dump(mode="json"),
-        }
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        from ld_agent.modules.base import Models
+    def answered(
+        self, config: Config, models: Models, chunks: Iterator[list[Item]]
+    ) -> Iterator[tuple[list[Item], list[Answer]]]:
         from ld_agent.modules.extractor import Extractor
 
         settings = config.modules.extractor
-        models = Models(config)
-        try:
-            extractor = Extractor(models, settings.prompting, settings.grounded)
-            # Sort by length, because a batch is padded to its longest text.
-            ordered = sorted(items, key=lambda item: len(item.about["text"]) + len(item.about["before"]))
-            for start in range(0, len(ordered), CHUNK):
-                chunk = ordered[start : start + CHUNK]
-                extracted = extractor.extract(
-                    [item.about["text"] for item in chunk], [item.about["before"] for item in chunk]
-                )
-                for item, traits in zip(chunk, extracted, strict=True):
-                    keep(item, joined(traits), {"traits": list(traits)})
-        finally:
-            models.close()
+        extractor = Extractor(models, settings.prompting, settings.grounded)
+        for chunk in chunks:
+            texts, before = ([item.about[part] for item in chunk] for part in ("text", "before"))
+            yield chunk, [(joined(traits), {"traits": list(traits)}) for traits in extractor.extract(texts, before)]
 
 
 def joined(traits: Sequence[str]) -> str:

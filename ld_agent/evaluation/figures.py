@@ -1,5 +1,5 @@
-"""The papers' figures from kept runs, as pictures: ECM's Figures 5 (the choice among kinds of memory) and 6 (GPT-score by the
-number of records), and those of `reply_figures`.
+"""The papers' figures from kept runs, as pictures: LD-Agent's 3b (people's ratings of whole chats), Rsum's 4 (preferences of a
+judge) and 7 (the length of replies), ECM's 5 (the choice among kinds of memory) and 6 (GPT-score by the number of records).
 
 The papers do not print the numbers behind these figures, so the pictures show ours only.
 """
@@ -7,23 +7,18 @@ The papers do not print the numbers behind these figures, so the pictures show o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
-from ld_agent.evaluation.published import based_on, typed
-from ld_agent.evaluation.reply_figures import (
-    chat_commands,
-    chats,
-    length_commands,
-    lengths,
-    preference_commands,
-    preferences,
-)
-from ld_agent.evaluation.table_plan import build_command
+from ld_agent.evaluation.form import QUESTIONS
+from ld_agent.evaluation.table_figures import CHATS, TableFigures
 from ld_agent.evaluation.table_runs import Collected, TableRun
+from ld_agent.evaluation.verdicts import PEOPLE, average
 from ld_agent.files import check_output
+from ld_agent.modules.wording import words_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,8 +33,8 @@ FIGURES = {
 KINDS = ("none", "history", "summary", "conditional")
 COUNTS = {"history": "memory.k", "summary": "memory.summary.k", "conditional": "memory.conditional.k"}
 """The key that says how many records a view recalls."""
-SWEPT = (1, 2, 3, 4, 5)
-CHOSEN_ON = ("feedback", "continuing")
+OUTCOMES = {1: "win", 0: "tie", -1: "lose"}
+RSUM = ("recursive",)
 LINES = {
     "rsum-7": ("session", "words of a reply"),
     "ecm-6": ("records recalled (K)", "GPT-score, 0 to 2"),
@@ -52,8 +47,8 @@ BARS = {
 }
 """Figures of bars: what their axis is, how far it goes, and how values are scaled to it."""
 
-Choice = dict[str, dict[str, float]]
-Sweep = dict[str, dict[int, float]]
+Bars = dict[str, dict[str, float]]
+Lines = dict[str, dict[int, float]]
 
 
 def numbers(name: str, collected: Collected) -> dict[str, Any]:
@@ -66,7 +61,8 @@ def numbers(name: str, collected: Collected) -> dict[str, Any]:
     Raises:
         InputError: no such figure, or no run for it.
     """
-    check(name)
+    if name not in FIGURES:
+        raise InputError(f"no figure {name!r}; the figures are {', '.join(FIGURES)}")
     shown: Mapping[str, Callable[[Collected], Mapping[str, Any]]] = {
         "ld-agent-3b": chats,
         "rsum-4": preferences,
@@ -76,20 +72,14 @@ def numbers(name: str, collected: Collected) -> dict[str, Any]:
     }
     values = shown[name](collected)
     if not values:
-        raise InputError(f"no run there belongs in {name}; ld-agent figures {name} --plan prints how to make them")
+        raise InputError(f"no run there belongs in {name}; docs/cli.md says which runs it shows")
     return dict(values)
 
 
-def check(name: str) -> None:
-    """Raises InputError: no such figure; lists all."""
-    if name not in FIGURES:
-        raise InputError(f"no figure {name!r}; the figures are {', '.join(FIGURES)}")
-
-
-def choices(collected: Collected) -> Choice:
+def choices(collected: Collected) -> Bars:
     """Return how often each kind of memory was chosen, by benchmark, in the judgement with the most cases."""
     runs = {run.hash: run for run in collected.runs if isinstance(run, TableRun)}
-    choice: Choice = {}
+    choice: Bars = {}
     for judged in sorted(collected.comparisons, key=lambda judged: judged.cases):
         if judged.kind != "choose" or not judged.stated():
             continue
@@ -102,9 +92,9 @@ def choices(collected: Collected) -> Choice:
     return choice
 
 
-def sweep(collected: Collected) -> Sweep:
+def sweep(collected: Collected) -> Lines:
     """Return GPT-scores in learning new knowledge, by kind of memory and number of records."""
-    scores: Sweep = {}
+    scores: Lines = {}
     for run in collected.runs:
         if not isinstance(run, TableRun) or run.facts["task"] != "ecm-knowledge" or not run.figure("gpt_score"):
             continue
@@ -112,6 +102,75 @@ def sweep(collected: Collected) -> Sweep:
         if kind in COUNTS:
             scores.setdefault(kind, {})[_count(run, kind)] = float(run.figure("gpt_score"))
     return {kind: dict(sorted(scores[kind].items())) for kind in COUNTS if kind in scores}
+
+
+def chats(collected: Collected) -> Bars:
+    """Return people's mean ratings of whole chats, 0 to 2, by system and aspect."""
+    aspects = tuple(QUESTIONS["chat"])
+    rated: Bars = {}
+    for run in collected.runs:
+        if isinstance(run, TableFigures):
+            if run.facts["task"] == CHATS:
+                rated[run.backbone] = {
+                    aspect: float(run.figures[aspect]) for aspect in aspects if aspect in run.figures
+                }
+            continue
+        for judged in (judged for judged in run.verdicts if judged.kind == f"{PEOPLE}-chat"):
+            means = {aspect: average(judged.stated(aspect)) for aspect in aspects}
+            rated[_named(run)] = {aspect: value for aspect, value in means.items() if value is not None}
+    return rated
+
+
+def preferences(collected: Collected) -> Bars:
+    """Return how often replies with the recursive summary win, tie and lose against each other mechanism, in [0, 1]."""
+    runs = {run.hash: run for run in collected.runs if isinstance(run, TableRun)}
+    shares: Bars = {}
+    for judged in sorted(collected.comparisons, key=lambda judged: judged.cases):
+        if judged.kind != "prefer" or not judged.stated():
+            continue
+        one, other = (runs[hash] for hash in judged.runs)
+        if not _arms(one, other):
+            continue
+        turned = tuple(other.facts["views"]) == RSUM
+        counts = Counter(-int(value) if turned else int(value) for value in judged.stated())
+        rival = one if turned else other
+        shares[_named(rival)] = {name: counts[value] / counts.total() for value, name in OUTCOMES.items()}
+    return shares
+
+
+def lengths(collected: Collected) -> Lines:
+    """Return the mean length of replies to Multi-Session Chat in words, by system and session."""
+    lines: Lines = {}
+    for run in sorted(_responses(collected), key=lambda run: run.count(None)):
+        by_session = {
+            number: fmean(len(words_of(p.text)) for p in run.run.predictions if p.session == number)
+            for number in run.sessions
+        }
+        lines[_named(run)] = lines.get(_named(run), {}) | by_session
+    return {name: dict(sorted(by_session.items())) for name, by_session in lines.items()}
+
+
+def _responses(collected: Collected) -> Iterator[TableRun]:
+    """Runs over Multi-Session Chat without persona banks, as LLM-Rsum's."""
+    for run in collected.runs:
+        facts = run.facts
+        if (
+            isinstance(run, TableRun)
+            and facts["task"] == "response"
+            and facts["corpus"] == "msc"
+            and not facts["personas"]
+        ):
+            yield run
+
+
+def _arms(one: TableRun, other: TableRun) -> bool:
+    """Whether exactly one of the runs is LLM-Rsum's, and neither has persona banks."""
+    recursive = [tuple(run.facts["views"]) == RSUM for run in (one, other)]
+    return recursive.count(True) == 1 and not any(run.facts["personas"] for run in (one, other))
+
+
+def _named(run: TableRun) -> str:
+    return f"{run.backbone}, {'+'.join(run.facts['views'])}"
 
 
 def _kind(run: TableRun) -> str | None:
@@ -174,37 +233,3 @@ def draw(name: str, values: Mapping[str, Any], out: Path) -> None:
         picture(name, values).savefig(out, dpi=130)
     except ValueError as exc:
         raise InputError(f"{out} cannot be drawn ({exc}); give a name that ends with .png, .svg or .pdf") from exc
-
-
-def commands(name: str, config: str) -> list[str]:
-    """Return the commands that produce the runs of a figure.
-
-    Raises:
-        InputError: no such figure.
-    """
-    check(name)
-    of_replies = {"ld-agent-3b": chat_commands, "rsum-4": preference_commands, "rsum-7": length_commands}
-    if name in of_replies:
-        return of_replies[name](config)
-    lines = []
-    if name == "ecm-5":
-        for benchmark in CHOSEN_ON:
-            folders = [f"runs/{benchmark}_{kind}" for kind in KINDS]
-            lines.append(build_command(benchmark))
-            lines += [_run(benchmark, config, kind, {}, folder) for kind, folder in zip(KINDS, folders, strict=True)]
-            lines.append(f"ld-agent judge choose {' '.join(folders)} -c JUDGE")
-        return lines
-    lines.append(build_command("knowledge"))
-    for kind, key in COUNTS.items():
-        for k in SWEPT:
-            lines.append(_run("knowledge", config, kind, {key: k}, f"runs/knowledge_{kind}_{k}"))
-            lines.append(f"ld-agent judge score runs/knowledge_{kind}_{k} -c JUDGE")
-    return lines
-
-
-def _run(benchmark: str, config: str, kind: str, settings: Mapping[str, Any], folder: str) -> str:
-    """The command for one kind of memory as published, without self-reflection."""
-    base, published = based_on(config, [kind])
-    rounds = {f"memory.{kind}.rounds": 0} if kind in COUNTS else {}
-    given = typed(base, published | rounds | dict(settings))
-    return " ".join(f"ld-agent ecm run {benchmark}.jsonl -c {base} {given} --out {folder}".split())

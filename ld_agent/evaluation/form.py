@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -50,7 +50,7 @@ TEMPLATE = Path(__file__).with_name("form.html")
 
 
 def write_form(
-    items: Sequence[Item], kind: str, out: Path, seed: int = 0, about: Mapping[str, Any] | None = None
+    items: Sequence[Item], kind: str, out: Path, *, seed: int = 0, about: Mapping[str, Any] | None = None
 ) -> Path:
     """Write the page and, next to it, the key that maps items to systems; return the key's path.
 
@@ -209,7 +209,7 @@ def agreement(items: dict[str, dict[str, int]]) -> dict[str, Any]:
     }
 
 
-def cohen(pairs: Sequence[tuple[int, int]]) -> float | None:
+def cohen(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """Return Cohen's κ of two annotators, in [-1, 1]; None if it is undefined."""
     if not pairs:
         return None

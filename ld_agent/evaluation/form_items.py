@@ -158,10 +158,9 @@ def _pairs(sources: Sequence[Path], limit: int | None, seed: int) -> Shown:
         swapped = swap.random() < 0.5
         shown_replies = replies[::-1] if swapped else replies
         key, before = "/".join(map(str, place)), said[place[:2]]
-        items.append(
-            Item(key, "|".join(names[::-1] if swapped else names), (*_side_by_side(before, swapped), line),
-                 "A: {}\n\nB: {}".format(*shown_replies))
-        )  # fmt: skip
+        systems = "|".join(names[::-1] if swapped else names)
+        pair = "A: {}\n\nB: {}".format(*shown_replies)
+        items.append(Item(key, systems, (*_side_by_side(before, swapped), line), pair))
         before += [line, *(("", one) for one in replies)]
     return Shown(_drawn(items, limit, seed), {})
 

@@ -23,6 +23,7 @@ from ld_agent.datasets.records import Record, built, current_report, json_docume
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
+from ld_agent.evaluation.played import in_memory
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.types import ReplyOptions
 
@@ -74,14 +75,10 @@ class InjectionTask:
         return config.model_dump(mode="json", exclude={"store"})
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        in_memory = config.changed(store={"path": ":memory:"})
-        agent = Agent(in_memory)
-        try:
+        with in_memory(config) as agent:
             for item in items:
                 reply, details = answers(agent, self._cases[item.episode])
                 keep(item, reply, details)
-        finally:
-            agent.close(end_sessions=False)
 
 
 def load_cases(path: Path) -> list[Case]:

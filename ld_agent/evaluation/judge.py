@@ -1,8 +1,9 @@
 """A language model as judge of replies, through any backbone.
 
 Implements the judgements of Rsum (sections 5.2 and 6.2, appendix B: a rating from 1 to 100 on one aspect, a choice of four
-options between two replies) and of ECM (section 5.2, appendix B: a score from 0 to 2, good/same/bad, multiple choice). A
-judge's answer without a verdict is counted as unparsed, never guessed. Knows nothing of runs, files or tables.
+options between two replies) and of ECM (section 5.2, appendix B: a score from 0 to 2, good/same/bad, multiple choice), one
+entry of `JUDGEMENTS` each. A judge's answer without a verdict is counted as unparsed, never guessed. Knows nothing of runs,
+files or tables.
 """
 
 from __future__ import annotations
@@ -13,14 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_uppercase
-from typing import Generic, TypeVar
 
-from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.backbones.base import Message, Request
 from ld_agent.errors import BackboneError, InputError
 from ld_agent.languages import ENGLISH
-from ld_agent.steps import Complete, Steps, run
-
-T = TypeVar("T", int, str)
+from ld_agent.steps import Complete
 
 ASPECTS = {
     "engagingness": "does it hold the other's interest, and make them want to go on talking?",
@@ -37,6 +35,7 @@ ERRORS = {1: "fabricated", 2: "relationship", 3: "missing"}
 """What may be wrong with a statement of a memory (Rsum, Table 6); 0: nothing."""
 PREFERENCES = {1: 2, 2: 1, 3: -1, 4: -2}
 """Lead of the first reply, by option number of the pairwise judgement."""
+MOST = len(ascii_uppercase)
 
 MODULE = "judge"
 REASONED, BARE = 160, 8  # new tokens of a verdict with and without a reason
@@ -69,8 +68,38 @@ class Case:
     reference: str = ""
 
 
+Prompt = Callable[[Case, Sequence[str]], tuple[Message, ...]]
+Parse = Callable[[str, Sequence[str]], int | str | None]
+
+
 @dataclass(frozen=True, slots=True)
-class Verdicts(Generic[T]):
+class Judgement:
+    """One kind of judgement.
+
+    Attributes:
+        prompt: renders a case with its replies in the order shown.
+        parse: reads a verdict from an answer, given the systems in the order shown; None: it states none.
+        candidates: the fewest and the most replies of a case.
+        needs: the parts of a case without which it cannot be judged.
+        tokens: maximum length of an answer.
+        orders: how the replies of two systems are shown: once as given, in "both" orders, or "shuffled".
+    """
+
+    prompt: Prompt
+    parse: Parse
+    candidates: tuple[int, int] = (1, 1)
+    needs: tuple[str, ...] = ()
+    tokens: int = BARE
+    orders: str = "given"
+
+    @property
+    def requests(self) -> int:
+        """Number of requests for a case."""
+        return 2 if self.orders == "both" else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
     """The judge's verdicts, one per case.
 
     Attributes:
@@ -78,11 +107,11 @@ class Verdicts(Generic[T]):
         answers: the judge's answers to each case, one text per request.
     """
 
-    values: tuple[T | None, ...]
+    values: tuple[int | str | None, ...]
     answers: tuple[tuple[str, ...], ...]
 
     @property
-    def parsed(self) -> tuple[T, ...]:
+    def parsed(self) -> tuple[int | str, ...]:
         return tuple(value for value in self.values if value is not None)
 
     @property
@@ -91,163 +120,47 @@ class Verdicts(Generic[T]):
         return len(self.values) - len(self.parsed)
 
     @property
-    def shares(self) -> dict[T, float]:
+    def shares(self) -> dict[int | str, float]:
         """Share of each verdict among all verdicts, in [0, 1]; most frequent first."""
         counts = Counter(self.parsed)
         return {value: count / counts.total() for value, count in counts.most_common()}
 
 
-class Judge:
-    """Ask a language model for verdicts on lists of cases.
+def judge(
+    kind: str, cases: Sequence[Case], complete: Complete, *, aspect: str = "", seed: int = 0, width: int = 32
+) -> Verdicts:
+    """Ask a language model for its verdicts on cases.
 
     Args:
-        complete: answers requests, such as a backbone's ``generate``.
-        width: maximum number of requests per call of ``complete``.
-        temperature: sampling temperature of the judge; the papers use 0.
+        kind: a key of `JUDGEMENTS`.
+        complete: answers requests, such as a backbone's ``generate``, at most ``width`` at a time; the temperature is 0.
+        aspect: of a rating, a key of `RATABLE`.
+        seed: of shuffled positions; the order of a case depends only on it and the case's id.
 
-    The methods raise InputError for a case that cannot be judged (an empty reply, no reference, the wrong number of
-    candidates) and BackboneError if the model fails.
+    Returns:
+        numbers, or the names of systems that were chosen. In both orders: 1, the first candidate is better; -1, the
+        second; 0, the two orders disagree; no verdict if either answer states none.
+
+    Raises:
+        InputError: a case cannot be judged (an empty reply, no reference, the wrong number of candidates).
+        BackboneError: the model failed.
     """
-
-    def __init__(self, complete: Complete, *, width: int = 32, temperature: float = 0.0) -> None:
-        if width < 1:
-            raise InputError(f"width={width}; must be at least 1 request per call")
-        self._complete, self._width, self._temperature = complete, width, temperature
-
-    def rate(self, cases: Sequence[Case], aspect: str) -> Verdicts[int]:
-        """Rate one reply per case from 1 to 100 on an aspect (Rsum, Table 4).
-
-        Args:
-            aspect: a key of `RATABLE`.
-        """
-        if aspect not in RATABLE:
-            raise InputError(f"aspect {aspect!r} is unknown; the aspects are {', '.join(RATABLE)}")
-        _check(cases, candidates=(1, 1))
-        rendered = [
-            ENGLISH.prompt("judge_rating").render(
-                personas=_known(case), lines=case.lines, reply=reply, aspect=aspect, meaning=RATABLE[aspect]
-            )
-            for case in cases
-            for reply in case.candidates.values()
-        ]
-        answers = self._ask(rendered, REASONED)
-        return Verdicts(tuple(whole_number(a, RATINGS) for a in answers), tuple((a,) for a in answers))
-
-    def prefer(self, cases: Sequence[Case]) -> Verdicts[int]:
-        """Choose between two replies by four options, in both orders (Rsum, section 6.2, Figure 4).
-
-        Returns:
-            1: the first candidate is better; -1: the second; 0: the two orders disagree. A case has no verdict if
-            either answer states no option.
-        """
-        _check(cases, candidates=(2, 2))
-        rendered = []
-        for case in cases:
-            first, second = case.candidates.values()
-            for one, other in ((first, second), (second, first)):
-                known = _known(case)
-                rendered.append(
-                    ENGLISH.prompt("judge_pairwise").render(personas=known, lines=case.lines, first=one, second=other)
-                )
-
-        def ahead(answer: str) -> int | None:
-            option = whole_number(answer, PREFERENCES)
-            return None if option is None else PREFERENCES[option]
-
-        return self._both_orders(self._ask(rendered, REASONED), ahead)
-
-    def score(self, cases: Sequence[Case]) -> Verdicts[int]:
-        """Score how much of the reference a reply contains: 0 none, 1 part, 2 all (ECM's GPT-score)."""
-        _check(cases, candidates=(1, 1), reference=True)
-        rendered = [
-            ENGLISH.prompt("judge_score").render(reference=case.reference, reply=reply)
-            for case in cases
-            for reply in case.candidates.values()
-        ]
-        answers = self._ask(rendered, BARE)
-        return Verdicts(tuple(whole_number(a, SCORES) for a in answers), tuple((a,) for a in answers))
-
-    def errors(self, cases: Sequence[Case]) -> Verdicts[int]:
-        """Say what is wrong with each statement of a memory: 0 nothing, or a key of `ERRORS` (Rsum, Table 6)."""
-        _check(cases, candidates=(1, 1), reference=True)
-        rendered = [
-            ENGLISH.prompt("judge_error").render(lines=case.lines, reference=case.reference, reply=statement)
-            for case in cases
-            for statement in case.candidates.values()
-        ]
-        answers = self._ask(rendered, BARE)
-        return Verdicts(tuple(whole_number(a, (0, *ERRORS)) for a in answers), tuple((a,) for a in answers))
-
-    def compare(self, cases: Sequence[Case]) -> Verdicts[int]:
-        """Decide which of two answers is closer to the reference, in both orders (ECM, appendix B.2).
-
-        Returns:
-            1: good, the first candidate wins both times; -1: bad; 0: same, the two orders disagree. A case has no verdict
-            if either answer states no letter.
-        """
-        _check(cases, candidates=(2, 2), reference=True, question=True)
-        rendered = []
-        for case in cases:
-            first, second = case.candidates.values()
-            rendered += [_choice(case, [first, second]), _choice(case, [second, first])]
-
-        def ahead(answer: str) -> int | None:
-            chosen = letter(answer, "AB")
-            return None if chosen is None else 1 if chosen == "A" else -1
-
-        return self._both_orders(self._ask(rendered, BARE), ahead)
-
-    def choose(self, cases: Sequence[Case], seed: int = 0) -> Verdicts[str]:
-        """Choose the system whose answer is closest to the reference, in shuffled order (ECM, appendix B.3).
-
-        Args:
-            seed: seed of the shuffle; the order of a case depends only on it and the case's id.
-
-        Returns:
-            system names.
-        """
-        _check(cases, candidates=(2, len(ascii_uppercase)), reference=True, question=True)
-        places = [shuffled(case, seed) for case in cases]
-        rendered = [
-            _choice(case, [case.candidates[name] for name in names]) for case, names in zip(cases, places, strict=True)
-        ]
-        answers = self._ask(rendered, BARE)
-        chosen = [letter(answer, ascii_uppercase[: len(names)]) for answer, names in zip(answers, places, strict=True)]
-        values = tuple(
-            None if place is None else names[ascii_uppercase.index(place)]
-            for place, names in zip(chosen, places, strict=True)
-        )
-        return Verdicts(values, tuple((a,) for a in answers))
-
-    def _both_orders(self, answers: Sequence[str], ahead: Callable[[str], int | None]) -> Verdicts[int]:
-        """Combine pairs of answers: candidates in the given order, then swapped."""
-        values: list[int | None] = []
-        for given, exchanged in zip(answers[::2], answers[1::2], strict=True):
-            first, second = ahead(given), ahead(exchanged)
-            if first is None or second is None:
-                values.append(None)
-            else:
-                values.append(0 if (first > 0) == (second > 0) else 1 if first > 0 else -1)
-        return Verdicts(tuple(values), tuple(zip(answers[::2], answers[1::2], strict=True)))
-
-    def _ask(self, rendered: Sequence[tuple[Message, ...]], max_new_tokens: int) -> list[str]:
-        requests = [Request(messages, MODULE, max_new_tokens, temperature=self._temperature) for messages in rendered]
-        return run(self._steps(requests), self._complete)
-
-    def _steps(self, requests: Sequence[Request]) -> Steps[list[str]]:
-        answers: list[Completion] = []
-        for start in range(0, len(requests), self._width):
-            batch = requests[start : start + self._width]
-            completions = yield batch
-            if len(completions) != len(batch):
-                raise BackboneError(f"the judge returned {len(completions)} answers to {len(batch)} requests")
-            answers += completions
-        return [answer.text for answer in answers]
-
-
-def mean(verdicts: Verdicts[int]) -> float | None:
-    """Return the mean of all verdicts; None if there are none."""
-    return sum(verdicts.parsed) / len(verdicts.parsed) if verdicts.parsed else None
+    judgement = rating(aspect) if kind == "rate" else JUDGEMENTS[kind]
+    _check(judgement, cases)
+    shown = [(case, names) for case in cases for names in _orders(judgement, case, seed)]
+    prompts = [judgement.prompt(case, [case.candidates[name] for name in names]) for case, names in shown]
+    answers: list[str] = []
+    for start in range(0, len(prompts), width):
+        batch = [Request(messages, MODULE, judgement.tokens) for messages in prompts[start : start + width]]
+        completions = complete(batch)
+        if len(completions) != len(batch):
+            raise BackboneError(f"the judge returned {len(completions)} answers to {len(batch)} requests")
+        answers += [completion.text for completion in completions]
+    values = [judgement.parse(answer, names) for answer, (_, names) in zip(answers, shown, strict=True)]
+    if judgement.orders != "both":
+        return Verdicts(tuple(values), tuple((answer,) for answer in answers))
+    pairs = zip(values[::2], values[1::2], strict=True)
+    return Verdicts(tuple(_agreed(*pair) for pair in pairs), tuple(zip(answers[::2], answers[1::2], strict=True)))
 
 
 def whole_number(answer: str, allowed: Container[int]) -> int | None:
@@ -279,24 +192,91 @@ def shuffled(case: Case, seed: int) -> list[str]:
     return names
 
 
-def _choice(case: Case, texts: Sequence[str]) -> tuple[Message, ...]:
-    letters = ascii_uppercase[: len(texts)]
+def rating(aspect: str) -> Judgement:
+    """The judgement of one aspect, from 1 to 100 (Rsum, Table 4)."""
+    if aspect not in RATABLE:
+        raise InputError(f"aspect {aspect!r} is unknown; the aspects are {', '.join(RATABLE)}")
+
+    def prompt(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
+        return ENGLISH.prompt("judge_rating").render(
+            personas=_known(case), lines=case.lines, reply=replies[0], aspect=aspect, meaning=RATABLE[aspect]
+        )
+
+    return Judgement(prompt, lambda answer, names: whole_number(answer, RATINGS), tokens=REASONED)
+
+
+def _pairwise(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
+    first, second = replies
+    return ENGLISH.prompt("judge_pairwise").render(personas=_known(case), lines=case.lines, first=first, second=second)
+
+
+def _scored(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
+    return ENGLISH.prompt("judge_score").render(reference=case.reference, reply=replies[0])
+
+
+def _checked(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
+    return ENGLISH.prompt("judge_error").render(lines=case.lines, reference=case.reference, reply=replies[0])
+
+
+def _choice(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
+    letters = ascii_uppercase[: len(replies)]
     return ENGLISH.prompt("judge_compare").render(
         question=case.question,
         reference=case.reference,
-        candidates=list(zip(letters, texts, strict=True)),
+        candidates=list(zip(letters, replies, strict=True)),
         letters=f"{', '.join(letters[:-1])} or {letters[-1]}",
     )
+
+
+def _lead(answer: str, names: Sequence[str]) -> int | None:
+    option = whole_number(answer, PREFERENCES)
+    return None if option is None else PREFERENCES[option]
+
+
+def _closer(answer: str, names: Sequence[str]) -> int | None:
+    return {"A": 1, "B": -1, None: None}[letter(answer, "AB")]
+
+
+def _chosen(answer: str, names: Sequence[str]) -> str | None:
+    place = letter(answer, ascii_uppercase[: len(names)])
+    return None if place is None else names[ascii_uppercase.index(place)]
+
+
+JUDGEMENTS: Mapping[str, Judgement] = {
+    "rate": rating("coherence"),
+    "score": Judgement(_scored, lambda answer, names: whole_number(answer, SCORES), needs=("reference",)),
+    "errors": Judgement(_checked, lambda answer, names: whole_number(answer, (0, *ERRORS)), needs=("reference",)),
+    "prefer": Judgement(_pairwise, _lead, (2, 2), tokens=REASONED, orders="both"),
+    "compare": Judgement(_choice, _closer, (2, 2), ("reference", "question"), orders="both"),
+    "choose": Judgement(_choice, _chosen, (2, MOST), ("reference", "question"), orders="shuffled"),
+}
+"""By kind; of ``rate``, whose prompt names an aspect, an example.
+
+``rate``, ``prefer``, ``errors``: Rsum, Tables 4 and 6 and Figure 4. ``score`` (0 to 2, how much of the reference a reply
+contains), ``compare`` and ``choose`` (which answer is closest to the reference): ECM, appendix B.
+"""
+
+
+def _orders(judgement: Judgement, case: Case, seed: int) -> list[list[str]]:
+    names = list(case.candidates)
+    if judgement.orders == "shuffled":
+        return [shuffled(case, seed)]
+    return [names, names[::-1]] if judgement.orders == "both" else [names]
+
+
+def _agreed(given: int | str | None, exchanged: int | str | None) -> int | None:
+    """Combine the leads of the reply shown first, in the given order and exchanged."""
+    if not isinstance(given, int) or not isinstance(exchanged, int):
+        return None
+    return 0 if (given > 0) == (exchanged > 0) else 1 if given > 0 else -1
 
 
 def _known(case: Case) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, traits) for name, traits in case.personas.items() if traits]
 
 
-def _check(
-    cases: Sequence[Case], *, candidates: tuple[int, int], reference: bool = False, question: bool = False
-) -> None:
-    fewest, most = candidates
+def _check(judgement: Judgement, cases: Sequence[Case]) -> None:
+    fewest, most = judgement.candidates
     if not cases:
         raise InputError("there is nothing to judge; give at least one case")
     repeated = [name for name, times in Counter(case.id for case in cases).items() if times > 1]
@@ -309,7 +289,6 @@ def _check(
         for name, text in case.candidates.items():
             if not text.strip():
                 raise InputError(f"case {case.id!r}: the reply of {name!r} is empty; leave the case out or fix the run")
-        if reference and not case.reference.strip():
-            raise InputError(f"case {case.id!r} has no reference, which this judgement needs")
-        if question and not case.question.strip():
-            raise InputError(f"case {case.id!r} has no question, which this judgement needs")
+        for part in judgement.needs:
+            if not getattr(case, part).strip():
+                raise InputError(f"case {case.id!r} has no {part}, which this judgement needs")

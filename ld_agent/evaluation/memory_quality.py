@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.config import Config
+from ld_agent.conversation import Conversation
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.errors import InputError
-from ld_agent.evaluation.ecm import WIDTH, live
-from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.metrics import Measure, mean, shares
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.played import PlayedTask
+from ld_agent.evaluation.runner import Prediction
 from ld_agent.evaluation.support import rests_on, statements
 from ld_agent.modules.wording import words_of
-from ld_agent.steps import run_many
 from ld_agent.types import Record
 
 REWRITTEN = frozenset({"recursive", "golden"})
@@ -31,7 +30,7 @@ REWRITTEN = frozenset({"recursive", "golden"})
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
-class MemoryTask:
+class MemoryTask(PlayedTask):
     """Collect the memories of every conversation of a file after its last session.
 
     Args:
@@ -45,58 +44,35 @@ class MemoryTask:
     name = "memory"
 
     def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
-        self._episodes = {e.id: e for e in load_episodes(data, limit=limit) if golden(e)}
-        if not self._episodes:
+        episodes = {e.id: e for e in load_episodes(data, limit=limit) if golden(e)}
+        if not episodes:
             raise InputError(
                 f"{data} does not annotate what to remember; give conversations with personas or annotated traits"
             )
-        self.prompts = ("[!je]*.yaml", "extractor*.yaml")
-        self.items: Sequence[Item] = [
-            Item(e.id, e.id, e.turns[-1].session or 1, (" ".join(golden(e)),)) for e in self._episodes.values()
-        ]
+        super().__init__(episodes, {e.id: (" ".join(golden(e)),) for e in episodes.values()}, {})
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return config.model_dump(mode="json", exclude={"store"})
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        in_memory = config.changed(store={"path": ":memory:"})
-        agent = Agent(in_memory)
-        try:
-            work = ((item, live(agent, self._episodes[item.episode])) for item in items)
-            for item, _ in run_many(work, agent.models.complete, WIDTH):
-                episode = self._episodes[item.episode]
-                conversation = agent.conversation(episode.id, agent_name=episode.agent)
-                records = conversation.records
-                kept = standing(records)
-                lines = [(u.speaker, u.text, u.at) for u in conversation.utterances]
-                names = list(dict.fromkeys(speaker for speaker, *_ in lines))
-                before = {record.id: [line for line in lines if line[-1] <= record.at] for record in records}
-                dates = agent.models.language.dates
-                stated = [
-                    (
-                        statement,
-                        [(who, said) for who, said, _ in before[record.id]],
-                        dates.years_and_months(at for *_, at in before[record.id]),
-                    )
-                    for record in records
-                    for statement in statements(record, names)
-                ]
-                keep(
-                    item,
-                    " ".join(r.text for r in kept),
-                    {
-                        "records": len(records),
-                        "words": sum(len(words_of(r.text)) for r in records),
-                        "utterances": len(episode.turns),
-                        "memories": [r.text for r in kept],
-                        "statements": [statement for statement, *_ in stated],
-                        "unsupported": [s for s, said, when in stated if not rests_on(s, said, when)],
-                        "dropped": sum(int(record.details.get("dropped", 0)) for record in records),
-                        MEMORY: of_memory(agent.store, conversation.key),
-                    },
-                )
-        finally:
-            agent.close(end_sessions=False)
+    def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
+        records = conversation.records
+        kept = standing(records)
+        lines = [(u.speaker, u.text, u.at) for u in conversation.utterances]
+        names = list(dict.fromkeys(speaker for speaker, *_ in lines))
+        stated, unsupported = list[str](), list[str]()
+        for record in records:
+            before = [line for line in lines if line[-1] <= record.at]
+            said = [(who, text) for who, text, _ in before]
+            when = agent.models.language.dates.years_and_months(at for *_, at in before)
+            of_record = statements(record, names)
+            stated += of_record
+            unsupported += [s for s in of_record if not rests_on(s, said, when)]
+        return " ".join(r.text for r in kept), {
+            "records": len(records),
+            "words": sum(len(words_of(r.text)) for r in records),
+            "utterances": len(episode.turns),
+            "memories": [r.text for r in kept],
+            "statements": stated,
+            "unsupported": unsupported,
+            "dropped": sum(int(record.details.get("dropped", 0)) for record in records),
+        }
 
 
 def golden(episode: Episode) -> tuple[str, ...]:

@@ -167,15 +167,15 @@ def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
         else:
             rows.append(OurRow(row["ours"], section, row.get("where"), row.get("adapter_of", "")))
     return PaperTable(
-        name,
-        values["paper"],
-        values["number"],
-        values["title"],
-        values["setting"],
-        tuple(values.get("remarks", ())),
-        columns,
-        tuple(rows),
-        bool(values.get("tuned_apart", False)),
+        name=name,
+        paper=values["paper"],
+        number=values["number"],
+        title=values["title"],
+        setting=values["setting"],
+        remarks=tuple(values.get("remarks", ())),
+        columns=columns,
+        rows=tuple(rows),
+        tuned_apart=bool(values.get("tuned_apart", False)),
     )
 
 

@@ -17,15 +17,15 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
-from ld_agent.evaluation.ecm import WIDTH, live
-from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, merged, of_memory, of_reply
+from ld_agent.evaluation.fallbacks import REPLY, Counts, merged, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.played import PlayedTask, live
+from ld_agent.evaluation.runner import Prediction
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.modules.wording import stems_of
 from ld_agent.replay import play
-from ld_agent.steps import Steps, run_many
+from ld_agent.steps import Steps
 from ld_agent.types import Trait
 
 NEAR, NEAREST = 0.62, 0.9
@@ -40,7 +40,7 @@ SHARED = 0.6
 """Minimum share of the shorter trait's stems that the longer one contains, if both state the same."""
 
 
-class PersonasTask:
+class PersonasTask(PlayedTask):
     """Play every conversation of a file and compare the agent's persona bank with those of the people.
 
     Args:
@@ -53,43 +53,25 @@ class PersonasTask:
     """
 
     name = "personas"
-    prompts = ("[!je]*.yaml", "extractor*.yaml")
 
     def __init__(self, data: Path, config: Config, limit: int | None = None, free: bool = False) -> None:
-        self._free = free
-        self._episodes = {e.id: e for e in load_episodes(data, limit=limit) if e.turns}
-        if not self._episodes:
+        episodes = {e.id: e for e in load_episodes(data, limit=limit) if e.turns}
+        if not episodes:
             raise InputError(f"{data} has no conversation; give one that ld-agent run can play")
-        self.items: Sequence[Item] = [
-            Item(e.id, e.id, e.turns[-1].session or 1, annotated_facts(e, of_agent=False) or ("",))
-            for e in self._episodes.values()
-        ]
+        facts = {e.id: annotated_facts(e, of_agent=False) or ("",) for e in episodes.values()}
+        super().__init__(episodes, facts, {"free": free})
+        self._replies: dict[str, list[Counts]] = {}
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return config.model_dump(mode="json", exclude={"store"}) | {"free": self._free}
+    def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
+        if not self._options["free"]:
+            return live(agent, episode)
+        replies = self._replies.setdefault(episode.id, [])
+        return play(agent, episode, lambda turn: replies.append(of_reply(turn.reply)))
 
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        in_memory = config.changed(store={"path": ":memory:"})
-        agent = Agent(in_memory)
-        try:
-            replies: dict[str, list[Counts]] = {}
-            work = (
-                (item, self._lived(agent, self._episodes[item.episode], replies.setdefault(item.key, [])))
-                for item in items
-            )
-            for item, _ in run_many(work, agent.models.complete, WIDTH):
-                episode = self._episodes[item.episode]
-                conversation = agent.conversation(episode.id, agent_name=episode.agent)
-                details = banks(conversation, episode, agent.encoder)
-                counts = {MEMORY: of_memory(agent.store, conversation.key), REPLY: merged(replies.pop(item.key, ()))}
-                keep(item, " ".join(details["agent"]) or "no trait", details | counts)
-        finally:
-            agent.close(end_sessions=False)
-
-    def _lived(self, agent: Agent, episode: Episode, replies: list[Counts]) -> Steps[None]:
-        if self._free:
-            return play(agent, episode, lambda turn: replies.append(of_reply(turn.reply)))
-        return live(agent, episode)
+    def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
+        details = banks(conversation, episode, agent.encoder)
+        replies = merged(self._replies.pop(episode.id, ()))
+        return " ".join(details["agent"]) or "no trait", details | {REPLY: replies}
 
 
 def annotated_facts(episode: Episode, *, of_agent: bool) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from ld_agent.agent import Agent
 from ld_agent.answering import QUOTED, Answer, Answering
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.config import Config
-from ld_agent.evaluation.ecm import live
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
+from ld_agent.evaluation.played import in_memory, live
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.evaluation.spoken_answers import contains
@@ -92,13 +92,10 @@ class QuestionsTask:
 
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         todo = {item.key: item for item in items}
-        agent = Agent(config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"}))
-        try:
+        with in_memory(config) as agent:
             wanted = [self._asked[name] for name in dict.fromkeys(item.episode for item in items)]
             for one, _ in run_many(((one, self._lived(agent, one)) for one in wanted), agent.models.complete, WIDTH):
                 self._ask(agent, one, [todo[q.key] for q in one.questions if q.key in todo], keep)
-        finally:
-            agent.close(end_sessions=False)
 
     def _lived(self, agent: Agent, one: Questioned) -> Steps[None]:
         if self._free:

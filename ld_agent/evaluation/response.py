@@ -19,6 +19,7 @@ from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, sacrebleu, token_f1
+from ld_agent.evaluation.played import in_memory
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.modules.replies import long_sentences, statements
 from ld_agent.prompts import as_line
@@ -75,7 +76,7 @@ class ResponseTask:
     def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
         todo = {item.key: item for item in items}
         names = dict.fromkeys(item.episode for item in items)
-        with Agent(config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})) as agent:
+        with in_memory(config) as agent:
             likelihoods = getattr(agent.models.backbone("generator"), "likelihoods", None)
             scored = likelihoods if self._with_perplexity else None
             replayed: dict[str, list[tuple[Item, PlayedTurn, Request]]] = {}

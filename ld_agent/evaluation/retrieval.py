@@ -8,13 +8,14 @@ format see `stated_questions`, for a corpus without questions `last_sessions`.
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
@@ -22,36 +23,82 @@ from ld_agent.config import Config
 from ld_agent.datasets import format_of, load_episodes
 from ld_agent.datasets.records import current_report, json_lines
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import Counts, as_json, merged, of_memory
+from ld_agent.evaluation.fallbacks import MEMORY, of_memory
+from ld_agent.evaluation.metrics import Measure, mean
 from ld_agent.evaluation.question_data import load_questions, locomo_records
 from ld_agent.evaluation.retrieval_cases import (
-    ONE_MEMORY,
-    Asked,
     Case,
     last_sessions,
     own_questions,
     stated_questions,
 )
+from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.summarizer import Summary
 from ld_agent.steps import run
-from ld_agent.types import Recalled
 
-Records = Literal["summaries", "pipeline", "utterances", "extracts"]
-RECORDS: tuple[str, ...] = get_args(Records)
+RECORDS = ("summaries", "pipeline", "utterances", "extracts")
 DEPTHS = (1, 3, 5)
-NOWHERE = 10**9
+LISTED = 5
+"""Number of sessions in the text of a prediction."""
 ASKED_AFTER = timedelta(days=1)
 """Time between the last utterance and the questions."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of one question: sessions ranked by their best record, and the duration."""
+class RetrievalTask:
+    """Recall the sessions that answer each question of a corpus.
 
-    asked: Asked
-    ranking: tuple[int, ...]
-    milliseconds: float
+    Args:
+        limit: maximum number of conversations; None: all.
+        records: how sessions are stored: as their ``summaries`` in the corpus (the default if it has any), as summaries
+            made by the ``pipeline``, as individual ``utterances``, or as ``extracts``: the two utterances that the pipeline
+            falls back to if the model gives no summary.
+
+    Raises: as `load_cases`, and InputError: ``records`` is unknown.
+    """
+
+    name = "retrieval"
+    prompts = ("summarizer*.yaml",)
+
+    def __init__(self, data: Path, config: Config, limit: int | None = None, records: str = "") -> None:
+        cases = load_cases(data, limit)
+        self._cases = {case.id: case for case in cases}
+        self._records = records or ("summaries" if any(case.summaries for case in cases) else "extracts")
+        if self._records not in RECORDS:
+            raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
+        self.items: Sequence[Item] = [
+            Item(
+                f"{case.id}/{number}",
+                case.id,
+                1,
+                tuple(map(str, sorted(asked.sessions))),
+                {"text": asked.text, "category": asked.category, "records": self._records},
+            )
+            for case in cases
+            for number, asked in enumerate(case.questions, 1)
+        ]
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        return config.model_dump(mode="json", exclude={"store"}) | {"records": self._records}
+
+    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+        wanted = {item.key: item for item in items}
+        with self._agent(config) as agent:
+            for name in dict.fromkeys(item.episode for item in items):
+                case = self._cases[name]
+                view, numbers = remembered(agent, case, self._records)
+                counted = {MEMORY: of_memory(agent.store, view.context.key)} if self._records == "pipeline" else {}
+                for number, (ranking, milliseconds) in enumerate(ask(agent, case, view, numbers), 1):
+                    if item := wanted.get(f"{name}/{number}"):
+                        text = f"sessions {', '.join(map(str, ranking[:LISTED])) or 'none'}"
+                        keep(item, text, {"ranking": ranking, "milliseconds": round(milliseconds, 3)} | counted)
+
+    def _agent(self, config: Config) -> Agent:
+        """An agent that recalls as many records as the cases require."""
+        cases = self._cases.values()
+        recalled = max(case.recalled or sum(len(session.utterances) for session in case.sessions) for case in cases)
+        silent = ScriptedBackbone({"summarizer": ""}) if self._records == "extracts" else None
+        return Agent(config.changed(memory={"k": recalled}, store={"path": ":memory:"}), backbone=silent)
 
 
 def load_cases(path: Path, limit: int | None = None) -> list[Case]:
@@ -85,73 +132,26 @@ def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
     return [own_questions(episode, samples[episode.source]) for episode in episodes]
 
 
-def measure(
-    config: Config, cases: Sequence[Case], records: Records = "summaries", progress: Callable[[str], None] | None = None
-) -> dict[str, Any]:
-    """Recall memories for every question and count the hits.
+def ask(
+    agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]
+) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Ask the questions of a case the day after its end; ``view`` and ``numbers`` come from `remembered`.
 
-    Args:
-        records: how sessions are stored: as their ``summaries`` in the corpus, as summaries made by the ``pipeline``, as
-            individual ``utterances``, or as ``extracts``: the two utterances that the pipeline falls back to if the
-            model gives no summary.
-        progress: called with the id of each conversation before it is processed.
-
-    Returns:
-        fractions in [0, 1]: "recall_any@n", the share of questions with an answering session among the first n;
-        "recall_all@5", the share with all answering sessions among the first 5; and "mrr". "ms_per_query" is the median
-        duration of recall without encoding. "by_category" repeats these per category. "memory" is the scope of a
-        memory: "each conversation" or "all episodes". "fallback_counts" counts the summaries of the ``pipeline`` that were none.
-
-    Raises:
-        InputError: ``records`` is unknown, or the corpus lacks summaries.
+    Yields:
+        for each question the sessions, ranked by their best record, and the milliseconds that it took.
     """
-    if records not in RECORDS:
-        raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
-    outcomes: list[Outcome] = []
-    counts: list[Counts] = []
-    with asking(config, cases, records) as agent:
-        for case in cases:
-            if progress is not None:
-                progress(case.id)
-            outcomes += ask(agent, case, *remembered(agent, case, records))
-        if records == "pipeline":
-            counts = [of_memory(agent.store, stored.key) for stored in agent.store.conversations()]
-    categories = sorted({outcome.asked.category for outcome in outcomes})
-    return {
-        "scorer": config.memory.scorer,
-        "encoder": config.encoder.model,
-        "records": records,
-        "memory": ONE_MEMORY if any(case.id == ONE_MEMORY for case in cases) else "each conversation",
-        "tau": config.memory.tau,
-        "gamma": config.memory.least_cosine,
-        "conversations": len(cases),
-        **figures(outcomes),
-        "fallback_counts": as_json(merged(counts)),
-        "by_category": {name: figures([o for o in outcomes if o.asked.category == name]) for name in categories},
-    }
-
-
-def asking(config: Config, cases: Sequence[Case], records: Records = "summaries") -> Agent:
-    """Create an agent with an in-memory store that recalls as many records as the cases require."""
-    recalled = max(case.recalled or sum(len(session.utterances) for session in case.sessions) for case in cases)
-    no_summaries = ScriptedBackbone({"summarizer": ""}) if records == "extracts" else None
-    return Agent(config.changed(memory={"k": recalled}, store={"path": ":memory:"}), backbone=no_summaries)
-
-
-def ask(agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]) -> Iterator[Outcome]:
-    """Ask the questions of a case the day after its end; ``view`` and ``numbers`` come from `remembered`."""
     at = case.sessions[-1].utterances[-1].at + ASKED_AFTER
     queries = [agent.resources.query(question.text, at) for question in case.questions]
     if queries:
         run(view.recall(queries[0]), agent.models.complete)  # load the index before timing the questions
-    for question, query in zip(case.questions, queries, strict=True):
+    for query in queries:
         start = time.perf_counter()
         recalled = run(view.recall(query), agent.models.complete)
         milliseconds = 1000 * (time.perf_counter() - start)
-        yield Outcome(question, _ranking(recalled, numbers), milliseconds)
+        yield tuple(dict.fromkeys(numbers[r.record.session] for r in recalled)), milliseconds
 
 
-def remembered(agent: Agent, case: Case, records: Records) -> tuple[EventView, dict[int, int]]:
+def remembered(agent: Agent, case: Case, records: str) -> tuple[EventView, dict[int, int]]:
     """Store a conversation; return its event view and a map from stored to corpus session numbers."""
     store = agent.store
     key = store.open_conversation(case.id, case.agent).key
@@ -178,23 +178,36 @@ def remembered(agent: Agent, case: Case, records: Records) -> tuple[EventView, d
     return view, numbers
 
 
-def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Summarise outcomes; see `measure`."""
-    if not outcomes:
-        return {"questions": 0}
-    n = len(outcomes)
-    places = [[o.ranking.index(s) if s in o.ranking else NOWHERE for s in o.asked.sessions] for o in outcomes]
+def retrieval_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    """Compute "recall_any@n", the share of questions with an answering session among the first n; "recall_all@5", the share
+    with all of them among the first 5; and "mrr"."""
+    places = [_places(p) for p in predictions]
     return {
-        "questions": n,
-        **{f"recall_any@{depth}": round(sum(min(p) < depth for p in places) / n, 4) for depth in DEPTHS},
-        "recall_all@5": round(sum(max(p) < 5 for p in places) / n, 4),
-        "mrr": round(sum(1 / (min(p) + 1) for p in places if min(p) < NOWHERE) / n, 4),
-        "ms_per_query": round(statistics.median(o.milliseconds for o in outcomes), 3),
+        **{f"recall_any@{depth}": mean(float(min(p) < depth) for p in places) for depth in DEPTHS},
+        "recall_all@5": mean(float(max(p) < 5) for p in places),
+        "mrr": mean(1 / (1 + min(p)) for p in places),
     }
 
 
-def _ranking(recalled: Sequence[Recalled], numbers: Mapping[int, int]) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(numbers[r.record.session] for r in recalled))
+def retrieval_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
+    """Return the same by category of question, how sessions were stored, and the median duration of recall without encoding."""
+    by_category = {}
+    for name in sorted({str(p.details["category"]) for p in predictions}):
+        of_category = [p for p in predictions if p.details["category"] == name]
+        measured = {key: round(m.overall, 4) for key, m in retrieval_measures(of_category).items()}
+        by_category[name] = {"questions": len(of_category)} | measured
+    return {
+        "questions": len(predictions),
+        "records": predictions[0].details["records"],
+        "ms_per_query": statistics.median(p.details["milliseconds"] for p in predictions),
+        "by_category": by_category,
+    }
+
+
+def _places(prediction: Prediction) -> list[float]:
+    """The place of each answering session among those recalled; infinite if it is not."""
+    ranking = [str(session) for session in prediction.details["ranking"]]
+    return [ranking.index(s) if s in ranking else math.inf for s in prediction.references]
 
 
 def _no_clock() -> datetime:

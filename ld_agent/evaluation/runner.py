@@ -133,6 +133,7 @@ def perform(
     task: Task,
     config: Config,
     name: str,
+    *,
     data: Path,
     out: Path | None,
     limit: int | None,

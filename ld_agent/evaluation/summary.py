@@ -6,25 +6,26 @@ predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from ld_agent.config import Config
 from ld_agent.datasets import format_of, load_dialogues, load_episodes
 from ld_agent.datasets.naming import free_names, named_dialogue
 from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge, shares
+from ld_agent.evaluation.module_task import Answer, ModuleTask
 from ld_agent.evaluation.retrieval import locomo_cases
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.runner import Item, Prediction
 from ld_agent.evaluation.wrong_person import judged
-from ld_agent.modules.registry import TUNED
+from ld_agent.modules.base import Models
+from ld_agent.modules.summarizer import Summary
 from ld_agent.types import Session, Utterance
 
-CHUNK = 32
-"""Dialogues summarised in one call."""
+Facts = list[tuple[str, str]]
+Summarised = tuple[str, str, Session, tuple[str, ...], Facts]
 
 
-class SummaryTask:
+class SummaryTask(ModuleTask):
     """Summarise every dialogue of a DialogSum file, or every session with a summary of a LoCoMo file.
 
     Args:
@@ -35,50 +36,35 @@ class SummaryTask:
         DataFileError: a record is malformed, belongs to another corpus, or has no reference summary.
     """
 
-    name = "summary"
+    name, module = "summary", "summarizer"
+    sections = ("backbone", "encoder")
 
     def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self._sessions: dict[str, Session] = {}
-        self._facts: dict[str, list[tuple[str, str]]] = {}
-        self.prompts = TUNED["summarizer"].prompts
+        self._facts: dict[str, Facts] = {}
         items = []
         for key, episode, session, summaries, facts in _summarised(data, limit):
             self._sessions[key] = session
             self._facts[key] = [*facts, *((u.speaker, u.text) for u in session.utterances)]
             items.append(Item(key, episode, session.number, summaries))
-        self.items: Sequence[Item] = items
+        super().__init__(items, {key: sum(len(u.text) for u in s.utterances) for key, s in self._sessions.items()})
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return {
-            "backbone": config.backbone.model_dump(mode="json"),
-            "summarizer": config.modules.summarizer.model_dump(mode="json"),
-            "encoder": config.encoder.model_dump(mode="json"),
-        }
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def answered(
+        self, config: Config, models: Models, chunks: Iterator[list[Item]]
+    ) -> Iterator[tuple[list[Item], list[Answer]]]:
         from ld_agent.memory.encoder import configured
-        from ld_agent.modules.base import Models
         from ld_agent.modules.summarizer import Summarizer
 
-        models = Models(config)
-        try:
-            encoder = configured(config.encoder)
-            summarizer = Summarizer(models, encoder.encode)
-            ordered = sorted(items, key=lambda item: sum(len(u.text) for u in self._sessions[item.key].utterances))
-            for start in range(0, len(ordered), CHUNK):
-                chunk = ordered[start : start + CHUNK]
-                for item, summary in zip(
-                    chunk, summarizer.summarize([self._sessions[i.key] for i in chunk]), strict=True
-                ):
-                    clauses = judged(summary.text, self._facts[item.key])
-                    wrong = [[c.subject, c.owner, c.clause] for c in clauses if c.wrong]
-                    keep(item, summary.text, {"fallback": summary.fallback, "persons": len(clauses), "wrong": wrong})
-        finally:
-            models.close()
+        summarizer = Summarizer(models, configured(config.encoder).encode)
+        for chunk in chunks:
+            summaries = summarizer.summarize([self._sessions[item.key] for item in chunk])
+            yield chunk, [self._judged(item, summary) for item, summary in zip(chunk, summaries, strict=True)]
 
-
-Facts = list[tuple[str, str]]
-Summarised = tuple[str, str, Session, tuple[str, ...], Facts]
+    def _judged(self, item: Item, summary: Summary) -> Answer:
+        """A summary, and its clauses about the wrong person."""
+        clauses = judged(summary.text, self._facts[item.key])
+        wrong = [[c.subject, c.owner, c.clause] for c in clauses if c.wrong]
+        return summary.text, {"fallback": summary.fallback, "persons": len(clauses), "wrong": wrong}
 
 
 def _summarised(data: Path, limit: int | None) -> Iterator[Summarised]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ld_agent.evaluation import table_tuning as tuning
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperTable, Where
 from ld_agent.evaluation.published import LD_AGENT, based_on, typed, values_of
+from ld_agent.evaluation.table_facts import settings_for
 from ld_agent.evaluation.verdicts import MEASURES, PEOPLE
 
 DATA = {
@@ -24,27 +25,9 @@ DATA = {
     "ubuntu_irc": "UBUNTU_IRC/{split}.jsonl",
 }
 ANNOTATED = "MSC/msc_personasummary/session_4/test.txt"
-KEYS = {
-    "k": "memory.k",
-    "selection": "memory.conditional.selection",
-    "context": "memory.conditional.context",
-    "knowledge": "memory.conditional.knowledge",
-    "prompting": "modules.extractor.prompting",
-    "checked": "memory.recursive.checked",
-}
-"""The setting behind each fact."""
-SWITCHES: Mapping[tuple[str, Any], Mapping[str, Any]] = {
-    ("personas", False): {"personas.cap": 0, "modules.generator.grounded": False},
-    ("user_personas", False): {"personas.user_cap": 0},
-    ("agent_personas", False): {"personas.agent_cap": 0},
-    ("examples", False): {"memory.recursive.examples": None},
-    ("shots", 0): {"memory.recursive.examples": None},
-    ("prompting", "chain_of_thought"): {"modules.extractor.max_new_tokens": 96},
-}
 DPR = ("encoder.model", "encoder.question_model", "encoder.pooling")
 NAMES = {"k": "k{}", "adapter_of": "tuned-on-{}", "rounds": "rounds-{}", "shots": "{}-shot"}
 """How a fact stands in the name of a run's folder, if not as its value."""
-REFLECTING = ("conditional", "history", "summary")
 NOT_MEASURED = "nothing here measures it"
 SAMPLES = {"continuing": 200, "knowledge": 300, "feedback": 200}
 """Statistics of ECM's benchmarks (Table 2)."""
@@ -61,8 +44,6 @@ YOURS = {
     "DIALOGSUM": "the folder of DialogSum",
     "DIALOGUES": "conversations with an assistant, in any format",
     "REQUESTS": "requests, one a line",
-    "FIRST_SESSION": "a file with a conversation that chats continue, such as data/samples/three_sessions.jsonl",
-    "CONVERSATION": "the id of that conversation, such as demo",
     "BUILDER": "the config of the model that builds the benchmarks, GPT-4 in the paper",
     "JUDGE": "the config of the judge",
     "RATINGS...": "the ratings that people exported from the page",
@@ -235,12 +216,7 @@ def _settings(table: PaperTable, wanted: Where, config: str) -> tuple[str, str]:
     settings |= _untuned(wanted, base)
     if wanted.get("task") == "memory":
         settings.pop("modules.generator.prompting", None)  # no reply is asked for
-    for key, value in wanted.items():
-        if key in KEYS:
-            settings[KEYS[key]] = value
-        settings |= SWITCHES.get((key, value), {}) if not isinstance(value, list) else {}
-    if "rounds" in wanted:
-        settings |= {f"memory.{view}.rounds": wanted["rounds"] for view in views if view in REFLECTING}
+    settings |= settings_for(wanted)
     if wanted.get("shots"):
         settings["memory.recursive.examples"] = _examples(wanted["shots"], config)
     if wanted.get("question_encoder"):

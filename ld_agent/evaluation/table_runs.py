@@ -22,6 +22,7 @@ from ld_agent.evaluation.judge import ASPECTS, ERRORS
 from ld_agent.evaluation.metrics import Measure
 from ld_agent.evaluation.paper_figures import CORPORA, Facts, Where, satisfied
 from ld_agent.evaluation.runner import SCORES, Run, runs_under
+from ld_agent.evaluation.table_facts import facts_of
 from ld_agent.evaluation.table_figures import TableFigures, figures_under
 from ld_agent.evaluation.tasks import TASKS
 from ld_agent.evaluation.verdicts import (
@@ -33,28 +34,7 @@ from ld_agent.evaluation.verdicts import (
     read_verdicts,
     verdicts_under,
 )
-from ld_agent.memory.views.reply_examples import reply_examples
-from ld_agent.sections import MemorySection
 
-KEYS = {
-    "views": "memory.views",
-    "personas": "personas.cap",
-    "user_personas": "personas.user_cap",
-    "agent_personas": "personas.agent_cap",
-    "tuned": "modules.generator.adapter",
-    "extractor_tuned": "modules.extractor.adapter",
-    "prompting": "modules.extractor.prompting",
-    "k": "memory.k",
-    "selection": "memory.conditional.selection",
-    "context": "memory.conditional.context",
-    "knowledge": "memory.conditional.knowledge",
-    "rounds": "memory.VIEW.rounds",
-    "checked": "memory.recursive.checked",
-    "examples": "memory.recursive.examples",
-    "shots": "memory.recursive.examples",
-    "question_encoder": "encoder.question_model",
-}
-"""The config key that decides a fact."""
 _QUANTIZED = re.compile(r"(?i)(?:[.-](?:i?q\d\w*|b?f16|f32))?\.gguf$")
 """How the name of a GGUF file ends: ".Q4_1.gguf", "-q4_k_m.gguf"."""
 PLAIN = ("frequency", "length")
@@ -66,8 +46,7 @@ class TableRun:
     """One finished run.
 
     Attributes:
-        facts: what it is, for `matches`: task, corpus, views, personas, user_personas, agent_personas, tuned,
-            extractor_tuned, prompting, k, selection, context, knowledge, rounds, checked, examples, shots, question_encoder.
+        facts: what it is, for `matches`: task, corpus and `FACTS`.
     """
 
     folder: Path
@@ -241,44 +220,9 @@ def _read(path: Path) -> TableRun:
     except ConfigError as exc:
         raise ConfigError(f"{exc}: the run was made by another version; repeat it") from exc
     section = config.modules.generator.backbone or config.backbone
-    conditional = config.memory.conditional
-    facts = {
-        "task": run.task,
-        "corpus": _corpus(Path(run.header["data"])) if "corpus" not in run.header else _named(run.header["corpus"]),
-        "views": list(config.memory.views),
-        "personas": max(config.personas.most(of_agent=False), config.personas.most(of_agent=True)) > 0,
-        "user_personas": config.personas.most(of_agent=False) > 0,
-        "agent_personas": config.personas.most(of_agent=True) > 0,
-        "tuned": config.modules.generator.adapter is not None,
-        "extractor_tuned": config.modules.extractor.adapter is not None,
-        "prompting": config.modules.extractor.prompting,
-        "k": config.memory.k,
-        "selection": conditional.selection,
-        "context": conditional.context,
-        "knowledge": conditional.knowledge,
-        "rounds": _rounds(config.memory),
-        "checked": config.memory.recursive.checked,
-        "examples": config.memory.recursive.examples is not None,
-        "shots": _shots(config.memory),
-        "question_encoder": config.encoder.question_model is not None,
-    }
+    corpus = _corpus(Path(run.header["data"])) if "corpus" not in run.header else _named(run.header["corpus"])
+    facts = {"task": run.task, "corpus": corpus} | facts_of(config)
     return TableRun(path, run, facts, short_name(section.model))
-
-
-def _rounds(memory: MemorySection) -> int:
-    """The maximum number of reflection rounds of any enabled view."""
-    rounds = {name: getattr(memory, name).rounds for name in ("conditional", "history", "summary")}
-    return max((number for view, number in rounds.items() if view in memory.views), default=0)
-
-
-def _shots(memory: MemorySection) -> int | None:
-    """The number of examples in the generator's prompts; None: their file is gone."""
-    if memory.recursive.examples is None:
-        return 0
-    try:
-        return len(reply_examples(memory.recursive.examples))
-    except LDAgentError:
-        return None
 
 
 def _corpus(data: Path) -> str | None:

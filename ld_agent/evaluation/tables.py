@@ -1,4 +1,4 @@
-"""The papers' tables with our runs next to the printed figures, in Markdown, LaTeX and CSV.
+"""The papers' tables with our runs next to the printed figures, in Markdown.
 
 A cell that was not run is empty. Notes under a table state what the paper used, what each run used, and which runs fit
 no row or could not be used. Computes nothing itself; knows no model.
@@ -6,18 +6,17 @@ no row or could not be used. Computes nothing itself; knows no model.
 
 from __future__ import annotations
 
-import io
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from csv import writer as csv_writer
 from dataclasses import dataclass
 
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
 from ld_agent.evaluation.published import unpublished
-from ld_agent.evaluation.table_runs import KEYS, Collected, Entry, TableRun
+from ld_agent.evaluation.table_facts import FACTS
+from ld_agent.evaluation.table_runs import Collected, Entry, TableRun
 from ld_agent.evaluation.verdicts import MEASURES, Judged
 
 SCORED = "ecm-knowledge"
@@ -131,37 +130,6 @@ def markdown(filled: FilledTable) -> str:
         else:
             out.append(_piped([label if line.cells else f"*{label}*", *cells]))
     return "\n".join([*out, "", *(f"- {_escaped(note)}" for note in filled.notes)]) + "\n"
-
-
-def latex(filled: FilledTable) -> str:
-    """The table in LaTeX, for the package booktabs."""
-    table = filled.table
-    count = len(table.columns)
-    out = [r"\begin{table}", r"\centering\small", rf"\begin{{tabular}}{{l{'r' * count}}}", r"\toprule"]
-    if any(column.group for column in table.columns):
-        groups: list[tuple[str, int]] = []
-        for column in table.columns:
-            if groups and groups[-1][0] == column.group:
-                groups[-1] = (column.group, groups[-1][1] + 1)
-            else:
-                groups.append((column.group, 1))
-        spans = (rf"\multicolumn{{{width}}}{{c}}{{{_tex(name)}}}" for name, width in groups)
-        out.append(" & ".join(["", *spans]) + r" \\")
-    out += [" & ".join(["", *(_tex(column.name) for column in table.columns)]) + r" \\", r"\midrule"]
-    for line in filled.lines:
-        if not line.cells:
-            out.append(rf"\multicolumn{{{count + 1}}}{{l}}{{\emph{{{_tex(line.label)}}}}} \\")
-        else:
-            bold = (
-                rf"\textbf{{{_tex(text)}}}" if line.ours and text else _tex(text) for text in (line.label, *line.cells)
-            )
-            out.append(" & ".join(bold) + r" \\")
-    caption = f"{table.paper}, {table.number}: {table.title}."
-    notes = [rf"\item {_tex(note)}" for note in filled.notes]
-    out += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{_tex(caption)} Rows in bold are ours.}}"]
-    if notes:
-        out += [r"\begin{flushleft}\footnotesize\begin{itemize}", *notes, r"\end{itemize}\end{flushleft}"]
-    return "\n".join([*out, r"\end{table}"]) + "\n"
 
 
 # ---- cells
@@ -332,23 +300,7 @@ def _wanted(column: Column) -> list[Where]:
 
 
 def _key(fact: str) -> str:
-    return f" ({KEYS[fact]})" if fact in KEYS else ""
-
-
-def csv(filled: FilledTable) -> str:
-    """The table as CSV: section, whose row it is, label, and the figures."""
-    out = io.StringIO()
-    writer = csv_writer(out, lineterminator="\n")
-    heads = [f"{column.group} {column.name}".strip() for column in filled.table.columns]
-    writer.writerow(["section", "whose", "row", *heads])
-    section = ""
-    for line in filled.lines:
-        if not line.cells:
-            section = line.label
-            continue
-        whose, _, label = line.label.partition(": ")
-        writer.writerow([section, whose, label, *line.cells])
-    return out.getvalue()
+    return f" ({FACTS[fact].key})" if fact in FACTS else ""
 
 
 def _word(value: object) -> str:
@@ -363,9 +315,3 @@ def _piped(cells: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([|*<\[\]])", r"\\\1", text)
-
-
-def _tex(text: str) -> str:
-    text = text.replace("\\", "/")
-    text = re.sub(r"([&%$#_{}])", r"\\\1", text)
-    return text.replace("~", r"\textasciitilde{}").replace("^", r"\textasciicircum{}")

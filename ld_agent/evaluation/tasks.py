@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a single task: a flag, or a number from 1.
+    """An option of a single task: a flag, a word, or a number from 1.
 
     Attributes:
         name: of the runner's argument.
@@ -34,7 +34,7 @@ class Option:
     name: str
     flag: str
     help: str
-    default: bool | int | None = None
+    default: bool | int | str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,30 @@ Examples:
   ld-agent eval questions locomo10.json --limit 1 --no-arms -c default -c none --json
 """
 
+RETRIEVAL = """Ask every question of a corpus and measure how often the answering session is recalled.
+
+Questions of the project's own format query ONE memory of all conversations; the target is the session in which an answer is said.
+
+For a corpus without questions, such as MSC, all sessions except each episode's last form ONE memory, and each user utterance of a
+last session, with the one before it, must find the sessions of its own episode.
+
+No language model is used unless --records pipeline summarizes the sessions with the configured one.
+
+Examples:
+
+  ld-agent eval retrieval locomo10.json --json
+
+  ld-agent eval retrieval locomo10.json memory.scorer=paper memory.tau=null
+
+  ld-agent eval retrieval data/samples/questions.zh.jsonl -c zh memory.tau=null
+
+  ld-agent eval retrieval msc_dialogue/session_3/valid.txt --limit 100
+"""
+RECORDS = (
+    "How sessions are stored: summaries of the corpus (the default if it has any), summaries by the pipeline, utterances, "
+    "or extracts (two utterances)."
+)
+
 PERSONAS = """Measure whose facts the persona banks hold: polluted (a person's facts in the agent's bank) and invented.
 
 Examples:
@@ -203,6 +227,16 @@ TASKS: Mapping[str, TaskEntry] = {
                     default=False,
                 ),
             ),
+        ),
+        TaskEntry(
+            "retrieval",
+            runner="ld_agent.evaluation.retrieval:RetrievalTask",
+            measures="ld_agent.evaluation.retrieval:retrieval_measures",
+            figures="ld_agent.evaluation.retrieval:retrieval_figures",
+            data="A LoCoMo file, conversations with questions, or a corpus of several sessions.",
+            help=RETRIEVAL,
+            options=(Option("records", "--records", RECORDS, ""),),
+            shown=("recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr"),
         ),
         TaskEntry(
             "personas",

@@ -20,18 +20,13 @@ from typing import Any
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.judge import ASPECTS, ERRORS, RATABLE, Case, Judge, Verdicts
+from ld_agent.evaluation.judge import ASPECTS, ERRORS, JUDGEMENTS, RATABLE, Case, Verdicts, judge
 from ld_agent.evaluation.memory_quality import statements_of
 from ld_agent.evaluation.runner import Prediction, Run, missing, read_run
 from ld_agent.files import check_output, written_atomically
+from ld_agent.steps import Complete
 
 FORMAT = 1
-KINDS = {"rate": 1, "score": 1, "errors": 1, "prefer": 2, "compare": 2, "choose": 2}
-"""The judgements, with the minimum number of runs each."""
-
-QUESTIONS = {"rate": 1, "score": 1, "errors": 1, "prefer": 2, "compare": 2, "choose": 1}
-"""Requests to the judge per case; of a rating, per aspect."""
-
 SHOWS_CONVERSATION = ("rate", "prefer")
 LONGEST_CONTEXT = 40  # utterances before a reply that are shown to the judge
 LONGEST_REMEMBERED = 120  # utterances that are shown with a statement of their memory
@@ -52,7 +47,7 @@ class Judged:
     """The verdicts of one judgement, as read from a file.
 
     Attributes:
-        kind: a key of `KINDS`.
+        kind: a key of `JUDGEMENTS`.
         runs: hashes of the runs, in the given order.
         empty: number of cases skipped because a reply was empty.
         verdicts: (key, aspect, verdict); the aspect is "" except for ratings.
@@ -110,8 +105,9 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 
     Raises:
         InputError: the runs differ in data or predicted items, a run is given twice, or the corpus has changed.
     """
-    if len(runs) < KINDS[kind]:
-        raise InputError(f"judge {kind} needs at least {KINDS[kind]} runs, not {len(runs)}")
+    fewest, _ = JUDGEMENTS[kind].candidates
+    if len(runs) < fewest:
+        raise InputError(f"judge {kind} needs at least {fewest} runs, not {len(runs)}")
     first, *others = runs
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
@@ -159,20 +155,14 @@ def drawn(predictions: Sequence[Prediction], limit: int | None, seed: int) -> li
 
 
 def pronounce(
-    judge: Judge, kind: str, given: Sequence[Case], seed: int = 0, aspects: Sequence[str] = tuple(ASPECTS)
-) -> dict[str, Verdicts[int] | Verdicts[str]]:
+    complete: Complete, kind: str, given: Sequence[Case], seed: int = 0, aspects: Sequence[str] = tuple(ASPECTS)
+) -> dict[str, Verdicts]:
     """Return the verdicts of one judgement by aspect; "" if it has none."""
-    if kind == "rate":
-        return {aspect: judge.rate(given, aspect) for aspect in aspects}
-    if kind == "choose":
-        return {"": judge.choose(given, seed)}
-    ask = {"score": judge.score, "errors": judge.errors, "prefer": judge.prefer, "compare": judge.compare}[kind]
-    return {"": ask(given)}
+    rated = aspects if kind == "rate" else ("",)
+    return {aspect: judge(kind, given, complete, aspect=aspect, seed=seed) for aspect in rated}
 
 
-def summarized(
-    kind: str, names: Sequence[str], by_aspect: Mapping[str, Verdicts[int] | Verdicts[str]]
-) -> dict[str, Any]:
+def summarized(kind: str, names: Sequence[str], by_aspect: Mapping[str, Verdicts]) -> dict[str, Any]:
     """Summarise a judgement: mean ratings and scores, otherwise shares in [0, 1]; and the unparsed count."""
     result: dict[str, Any] = {"unparsed": sum(verdicts.unparsed for verdicts in by_aspect.values())}
     if kind in ("rate", "score"):
@@ -200,10 +190,10 @@ def average(values: Sequence[int | str]) -> float | None:
 def write_verdicts(
     folder: Path,
     kind: str,
-    judge: str,
+    by: str,
     runs: Sequence[Run],
     given: Sequence[Case],
-    by_aspect: Mapping[str, Verdicts[int] | Verdicts[str]],
+    by_aspect: Mapping[str, Verdicts],
     *,
     seed: int = 0,
     empty: int = 0,
@@ -214,7 +204,7 @@ def write_verdicts(
         InputError: the file cannot be written.
     """
     named = [{"name": name, "hash": run.header["hash"]} for name, run in zip(given[0].candidates, runs, strict=True)]
-    head = {"format": FORMAT, "kind": kind, "judge": judge, "seed": seed, "empty": empty, "runs": named}
+    head = {"format": FORMAT, "kind": kind, "judge": by, "seed": seed, "empty": empty, "runs": named}
     lines: list[dict[str, Any]] = []
     for aspect, verdicts in by_aspect.items():
         for case, verdict, answers in zip(given, verdicts.values, verdicts.answers, strict=True):
@@ -254,7 +244,14 @@ def read_verdicts(path: Path) -> Judged:
             raise row.error(f"verdict={verdict!r} is neither a number nor a name")
         verdicts.append((row.text("key"), str(row.values.get("aspect") or ""), verdict))
     names, hashes = tuple(run.text("name") for run in runs), tuple(run.text("hash") for run in runs)
-    return Judged(about.text("kind"), about.text("judge"), names, hashes, about.integer("empty"), tuple(verdicts))
+    return Judged(
+        kind=about.text("kind"),
+        judge=about.text("judge"),
+        names=names,
+        runs=hashes,
+        empty=about.integer("empty"),
+        verdicts=tuple(verdicts),
+    )
 
 
 def verdicts_under(folder: Path) -> Iterator[Path]:

@@ -284,7 +284,7 @@ def test_a_benchmark_run_is_saved_and_resumes(tmp_path: Path):
     file, out = tmp_path / "continuing.jsonl", tmp_path / "run"
     write_samples(file, samples(2), {})
     config = scripted(tmp_path)
-    run = perform(EcmTask(file, config), config, "scripted", file, out, None)
+    run = perform(EcmTask(file, config), config, "scripted", data=file, out=out, limit=None)
     assert run is not None
     assert [(p.key, p.text) for p in run.predictions] == [
         ("s0/1", "The bees are well."),
@@ -292,11 +292,11 @@ def test_a_benchmark_run_is_saved_and_resumes(tmp_path: Path):
     ]
     assert run.task == "ecm-continuing"
     assert not (tmp_path / "unused.db").exists()
-    again = perform(EcmTask(file, config), config, "scripted", file, out, None)
+    again = perform(EcmTask(file, config), config, "scripted", data=file, out=out, limit=None)
     assert again is not None
     assert again.predictions == run.predictions
     with pytest.raises(InputError, match="give another --out"):
-        perform(EcmTask(file, config, merge=1), config, "scripted", file, out, None)
+        perform(EcmTask(file, config, merge=1), config, "scripted", data=file, out=out, limit=None)
 
 
 def test_rouge_of_answers_by_hand():
@@ -352,7 +352,7 @@ def test_memories_are_compared_with_annotations(tmp_path: Path):
     }
     file.write_text(json.dumps(line) + "\n")
     task = MemoryTask(file, Config())
-    run = perform(task, scripted(tmp_path), "scripted", file, None, None)
+    run = perform(task, scripted(tmp_path), "scripted", data=file, out=None, limit=None)
     assert run is not None
     [prediction] = run.predictions
     assert prediction.references == ("I keep bees.",)

@@ -60,25 +60,6 @@ def test_the_choice_among_kinds_of_memory(tmp_path: Path, command: CommandLine):
     assert sum(numbers["feedback"].values()) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "count"), [("ecm-5", 12), ("ecm-6", 31), ("rsum-4", 7), ("rsum-7", 8), ("ld-agent-3b", 8)]
-)
-def test_the_plan_names_a_command_for_each_point(name: str, count: int, command: CommandLine):
-    lines = json.loads(command("figures", name, "--plan", "--json").out)
-    assert len(lines) == count
-    assert all(line.startswith("ld-agent ") for line in lines)
-
-
-def test_plans_of_figures_and_tables_share_their_runs(command: CommandLine):
-    figure = json.loads(command("figures", "rsum-7", "--plan", "--json").out)
-    table = json.loads(command("tables", "rsum-3", "--plan", "--json").out)["rsum-3"]
-    folders = {line.rpartition(" ")[2] for lines in table.values() for line in lines if " eval response MSC" in line}
-    assert {line.rpartition(" ")[2] for line in figure} - folders == {
-        f"runs/rsum/default_{view}_msc_no-personas" for view in ("none", "golden")
-    }
-    assert command("figures", "ld-agent-3b", "--plan").out.startswith("# FIRST_SESSION: a file")
-
-
 # ---- replies
 
 

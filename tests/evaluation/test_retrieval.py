@@ -11,16 +11,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ld_agent.cli.retrieval import register
+from ld_agent.cli.evaluate import app as eval_app
 from ld_agent.config import Config, load_config
 from ld_agent.datasets import Episode, Turn, write_episodes
-from ld_agent.errors import DataFileError, InputError, StoreError
-from ld_agent.evaluation.annotation import Mark, add_mark, load_marks
-from ld_agent.evaluation.recall_tau import picture
-from ld_agent.evaluation.retrieval import Outcome, Records, figures, load_cases, measure
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.retrieval import RetrievalTask, load_cases, retrieval_figures, retrieval_measures
 from ld_agent.evaluation.retrieval_cases import Asked
-from ld_agent.storage.base import Draft
-from ld_agent.storage.sqlite import Store
+from ld_agent.evaluation.runner import Prediction, perform
+from ld_agent.evaluation.scoring import measures, scores
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -54,11 +52,15 @@ def corpus(path: Path, **changed: Any) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def app() -> typer.Typer:
-    made = typer.Typer()
-    register(made)
-    return made
+    return eval_app
+
+
+def measured(data: Path, *settings: str, records: str = "") -> dict[str, Any]:
+    config = load_config(None, list(settings))
+    run = perform(RetrievalTask(data, config, records=records), config, "default", data=data, out=None, limit=None)
+    return scores(run, measures(run))
 
 
 def test_only_questions_with_evidence_are_read(tmp_path: Path):
@@ -71,21 +73,24 @@ def test_only_questions_with_evidence_are_read(tmp_path: Path):
 
 
 def test_figures_by_hand():
-    def outcome(ranking: tuple[int, ...], *sessions: int) -> Outcome:
-        return Outcome(Asked("?", frozenset(sessions), "x"), ranking, 2.0)
+    def asked(ranking: tuple[int, ...], *sessions: str) -> Prediction:
+        details = {"ranking": ranking, "milliseconds": 2.0, "category": "x", "records": "extracts"}
+        return Prediction(str(ranking), "e", 1, sessions, "", details)
 
     # first at once; first on place 2, the other on 6; never
-    found = figures([outcome((1, 2), 1), outcome((9, 1, 3, 4, 5, 2), 1, 2), outcome((4,), 7)])
-    assert found == {
-        "questions": 3, "recall_any@1": 0.3333, "recall_any@3": 0.6667, "recall_any@5": 0.6667, "recall_all@5": 0.3333,
-        "mrr": 0.5, "ms_per_query": 2.0,
-    }  # fmt: skip
+    predictions = [asked((1, 2), "1"), asked((9, 1, 3, 4, 5, 2), "1", "2"), asked((4,), "7")]
+    found = {name: measure.overall for name, measure in retrieval_measures(predictions).items()}
+    assert found == pytest.approx(
+        {"recall_any@1": 1 / 3, "recall_any@3": 2 / 3, "recall_any@5": 2 / 3, "recall_all@5": 1 / 3, "mrr": 0.5}
+    )
+    figures = retrieval_figures(predictions)
+    assert (figures["questions"], figures["ms_per_query"]) == (3, 2.0)
+    assert figures["by_category"]["x"]["recall_any@1"] == 0.3333
 
 
 @pytest.mark.parametrize("records", ["summaries", "utterances"])
-def test_the_right_session_is_found(tmp_path: Path, records: Records):
-    cases = load_cases(corpus(tmp_path / "c.json"))
-    found = measure(load_config(None, ["memory.gamma=-1"]), cases, records)
+def test_the_right_session_is_found(tmp_path: Path, records: str):
+    found = measured(corpus(tmp_path / "c.json"), "memory.gamma=-1", records=records)
     assert (found["questions"], found["recall_any@1"], found["recall_all@5"]) == (2, 1.0, 1.0)
     assert found["by_category"]["temporal"]["questions"] == 1
     assert not Path(Config().store.path).exists()
@@ -93,16 +98,15 @@ def test_the_right_session_is_found(tmp_path: Path, records: Records):
 
 def test_the_command_prints_one_json_object(app: typer.Typer, tmp_path: Path):
     file = str(corpus(tmp_path / "c.json"))
-    done = CliRunner().invoke(app, ["retrieval", file, "--scorer", "paper", "--json", "memory.tau=null"])
+    done = CliRunner().invoke(app, ["retrieval", file, "--json", "memory.scorer=paper", "memory.tau=null"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert (found["scorer"], found["tau"], found["questions"]) == ("paper", None, 2)
+    assert (found["task"], found["questions"]) == ("retrieval", 2)
 
 
 def test_the_headings_can_be_told_apart_in_eighty_columns(app: typer.Typer, tmp_path: Path):
     done = CliRunner().invoke(app, ["retrieval", str(corpus(tmp_path / "c.json"))], env={"COLUMNS": "80"})
-    [headings] = [line for line in done.output.splitlines() if "mrr" in line]
-    assert headings.split() == ["recall", "questions", "any@1", "any@3", "any@5", "all@5", "mrr"]
+    assert all(f"recall_any@{depth}" in done.output for depth in (1, 3, 5))
     assert "…" not in done.output
 
 
@@ -112,7 +116,10 @@ def test_summaries_that_are_none_are_counted_and_marked(app: typer.Typer, tmp_pa
     done = CliRunner().invoke(app, ["retrieval", file, "--json", *scripted])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["fallback_counts"] == {"events records": {"fallbacks": 3, "of": 3, "share": 1.0}}
-    assert "† not the mechanism it is named after" in CliRunner().invoke(app, ["retrieval", file, *scripted]).output
+    assert (
+        "† default: not the mechanism it is named after"
+        in CliRunner().invoke(app, ["retrieval", file, *scripted]).output
+    )
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
@@ -131,9 +138,8 @@ def test_a_malformed_question_is_located(tmp_path: Path):
 
 
 def test_missing_summaries_are_rejected(tmp_path: Path):
-    cases = load_cases(corpus(tmp_path / "c.json", session_summary={}))
     with pytest.raises(InputError, match="the corpus has no summary of a session"):
-        measure(Config(), cases)
+        measured(corpus(tmp_path / "c.json", session_summary={}))
 
 
 def episodes(path: Path) -> Path:
@@ -174,7 +180,7 @@ def test_the_command_supports_such_a_corpus_with_extracts(app: typer.Typer, tmp_
     done = CliRunner().invoke(app, ["retrieval", file, "--json", "memory.gamma=-1"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert (found["memory"], found["records"], found["questions"]) == ("all episodes", "extracts", 2)
+    assert (found["episodes"], found["records"], found["questions"]) == (1, "extracts", 2)
     assert (found["recall_any@1"], found["recall_all@5"]) == (1.0, 1.0)
     refused = CliRunner().invoke(app, ["retrieval", file, "--records", "summaries"])
     assert "the corpus has no summary of a session" in str(refused.exception)
@@ -211,7 +217,7 @@ def test_questions_in_chinese_are_asked_of_one_memory_of_all(app: typer.Typer, t
     done = CliRunner().invoke(app, ["retrieval", str(file), "--json", "-c", "zh", "memory.tau=null"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    assert (found["memory"], found["encoder"], found["questions"]) == ("all episodes", "usem3", 1)
+    assert (found["episodes"], found["questions"]) == (1, 1)
     assert found["recall_any@1"] == 1.0
 
 
@@ -233,71 +239,6 @@ def test_a_corpus_of_single_sessions_is_rejected(tmp_path: Path):
 
 
 def test_bm25_finds_words_but_not_dates(tmp_path: Path):
-    cases = load_cases(corpus(tmp_path / "c.json"))
-    found = measure(load_config(None, ["memory.scorer=bm25"]), cases)
+    found = measured(corpus(tmp_path / "c.json"), "memory.scorer=bm25")
     assert found["by_category"]["single-hop"]["recall_any@1"] == 1.0
     assert found["by_category"]["temporal"]["recall_any@5"] == 0.0  # "2 May 2023": no word that was said
-
-
-def test_marks_are_saved_and_scorers_compared(app: typer.Typer, tmp_path: Path, store_of_two: Path):
-    marks = tmp_path / "marks.jsonl"
-    common = ["--store", str(store_of_two), "memory.k=1"]
-    typed = "Who is Biscuit the beagle?\n1\nWho bought the violin?\n2\n\n"
-    done = CliRunner().invoke(
-        app, ["annotate", str(marks), "--conversation", "alice", "--at", "2024-06-01T00:00:00Z", *common], input=typed
-    )
-    assert done.exit_code == 0, done.output
-    assert [mark.relevant for mark in load_marks(marks)] == [("m1",), ("m2",)]
-    done = CliRunner().invoke(app, ["marks", str(marks), "--json", *common])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["queries"], found["records"]) == (2, 4)
-    assert found["scorers"] == {
-        name: {"accuracy": 1.0, "recall": 1.0, "precision": 1.0} for name in ("paper", "hybrid", "dense", "bm25")
-    }
-
-
-@pytest.fixture
-def store_of_two(tmp_path: Path) -> Path:
-    """A memory of two events of "alice"."""
-    path = tmp_path / "two.db"
-    store = Store(path)
-    key = store.open_conversation("alice", "Sam").key
-    for number, text in enumerate(["Maya adopted a beagle, Biscuit.", "Maya sold her violin to Ben."], 1):
-        draft = Draft(text, START.replace(day=number), number, topics=tuple(text.lower().split()))
-        store.shelf(key, "events").digest(number, [draft])
-    store.close()
-    return path
-
-
-def test_an_invalid_number_marks_nothing(app: typer.Typer, tmp_path: Path, store_of_two: Path):
-    marks = tmp_path / "marks.jsonl"
-    done = CliRunner().invoke(
-        app,
-        ["annotate", str(marks), "--conversation", "alice", "--store", str(store_of_two)],
-        input="Who is Biscuit?\n7\n",
-    )
-    assert isinstance(done.exception, InputError)
-    assert not marks.exists()
-
-
-def test_invalid_mark_files_are_rejected(app: typer.Typer, tmp_path: Path, store_of_two: Path):
-    with pytest.raises(InputError, match=r"none\.jsonl"):
-        load_marks(tmp_path / "none.jsonl")
-    broken = tmp_path / "broken.jsonl"
-    add_mark(broken, Mark("alice", "?", "2024-06-01T00:00:00Z", ("m1",), ("m9",)))
-    with pytest.raises(DataFileError, match="line 1: relevant contains 'm9'"):
-        load_marks(broken)
-    foreign = tmp_path / "foreign.jsonl"
-    add_mark(foreign, Mark("bob", "?", "2024-06-01T00:00:00Z", ("m1",), ()))
-    done = CliRunner().invoke(app, ["marks", str(foreign), "--store", str(store_of_two)])
-    assert isinstance(done.exception, StoreError)
-
-
-def test_the_plot_has_a_line_per_curve():
-    row = {"recall_any@1": 0.5, "recall_any@5": 0.75, "recall_all@5": 0.6}
-    rows = [{"scorer": s, "tau": tau, **row} for s in ("paper", "hybrid") for tau in (1e7, None)]
-    (axes,) = picture(rows).get_axes()
-    assert len(axes.lines) == 6
-    assert axes.lines[1].get_xydata().tolist() == [[0, 75], [1, 75]]
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["1e7", "no decay"]

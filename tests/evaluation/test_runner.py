@@ -51,7 +51,7 @@ def grounded(value: bool) -> Config:
 
 def test_a_run_is_returned_in_data_order(tmp_path: Path, data: Path):
     for out in (None, tmp_path / "run"):
-        run = perform(Shouting(), Config(), "plain", data, out, None)
+        run = perform(Shouting(), Config(), "plain", data=data, out=out, limit=None)
         assert run is not None
         assert [p.text for p in run.predictions] == ["E0/1", "E0/2", "E1/1", "E1/2", "E2/1", "E2/2"]
         assert run.predictions[3].details == {"turn": 2, "sure": True}
@@ -63,12 +63,12 @@ def test_a_run_is_returned_in_data_order(tmp_path: Path, data: Path):
 def test_an_interrupted_run_resumes(tmp_path: Path, data: Path):
     out = tmp_path / "run"
     with pytest.raises(BackboneError):
-        perform(Shouting(most=4), Config(), "plain", data, out, None)
+        perform(Shouting(most=4), Config(), "plain", data=data, out=out, limit=None)
     assert missing(out) == (2, 6)
     with (out / "predictions.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"key": "e0/1", "epis')  # an incomplete last line
     task = Shouting()
-    run = perform(task, Config(), "plain", data, out, None)
+    run = perform(task, Config(), "plain", data=data, out=out, limit=None)
     assert task.asked == ["e0/2", "e0/1"]
     assert run is not None
     assert [p.text for p in run.predictions] == [item.key.upper() for item in task.items]
@@ -76,17 +76,17 @@ def test_an_interrupted_run_resumes(tmp_path: Path, data: Path):
     assert list(lines[0]) == ["run"]
     assert lines[-1] == {"finished": {"limit": None, "predictions": 6}}
     again = Shouting()
-    assert perform(again, Config(), "plain", data, out, None) is not None
+    assert perform(again, Config(), "plain", data=data, out=out, limit=None) is not None
     assert again.asked == []
 
 
 def test_a_higher_limit_extends_a_run_and_a_lower_one_reads_a_part(tmp_path: Path, data: Path):
-    perform(Shouting(1), Config(), "plain", data, tmp_path / "run", 1)
+    perform(Shouting(1), Config(), "plain", data=data, out=tmp_path / "run", limit=1)
     more = Shouting(3)
-    perform(more, Config(), "plain", data, tmp_path / "run", 3)
+    perform(more, Config(), "plain", data=data, out=tmp_path / "run", limit=3)
     assert len(more.asked) == 4
     fewer = Shouting(2)
-    run = perform(fewer, Config(), "plain", data, tmp_path / "run", 2)
+    run = perform(fewer, Config(), "plain", data=data, out=tmp_path / "run", limit=2)
     assert run is not None
     assert (len(run.predictions), fewer.asked) == (4, [])
 
@@ -94,33 +94,33 @@ def test_a_higher_limit_extends_a_run_and_a_lower_one_reads_a_part(tmp_path: Pat
 def test_a_lower_limit_finishes_what_a_higher_one_began(tmp_path: Path, data: Path):
     out = tmp_path / "run"
     with pytest.raises(BackboneError):
-        perform(Shouting(3, most=5), Config(), "plain", data, out, 3)  # all of e2 and e1, and one of e0
+        perform(Shouting(3, most=5), Config(), "plain", data=data, out=out, limit=3)  # all of e2 and e1, and one of e0
     assert missing(out) == (1, 6)
     fewer = Shouting(1)
-    perform(fewer, Config(), "plain", data, out, 1)
+    perform(fewer, Config(), "plain", data=data, out=out, limit=1)
     assert (fewer.asked, missing(out)) == (["e0/1"], (0, 2))
     with pytest.raises(BackboneError):
-        perform(Shouting(5, most=2), Config(), "plain", data, out, 5)
+        perform(Shouting(5, most=2), Config(), "plain", data=data, out=out, limit=5)
     assert missing(out) == (2, 10)
     again = Shouting(2)
-    perform(again, Config(), "plain", data, out, 2)
+    perform(again, Config(), "plain", data=data, out=out, limit=2)
     assert (again.asked, missing(out)) == ([], (0, 4))  # all were there already
 
 
 def test_another_configuration_is_rejected_with_the_difference(tmp_path: Path, data: Path):
     out = tmp_path / "run"
-    perform(Shouting(), grounded(True), "plain", data, out, None)
+    perform(Shouting(), grounded(True), "plain", data=data, out=out, limit=None)
     with pytest.raises(InputError, match=r"modules\.extractor\.grounded=True \(now False\).*--overwrite"):
-        perform(Shouting(), grounded(False), "plain", data, out, None)
+        perform(Shouting(), grounded(False), "plain", data=data, out=out, limit=None)
     # Settings that do not affect the predictions may differ.
     store = Config().store.model_copy(update={"path": "other.db"})
     elsewhere = grounded(True).model_copy(update={"store": store})
-    perform(Shouting(), elsewhere, "plain", data, out, None)
+    perform(Shouting(), elsewhere, "plain", data=data, out=out, limit=None)
     data.write_text("other data\n", encoding="utf-8")
     with pytest.raises(InputError, match="other data"):
-        perform(Shouting(), grounded(True), "plain", data, out, None)
+        perform(Shouting(), grounded(True), "plain", data=data, out=out, limit=None)
     task = Shouting()
-    perform(task, grounded(False), "plain", data, out, None, overwrite=True)
+    perform(task, grounded(False), "plain", data=data, out=out, limit=None, overwrite=True)
     assert len(task.asked) == 6
     assert read_run(out).header["config"]["modules"]["extractor"]["grounded"] is False
 
@@ -130,18 +130,18 @@ def test_a_retrained_adapter_is_another_configuration(tmp_path: Path, data: Path
     adapter.mkdir()
     (adapter / "adapter_model.safetensors").write_bytes(b"first")
     config = parse_config({"modules": {"extractor": {"adapter": str(adapter)}}})
-    perform(Shouting(), config, "plain", data, tmp_path / "run", None)
-    perform(Shouting(), config, "plain", data, tmp_path / "run", None)
+    perform(Shouting(), config, "plain", data=data, out=tmp_path / "run", limit=None)
+    perform(Shouting(), config, "plain", data=data, out=tmp_path / "run", limit=None)
     (adapter / "adapter_model.safetensors").write_bytes(b"second")
     with pytest.raises(InputError, match="other adapter files or prompts"):
-        perform(Shouting(), config, "plain", data, tmp_path / "run", None)
+        perform(Shouting(), config, "plain", data=data, out=tmp_path / "run", limit=None)
 
 
 def test_a_finished_run_has_the_same_bytes_after_any_interruption(tmp_path: Path, data: Path):
-    perform(Shouting(), Config(), "plain", data, tmp_path / "at once", None)
+    perform(Shouting(), Config(), "plain", data=data, out=tmp_path / "at once", limit=None)
     with pytest.raises(BackboneError):
-        perform(Shouting(most=3), Config(), "plain", data, tmp_path / "resumed", None)
-    perform(Shouting(), Config(), "plain", data, tmp_path / "resumed", None)
+        perform(Shouting(most=3), Config(), "plain", data=data, out=tmp_path / "resumed", limit=None)
+    perform(Shouting(), Config(), "plain", data=data, out=tmp_path / "resumed", limit=None)
     first, second = ((tmp_path / name / "predictions.jsonl").read_bytes() for name in ("at once", "resumed"))
     assert first == second
     keys = [value["key"] for value in map(json.loads, first.splitlines()) if "key" in value]
@@ -151,7 +151,7 @@ def test_a_finished_run_has_the_same_bytes_after_any_interruption(tmp_path: Path
 def test_several_processes_are_sent_to_ray(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match=r"WORLD_SIZE=2.*--on ray"):
-        perform(Shouting(), Config(), "plain", data, tmp_path / "run", None)
+        perform(Shouting(), Config(), "plain", data=data, out=tmp_path / "run", limit=None)
     assert not (tmp_path / "run").exists()
 
 
@@ -159,7 +159,7 @@ def test_invalid_runs_are_rejected(tmp_path: Path, data: Path):
     with pytest.raises(InputError, match="no run in"):
         read_run(tmp_path / "nowhere")
     out = tmp_path / "run"
-    perform(Shouting(), Config(), "plain", data, out, None)
+    perform(Shouting(), Config(), "plain", data=data, out=out, limit=None)
     lines = (out / "predictions.jsonl").read_text("utf-8").splitlines()
     lines[2] = json.dumps(json.loads(lines[2]) | {"references": []})
     (out / "predictions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")

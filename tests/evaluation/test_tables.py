@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
-from csv import reader
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from ld_agent.evaluation.paper_figures import OurRow, PaperRow, paper_table, pap
 from ld_agent.evaluation.response import ResponseTask
 from ld_agent.evaluation.runner import Prediction, Run, describe, read_run
 from ld_agent.evaluation.table_runs import collect, short_name
-from ld_agent.evaluation.tables import FilledTable, csv, fill, latex, markdown
+from ld_agent.evaluation.tables import FilledTable, fill, markdown
 from ld_agent.evaluation.verdicts import cases, read_verdicts, write_verdicts
 
 MSC = '{"personas": [["I row."], ["I bake."]], "dialog": [], "previous_dialogs": []}\n'
@@ -390,23 +388,20 @@ def test_verdicts_are_read_back(tmp_path: Path, data: Path):
 # ---- how it looks
 
 
-def test_markdown_and_latex_show_the_same_figures(tmp_path: Path, data: Path):
+def test_markdown_shows_the_figures(tmp_path: Path, data: Path):
     make_run(tmp_path / "runs" / "a_b", data, task="ecm-feedback", name="50%_a&b", **conditional())
     filled = table("ecm-6", tmp_path / "runs")
-    text, source = markdown(filled), latex(filled)
+    text = markdown(filled)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert {row.count("|") for row in rows} == {len(filled.table.columns) + 2}
     assert "| ECM: Learning New Knowledge | 0.65/0.63 | 0.62/0.63 | 0.58/0.63 |" in rows
-    assert r"ECM: Learning from Feedback & 30\%/33\%/37\% & 27\%/30\%/43\% & 20\%/29\%/51\% \\" in source
-    assert r"50\%\_a\&b" in source
-    assert source.count(r"\begin{tabular}") == source.count(r"\end{tabular}") == 1
+    assert "| ECM: Learning from Feedback | 30%/33%/37% | 27%/30%/43% | 20%/29%/51% |" in rows
 
 
 def test_sections_and_groups_are_headings(tmp_path: Path, data: Path):
     make_run(tmp_path / "runs" / "a", data)
     filled = table("ld-agent-1", tmp_path / "runs")
     assert "| *MSC, zero-shot* |" in markdown(filled)
-    assert r"\multicolumn{3}{c}{Session 2} & \multicolumn{3}{c}{Session 3}" in latex(filled)
     assert any(isinstance(row, OurRow) for row in filled.table.rows)
 
 
@@ -516,11 +511,3 @@ def test_what_is_not_as_published_stands_under_the_table(tmp_path: Path, data: P
     [note] = [note for note in table("ld-agent-1", tmp_path / "runs").notes if "published arm" in note]
     assert "memory.scorer=paper" in note
     assert "memory.quotes=0" in note
-
-
-def test_csv_has_the_figures_of_the_table(tmp_path: Path, data: Path):
-    make_run(tmp_path / "runs" / "one", data)
-    rows = list(reader(io.StringIO(csv(table("ld-agent-1", tmp_path / "runs")))))
-    assert rows[0][:5] == ["section", "whose", "row", "Session 2 BL-2", "Session 2 BL-3"]
-    assert ["MSC, zero-shot", "ours", "SmolLM2-135M-Instruct[LDA]", "100.00", "100.00"] in [row[:5] for row in rows]
-    assert {len(row) for row in rows} == {15}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
 
+from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.server.service import Service
 
@@ -38,6 +42,30 @@ class Client(httpx.AsyncClient):
         """Everything that is stored of a person's conversation, in order."""
         found = self.service.agent.store.find_conversation(person)
         return [] if found is None else [u.text for u in self.service.agent.store.utterances(found.key)]
+
+
+class Serving:
+    """The application behind a socket of its own, in a thread."""
+
+    def __init__(self, agent: Agent) -> None:
+        from ld_agent.server.run import http_server
+
+        # TCP by name: otherwise asyncio leaves Nagle's algorithm on
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", 0))
+        self.server = http_server({"default": agent})
+        self._thread = threading.Thread(target=self.server.run, args=([self._socket],), name="ld-agent-tests")
+
+    def __enter__(self) -> str:
+        self._thread.start()
+        while not self.server.started and self._thread.is_alive():
+            time.sleep(0.01)
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def __exit__(self, *error: object) -> None:
+        self.server.should_exit = True
+        self._thread.join()
+        self._socket.close()
 
 
 Served = Callable[..., AbstractAsyncContextManager[Client]]

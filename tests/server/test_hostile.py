@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from agent_parts import START, confessed, echo, remembered, retold
+from server_parts import Serving
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
@@ -21,7 +22,6 @@ from ld_agent.errors import ReplyStopped
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.server import run
-from ld_agent.server.bench import Serving
 
 Serve = Callable[..., object]
 ASKED = {"model": "default", "user": "ann", "messages": [{"role": "user", "content": "I keep bees."}]}

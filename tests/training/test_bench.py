@@ -11,7 +11,7 @@ from backbones.tiny_models import save_model
 
 from ld_agent.config import load_config
 from ld_agent.errors import ModelError
-from ld_agent.evaluation.bench_training import BATCH, bench_training, rows
+from ld_agent.evaluation.bench.training import BATCH, bench_training, rows
 
 
 def test_rows_are_reproducible_and_resemble_the_generators():

@@ -62,7 +62,7 @@ def test_bart_is_tuned_on_ubuntu_irc_and_scored_on_its_answers(
     tune(settings(model=str(model), max_steps=2, train_file=str(tmp_path / "rows.jsonl"), eval_file=None), "generator")
     tuned = load_config("bare", [*plain, f"modules.generator.adapter={tmp_path / 'out'}"])
     run = tmp_path / "runs" / "bart"
-    perform(ResponseTask(irc, tuned, no_perplexity=True), tuned, "bart", irc, run, None)
+    perform(ResponseTask(irc, tuned, no_perplexity=True), tuned, "bart", data=irc, out=run, limit=None)
     assert [p.references for p in read_run(run).predictions] == [(pairs[0][1].turns[-1].text,)]
     filled = fill(paper_table("ld-agent-5"), collect(tmp_path / "runs"))
     assert [line.label for line in filled.lines if line.ours and any(line.cells)] == ["ours: bart"]

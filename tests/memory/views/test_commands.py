@@ -13,7 +13,7 @@ from cli_commands import CommandLine, scripted_config
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.cli import chat
 from ld_agent.config import Config
-from ld_agent.evaluation.bench_views import bench_views
+from ld_agent.evaluation.bench.views import bench_views
 
 MEMORY = "Ann:\n- Ann keeps bees.\n- Ann has a garden."
 

@@ -19,7 +19,7 @@ from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
-from ld_agent.evaluation.bench import machine
+from ld_agent.evaluation.bench.timing import machine
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS, check_views
@@ -36,6 +36,7 @@ TRAITS = "extractor"
 def bench_views(
     config: Config,
     source: Path | None = None,
+    *,
     limit: int | None = None,
     chosen: Sequence[str] = (),
     width: int = 1,

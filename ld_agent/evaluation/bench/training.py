@@ -25,7 +25,8 @@ from typing import Any
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.errors import ConfigError, ModelError
-from ld_agent.evaluation.bench import START, machine
+from ld_agent.evaluation.bench.random_memory import START
+from ld_agent.evaluation.bench.timing import machine
 from ld_agent.modules.generator import Situation, render
 from ld_agent.shipped import shipped_path
 from ld_agent.terminal import errors
@@ -56,7 +57,7 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
         ConfigError: the training code is not there: this is not a checkout.
         ModelError: a recipe failed.
     """
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if not (root / "training" / "recipes.py").exists():
         raise ConfigError("the installed package does not contain the recipes; run `bench training` in a checkout")
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

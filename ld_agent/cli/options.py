@@ -1,0 +1,54 @@
+"""The options that several commands share, each defined once. Knows no command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Overrides = Annotated[
+    list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
+]
+OneConfig = Annotated[
+    str | None,
+    typer.Option("--config", "-c", help="A config file, or the name of a shipped one. Default: default."),
+]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", help="A config file, or the name of a shipped one; may be repeated."),
+]
+Store = Annotated[str, typer.Option("--store", help="The memory store: a file or a postgresql:// address.")]
+MaybeStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store", help="The memory store: a file or a postgresql:// address. Default: the config's store.path."
+    ),
+]
+Conversation = Annotated[str, typer.Option("--conversation", help="The conversation's id.")]
+MaybeConversation = Annotated[str | None, typer.Option("--conversation", help="One conversation's id.")]
+At = Annotated[str | None, typer.Option("--at", help="As of this time (ISO 8601 with time zone). Default: now.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else on standard output.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="Only the first N episodes, dialogues, samples or conversations.")
+]
+Drawn = Annotated[int | None, typer.Option("--limit", min=1, help="Only N items, drawn at random.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed for --limit and for shuffled positions.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="Store the predictions in this folder; interrupted runs resume.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Discard predictions of another configuration in --out.")]
+BertModel = Annotated[
+    str | None,
+    typer.Option(
+        "--bert-score", metavar="MODEL", help="Also compute BERTScore with this encoder; 'default': encoder.model."
+    ),
+]
+On = Annotated[
+    Literal["", "ray"], typer.Option("--on", help="ray: distribute the work over a Ray cluster. Default: this process.")
+]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Skip broken records and sessions out of order, name and count them.")
+]
+Width = Annotated[int, typer.Option("--batch", min=1, help="Number of conversations played concurrently.")]
+RunsFolder = Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")]

@@ -1,0 +1,159 @@
+"""The configured model alone: tokens a second against plain transformers, and the memory of adapters, model and agent."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ld_agent.agent import Agent
+from ld_agent.backbones import build_backbone
+from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.weights import resolve_model
+from ld_agent.config import Config, parse_config
+from ld_agent.evaluation.bench.random_memory import START
+from ld_agent.evaluation.bench.recall import sample
+from ld_agent.evaluation.bench.timing import in_process, peak_mb
+from ld_agent.modules.generator import Situation, render
+from ld_agent.types import Utterance
+
+PROMPTS, NEW_TOKENS = 8, 48
+FEW_PROMPTS, FEW_TOKENS, FEW_TURNS = 4, 32, 6
+
+
+def rates(config: Config) -> dict[str, Any]:
+    """Tokens per second on the same prompts: plain transformers in float32, this backbone alone, and in batches of 4."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from ld_agent.backbones.local import LocalBackbone
+
+    backbone = build_backbone(config.backbone)
+    if not isinstance(backbone, LocalBackbone):
+        return {"skipped": f"backbone.kind={config.backbone.kind} does not run here"}
+    prompts = sample_prompts(PROMPTS)
+    ids = [torch.tensor([backbone.encode_messages(messages)]) for messages in prompts]
+    plain = AutoModelForCausalLM.from_pretrained(str(resolve_model(config.backbone.model)), dtype=torch.float32).eval()
+
+    def plainly(row: Any) -> int:
+        with torch.inference_mode():
+            out = plain.generate(row, attention_mask=torch.ones_like(row), max_new_tokens=NEW_TOKENS, do_sample=False)
+        return int(out.shape[1] - row.shape[1])
+
+    def answered(batch: Sequence[tuple[Message, ...]]) -> int:
+        requests = [Request(messages, "generator", NEW_TOKENS) for messages in batch]
+        return sum(completion.completion_tokens for completion in backbone.generate(requests))
+
+    plainly(ids[0])
+    answered(prompts[:1])
+    measured = {
+        "plain_float32": _rate([partial(plainly, row) for row in ids]),
+        "one_stream": _rate([partial(answered, [p]) for p in prompts]),
+        "four_streams": _rate([partial(answered, prompts[b : b + 4]) for b in range(0, PROMPTS, 4)]),
+    }
+    backbone.close()
+    return {
+        "prompts": PROMPTS,
+        "prompt_tokens_mean": round(statistics.mean(row.shape[1] for row in ids)),
+        "new_tokens_at_most": NEW_TOKENS,
+        **{f"{name}_tokens_per_s": rate for name, rate in measured.items()},
+        **{
+            f"{name}_speedup": round(rate / measured["plain_float32"], 2)
+            for name, rate in measured.items()
+            if name != "plain_float32"
+        },
+    }
+
+
+def sample_prompts(count: int) -> list[tuple[Message, ...]]:
+    """Prompts as the generator renders them along the shipped conversation."""
+    episode = sample()
+    said = [Utterance(f"u{n}", t.speaker, t.text, t.at, 1) for n, t in enumerate(episode.turns[:24], 1)]
+    heard = [n for n, u in enumerate(said) if u.speaker != episode.agent][1 : count + 1]
+    traits = {"Maya": ("I am a nurse.", "I have a beagle named Biscuit.")}
+    return [render(Situation(episode.agent, said[n], tuple(said[:n]), (), traits)) for n in heard]
+
+
+def _rate(calls: Sequence[Callable[[], int]]) -> float:
+    start = time.perf_counter()
+    tokens = sum(call() for call in calls)
+    return round(tokens / (time.perf_counter() - start), 1)
+
+
+# ---- memory, each figure in a process of its own
+
+
+def adapter_memory(config: Config, folder: Path) -> dict[str, Any]:
+    """Peak resident memory of a process that answers three rows with one adapter, and with three."""
+    if peak_mb() is None or config.backbone.kind != "transformers":
+        return {"skipped": "peak memory is read from /proc, for local models"}
+    adapters = [str(_random_adapter(config.backbone.model, folder / f"adapter{n}", n)) for n in range(3)]
+    answering = f"{__name__}:measured_adapters"
+    one, three = (
+        statistics.median(in_process(answering, config.backbone.model, adapters[:n]) for _ in range(3)) for n in (1, 3)
+    )
+    return {"one_mb": one, "three_mb": three, "ratio": round(three / one, 3)}
+
+
+def _random_adapter(model: str, folder: Path, seed: int) -> Path:
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(seed)
+    base = AutoModelForCausalLM.from_pretrained(str(resolve_model(model)), dtype=torch.bfloat16)
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj"]
+    lora = LoraConfig(r=16, lora_alpha=32, target_modules=targets, init_lora_weights=False, task_type="CAUSAL_LM")
+    get_peft_model(base, lora).save_pretrained(folder)
+    return folder
+
+
+def measured_adapters(model: str, adapters: Sequence[str]) -> int | None:
+    """Answer three rows with adapters in turn; return the peak memory."""
+    from ld_agent.backbones.local import LocalBackbone
+
+    backbone = LocalBackbone(model, adapters={name: name for name in adapters})
+    messages = (Message("user", "Hello, who are you?"),)
+    requests = [Request(messages, "generator", 16, adapter=name) for name in adapters]
+    backbone.generate(requests * (3 // len(adapters)))
+    return peak_mb()
+
+
+def measured_backbone(values: dict[str, Any]) -> dict[str, Any]:
+    """Read prompts and answer them; return tokens per second of computing time and the peak memory."""
+    backbone = build_backbone(parse_config(values).backbone)
+    prompts = sample_prompts(FEW_PROMPTS)
+    seconds, tokens = {1: 0.0, FEW_TOKENS: 0.0}, {1: 0, FEW_TOKENS: 0}
+    read = 0
+    backbone.generate([Request(prompts[0], "generator", 2)])
+    for prompt in prompts:
+        for limit in seconds:
+            start = time.process_time()
+            [answer] = backbone.generate([Request(prompt, "generator", limit)])
+            seconds[limit] += time.process_time() - start
+            tokens[limit] += answer.completion_tokens
+        read += answer.prompt_tokens
+    written, spent = (by[FEW_TOKENS] - by[1] for by in (tokens, seconds))
+    return {
+        "peak_mb": peak_mb(),
+        "read_tokens_per_s": round(read / seconds[1], 1),
+        "answer_tokens_per_s": round(written / spent, 1),
+    }
+
+
+def measured_agent(values: dict[str, Any]) -> dict[str, Any]:
+    """Talk with an agent; return the peak memory."""
+    config, texts = parse_config(values), [turn.text for turn in sample().turns if turn.speaker != "Sam"]
+    with tempfile.TemporaryDirectory() as folder, Agent(config.changed(store={"path": f"{folder}/bench.db"})) as agent:
+        conversation = agent.conversation("bench", START)
+        for number, text in enumerate(texts[:FEW_TURNS]):
+            conversation.respond(text, at=START + timedelta(minutes=number))
+        conversation.end_session()
+        # Denied, so that a reader is asked too.
+        conversation.respond("Which car do I drive?", at=START + timedelta(days=1))
+    return {"peak_mb": peak_mb()}

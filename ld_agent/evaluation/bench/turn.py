@@ -1,0 +1,183 @@
+"""``ld-agent bench turn``: a turn without the model's forward passes, as one conversation grows or at 10,000 events; start-up;
+generation against plain transformers; memory of adapters, of the model, of an agent.
+
+Store, encoder, topics and index are real; the contents of the memory are random. What is compared is measured in one run.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ld_agent.agent import Agent, Conversation
+from ld_agent.backbones.base import Request
+from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.backbones.weights import quiet_transformers
+from ld_agent.config import Config
+from ld_agent.evaluation.bench import generation
+from ld_agent.evaluation.bench.random_memory import START, RandomMemory
+from ld_agent.evaluation.bench.timing import in_process, machine, measuring, spread
+from ld_agent.memory.encoder import configured
+from ld_agent.memory.topics import TopicExtractor
+from ld_agent.terminal import progress
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SESSION = 10
+"""Utterances of a session."""
+EVENTS = 10_000
+WARM_UP, TURNS = 3, 15
+AT_ONCE = 100
+"""Sessions stored in one transaction."""
+IMPORT = "import time; t = time.perf_counter(); import ld_agent; print(time.perf_counter() - t)"
+CHAT = [sys.executable, "-c", "from ld_agent.cli import main; main()", "chat", "--store"]
+
+
+def bench_turn(config: Config) -> dict[str, Any]:
+    """Time a turn without the model, the start, generation against a plain float32 ``generate()``, and weigh adapters."""
+    with tempfile.TemporaryDirectory() as folder, quiet_transformers():
+        grown = GrowingConversation(config, Path(folder) / "turn.db")
+        row = grown.measured(EVENTS * SESSION)
+        around = {"events": EVENTS, "median": row["turn_ms_median"], "p95": row["turn_ms_p95"], **row["steps_ms"]}
+        with measuring("the start"):
+            start = _start_times(Path(folder))
+        with measuring("generation"):
+            rates = generation.rates(config)
+        with measuring("memory of one adapter and of three"):
+            adapters = generation.adapter_memory(config, Path(folder))
+    return {
+        "turn_without_model_ms": around,
+        "start_s": start,
+        "generation": rates,
+        "adapters": adapters,
+        "machine": machine(),
+    }
+
+
+def bench_growth(config: Config, sizes: Sequence[int] = SIZES) -> dict[str, Any]:
+    """Measure turns and reopening of one conversation at each size.
+
+    Returns:
+        ``growth``: a row for each size with ``utterances``, ``sessions``, ``traits``, ``turn_ms_median``, ``turn_ms_p95``,
+        milliseconds by step (``steps_ms``), ``reopen_s`` (opening and the first turn, models loaded) and ``store_mb``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        grown = GrowingConversation(config, Path(folder) / "growth.db")
+        rows = [grown.measured(size) for size in sizes]
+    return {"growth": rows, "machine": machine()}
+
+
+def bench_memory(config: Config) -> dict[str, Any]:
+    """Measure the peak memory of the model alone, with its speed, and of an agent with it, each in its own process.
+
+    Returns:
+        ``memory``: ``backbone`` with ``peak_mb``, ``read_tokens_per_s`` and ``answer_tokens_per_s`` (per second of one
+        thread's computing time), and ``agent`` with ``peak_mb`` after six turns and a closed session.
+    """
+    figures = {}
+    for name in ("backbone", "agent"):
+        with measuring(name):
+            figures[name] = in_process(f"{generation.__name__}:measured_{name}", config.model_dump(mode="json"))
+    return {"memory": figures, "machine": machine()}
+
+
+class GrowingConversation:
+    """One conversation that is filled up to a size and measured there, through the public API with a scripted model."""
+
+    def __init__(self, config: Config, path: Path) -> None:
+        # Random vectors are similar to nothing: recall them anyway.
+        self._config = config.changed(memory={"gamma": -1.0}, store={"path": str(path)})
+        self._encoder = configured(config.encoder)
+        self._topics = TopicExtractor(config.topics.model, config.topics.pos)
+        self._random = RandomMemory(self._encoder.dimension, config.agent.name, SESSION)
+        self._at, self._turns = START, 0
+
+    def measured(self, size: int) -> dict[str, Any]:
+        """Fill up to a number of utterances, and measure."""
+        self._fill(size)
+        with self._agent() as agent:
+            conversation = agent.conversation("growth")
+            laps = [self._turn(conversation) for _ in range(WARM_UP + TURNS)][WARM_UP:]
+        start = time.perf_counter()
+        with self._agent() as agent:
+            self._turn(agent.conversation("growth"))
+            reopen = time.perf_counter() - start
+            counts = agent.store.counts(agent.conversation("growth").key)
+        total = spread([sum(lap.values()) for lap in laps])
+        return {
+            "utterances": size,
+            "sessions": counts["sessions"],
+            "traits": counts["traits"],
+            "turn_ms_median": round(total["median"], 2),
+            "turn_ms_p95": round(total["p95"], 2),
+            "steps_ms": {name: round(statistics.median(lap[name] for lap in laps), 2) for name in laps[0]},
+            "reopen_s": round(reopen, 3),
+            "store_mb": round(Path(self._config.store.path).stat().st_size / 1e6),
+        }
+
+    def _agent(self) -> Agent:
+        def trait(request: Request) -> str:
+            return f"I like word{self._turns}." if self._turns % 4 == 0 else "NO_TRAIT"
+
+        script: dict[str, Any] = {
+            "generator": lambda request: f"That sounds good, number {self._turns}.",
+            "extractor": trait,
+            "summarizer": "They talk about words.",
+        }
+        return Agent(self._config, backbone=ScriptedBackbone(script), encoder=self._encoder, topics=self._topics)
+
+    def _turn(self, conversation: Conversation) -> dict[str, float]:
+        self._turns += 1
+        self._at += timedelta(minutes=1)
+        text = f"What did I say about {self._random.session(self._turns).texts[0]} and word{self._turns}?"
+        return dict(conversation.respond(text, speaker="Ann", at=self._at).timings_ms)
+
+    def _fill(self, size: int) -> None:
+        with self._agent() as agent:
+            store, key = agent.store, agent.conversation("growth").key
+            numbers = range(store.counts(key)["utterances"] // SESSION, size // SESSION)
+            with progress(f"filling up to {size:,} utterances", len(numbers)) as step:
+                for start in range(numbers.start, numbers.stop, AT_ONCE):
+                    some = range(start, min(start + AT_ONCE, numbers.stop))
+                    with store.writing(key):
+                        for number in some:
+                            self._at = max(self._at, self._filled(store, key, number))
+                    step(len(some))
+
+    def _filled(self, store: Any, key: int, number: int) -> datetime:
+        return self._random.fill(store, key, number, self._config.memory.beta)
+
+
+def _start_times(folder: Path) -> dict[str, float]:
+    command = [sys.executable, "-c", IMPORT]
+    imports = [float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout) for _ in range(5)]
+    pairs = [_chat_start(folder / f"start{n}.db") for n in range(4)][1:]
+    return {
+        "import_ld_agent": round(statistics.median(imports), 3),
+        "chat_to_first_prompt": round(statistics.median(first for first, _ in pairs), 2),
+        "chat_to_first_reply": round(statistics.median(second for _, second in pairs), 2),
+    }
+
+
+def _chat_start(store: Path) -> tuple[float, float]:
+    """Return the seconds until the chat says something, and until its first reply."""
+    start = time.perf_counter()
+    with subprocess.Popen([*CHAT, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as chat:
+        assert chat.stdin is not None
+        assert chat.stdout is not None
+        chat.stdout.readline()
+        first = time.perf_counter() - start
+        chat.stdin.write("Hello!\n")
+        chat.stdin.flush()
+        for line in chat.stdout:
+            if not line.startswith(("The model is", "User:")):
+                break
+        second = time.perf_counter() - start
+        chat.kill()
+    return first, second

@@ -1,0 +1,58 @@
+"""Tasks about one tuned module by itself, as the agent asks it. Knows no agent and no files of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ld_agent.config import Config
+from ld_agent.evaluation.runner import Item, Keep
+from ld_agent.modules.base import Models
+from ld_agent.modules.registry import TUNED
+
+CHUNK = 64
+"""Items asked for in one call: some batches of the backbone, and little to lose when a run is interrupted."""
+Answer = tuple[str, Mapping[str, Any]]
+"""A prediction and its details."""
+
+
+class ModuleTask:
+    """Ask one module about every item.
+
+    Args:
+        items: what to predict.
+        lengths: of the items' texts, by key; items of like length are asked together, because a batch is padded to its longest.
+    """
+
+    module: str
+    sections: tuple[str, ...] = ("backbone",)
+    """The sections of a config that affect the predictions, besides the module's own."""
+
+    def __init__(self, items: Sequence[Item], lengths: Mapping[str, int]) -> None:
+        self.items, self._lengths = items, lengths
+
+    @property
+    def prompts(self) -> Sequence[str]:
+        return TUNED[self.module].prompts
+
+    def settings(self, config: Config) -> Mapping[str, Any]:
+        own = {self.module: getattr(config.modules, self.module)}
+        parts = {name: getattr(config, name) for name in self.sections} | own
+        return {name: part.model_dump(mode="json") for name, part in parts.items()}
+
+    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+        models = Models(config)
+        try:
+            ordered = sorted(items, key=lambda item: self._lengths[item.key])
+            chunks = (ordered[start : start + CHUNK] for start in range(0, len(ordered), CHUNK))
+            for chunk, answers in self.answered(config, models, chunks):
+                for item, (text, details) in zip(chunk, answers, strict=True):
+                    keep(item, text, details)
+        finally:
+            models.close()
+
+    def answered(
+        self, config: Config, models: Models, chunks: Iterator[list[Item]]
+    ) -> Iterator[tuple[list[Item], list[Answer]]]:
+        """Yield each chunk with the module's answers."""
+        raise NotImplementedError

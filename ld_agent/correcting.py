@@ -152,6 +152,11 @@ def _in_own_words(relation: Relation, record: Record, carried: Carried) -> Recor
     return replace(record, text=dialogue(said), fallback=True)
 
 
+def _carried_to(trait: str, carried: Carried) -> str:
+    """A trait, corrected; it stays where only something was added to what it says."""
+    return carried.text(trait, lambda correction: trait if correction.adds else "")
+
+
 def _carry(relation: Relation, carried: Carried, plan: _Plan, target: str, text: str, at: datetime) -> None:
     """Store the corrected lines, records and traits."""
     resources, store, key = relation.resources, relation.resources.store, relation.key
@@ -167,6 +172,6 @@ def _carry(relation: Relation, carried: Carried, plan: _Plan, target: str, text:
     for trait in plan.fewer:
         shelf.update(trait)
     for trait, _ in shelf.traits():
-        new = "" if trait.id in gone else carried.text(trait.text, lambda c, old=trait.text: old if c.adds else "")
+        new = "" if trait.id in gone else _carried_to(trait.text, carried)
         if trait.id != target and new != trait.text:
             _change(relation, trait.id, new, at)

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ld_agent.cli import adapters, bench, ecm, evaluate, figures, judge, memory, serve, statistics, tables, upkeep
+from ld_agent.cli import (
+    adapters,
+    annotate,
+    bench,
+    ecm,
+    evaluate,
+    figures,
+    judge,
+    memory,
+    serve,
+    statistics,
+    tables,
+    upkeep,
+)
 from ld_agent.cli.options import Configs, Lenient, Limit, MaybeStore, On, OneConfig, Overrides, Width
 
 if TYPE_CHECKING:
@@ -23,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 upkeep.register(memory.app)
+annotate.register(evaluate.app)
 app.add_typer(memory.app, name="memory")
 app.add_typer(bench.app, name="bench")
 app.add_typer(evaluate.app, name="eval")

@@ -63,7 +63,7 @@ def test_a_reply_is_sampled_with_its_own_seed_and_an_answer_about_the_past_is_no
     assert [(r.temperature, r.top_p) for r in first] == [(0.7, 0.9), (0.7, 0.9), (0.0, 0.9)]
     assert len({r.seed for r in (*first, *other)}) == 6
     assert [r.seed for r in first] == [r.seed for r in again]
-    assert first[1].unlike[-1] == "Bees! In Lyon."
+    assert first[1].unlike[-3:] == (lines[0], "Bees! In Lyon.", lines[1])
     assert first[2].unlike == ()
 
 

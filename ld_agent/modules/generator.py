@@ -24,8 +24,9 @@ WHOLE = "full"
 """The view that recalls all earlier sessions, newest first."""
 NAMED = 5
 """Maximum number of things left out that a note names."""
-UNLIKE = 8
-"""Number of the agent's last replies whose wording a sampled reply avoids."""
+UNLIKE = 16
+"""Number of the last lines whose wording a sampled reply avoids: the agent's, or it repeats itself, and the person's, or it says
+them back and takes "my cat" for its own."""
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
 
 
@@ -169,7 +170,7 @@ class Generator:
         top_p = self._models.modules.generator.top_p if options.top_p is None else options.top_p
         temperature = request.temperature if options.temperature is None else options.temperature
         if temperature > 0:  # replies may vary, so they should
-            said = [message.content for message in messages if message.role == "assistant" and message.content]
+            said = [message.content for message in messages if message.role != "system" and message.content]
             request = replace(request, unlike=tuple(said[-UNLIKE:]))
         request = replace(request, temperature=temperature, top_p=top_p)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request

@@ -82,7 +82,9 @@ def test_whatever_a_client_sends(document: Any, mode: GenerationMode):
     checks = CHECKS if mode == GenerationMode.POSITIVE else (*CHECKS, negative_data_rejection)
 
     def asked(case: Any) -> None:
-        case.call_and_validate(checks=checks, headers=headers)
+        response = case.call(headers=headers)
+        # A body may be too large before it breaks any other rule, which the check does not take for a refusal.
+        case.validate_response(response, checks=CHECKS if response.status_code == 413 else checks, headers=headers)
 
     assert tried(schema, asked, mode) >= OPERATIONS / 2
 

@@ -6,6 +6,7 @@ Store, encoder, topics and index are real; the contents of the memory are random
 
 from __future__ import annotations
 
+import re
 import statistics
 import subprocess
 import sys
@@ -123,7 +124,8 @@ class GrowingConversation:
 
     def _agent(self) -> Agent:
         def trait(request: Request) -> str:
-            return f"I like word{self._turns}." if self._turns % 4 == 0 else "NO_TRAIT"
+            word = "".join(re.findall(r"word\d+", request.messages[-1].content)[-1:])  # a number must have been said
+            return f"I like {word}." if word and self._turns % 4 == 0 else "NO_TRAIT"
 
         script: dict[str, Any] = {
             "generator": lambda request: f"That sounds good, number {self._turns}.",

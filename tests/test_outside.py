@@ -103,7 +103,9 @@ def check(name: str, now: str) -> None:
     assert len(now.encode()) < 200_000
     if before != now and not (name == "commands.yaml" and nearly(before, now)):
         diff = difflib.unified_diff(before.splitlines(), now.splitlines(), f"golden/{name}", "now", lineterm="", n=2)
-        pytest.fail("\n".join([*diff, "if it is meant to change: REWRITE_GOLDEN=1 pytest tests/test_outside.py"]), False)
+        pytest.fail(
+            "\n".join([*diff, "if it is meant to change: REWRITE_GOLDEN=1 pytest tests/test_outside.py"]), False
+        )
 
 
 def nearly(before: str, now: str) -> bool:

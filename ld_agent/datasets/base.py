@@ -73,6 +73,13 @@ class Episode:
         """Speakers in order of first appearance."""
         return tuple(dict.fromkeys(turn.speaker for turn in self.turns))
 
+    def by_session(self) -> dict[int, list[Turn]]:
+        """Return the turns of each session in order of their numbers; turns without a number are of session 1."""
+        sessions: dict[int, list[Turn]] = {}
+        for turn in self.turns:
+            sessions.setdefault(turn.session or 1, []).append(turn)
+        return dict(sorted(sessions.items()))
+
 
 def golden_memories(episode: Episode) -> tuple[AnnotatedMemory, ...]:
     """The annotated memory after each session: the corpus's, or else the traits of all utterances up to there."""

@@ -19,21 +19,7 @@ from ld_agent.datasets.records import Record, UniqueIds, built, json_document
 from ld_agent.errors import DataFileError
 
 _SESSION = re.compile(r"session_(\d+)")
-_MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-)
-_DATE = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])m on (\d{1,2}) ([a-z]+),? (\d{4})", re.IGNORECASE)
+_DATE = "%I:%M %p on %d %B %Y"
 
 
 def recognises(value: Any) -> bool:
@@ -94,12 +80,7 @@ def _text(utterance: Record) -> str:
 
 def _date(conversation: Record, key: str) -> datetime:
     text = conversation.text(key)
-    match = _DATE.fullmatch(text.strip())
-    if match is None or match.group(5).lower() not in _MONTHS:
-        raise conversation.error(f"{key}={text!r} is not a date such as 1:56 pm on 8 May, 2023")
-    hour = int(match.group(1)) % 12 + (12 if match.group(3).lower() == "p" else 0)
-    month = _MONTHS.index(match.group(5).lower()) + 1
     try:
-        return datetime(int(match.group(6)), month, int(match.group(4)), hour, int(match.group(2)), tzinfo=UTC)
+        return datetime.strptime(text.strip().replace(",", ""), _DATE).replace(tzinfo=UTC)
     except ValueError as exc:
-        raise conversation.error(f"{key}={text!r}: {exc}") from exc
+        raise conversation.error(f"{key}={text!r} is not a date such as 1:56 pm on 8 May, 2023: {exc}") from exc

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -16,7 +17,10 @@ from ld_agent.types import utc
 
 LATER = timedelta(weeks=3)
 """How long after a LoCoMo conversation its questions are asked."""
-LOCOMO = {1: "multi-hop", 2: "temporal", 3: "open domain", 4: "single-hop", 5: "adversarial"}
+ADVERSARIAL = "adversarial"
+LOCOMO = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: ADVERSARIAL}
+_DIALOGUE_ID = re.compile(r"D:?(\d+):(\d+)")
+"""Names an utterance of LoCoMo: its session, and its place there. One text of evidence may name several."""
 _KEYS = ("speaker", "text", "at", "answers", "category")
 
 
@@ -59,7 +63,7 @@ def load_questions(path: Path, limit: int | None = None) -> list[Questioned]:
         raise InputError(f"{path} ({kind}) has no questions; give conversations with questions, or LoCoMo")
     episodes = {episode.source: episode for episode in load_episodes(path, kind, limit=limit)}
     records = json_lines(path, current_report()) if kind == "jsonl" else locomo_records(path)
-    read = _stated if kind == "jsonl" else _of_locomo
+    read = _stated if kind == "jsonl" else of_locomo
     asked = built(
         islice((record for record in records if record.source in episodes), len(episodes)),
         lambda record: Questioned(episodes[record.source], read(episodes[record.source], record)),
@@ -98,29 +102,29 @@ def _stated(episode: Episode, record: Record) -> tuple[Question, ...]:
     return tuple(questions)
 
 
-def _of_locomo(episode: Episode, record: Record) -> tuple[Question, ...]:
-    """Speaker A asks; adversarial questions count as never said."""
+def of_locomo(episode: Episode, record: Record) -> tuple[Question, ...]:
+    """Return the questions of a LoCoMo sample: speaker A asks; adversarial questions count as never said."""
     asker = next(name for name in episode.speakers if name != episode.agent)
     at = episode.turns[-1].at + LATER
     places = _places(episode, record.record("conversation"))
     questions = []
-    for number, one in enumerate(record.records("qa")):
+    for number, one in enumerate(record.records("qa") if "qa" in record else ()):
         category = LOCOMO.get(one.integer("category"), "other")
         answer = one.values.get("answer")
-        answers = () if category == "adversarial" or answer is None else (str(answer),)
-        evidence = frozenset(places[i] for i in _listed(one.values.get("evidence")) if i in places)
+        answers = () if category == ADVERSARIAL or answer is None else (str(answer),)
+        named = " ".join(map(str, one.items("evidence"))) if "evidence" in one else ""
+        evidence = frozenset(places[i] for i in _dialogue_ids(named) if i in places)
         questions.append(
             Question(f"{episode.id}/{number}", asker, one.text("question"), at, answers, category, evidence)
         )
     return tuple(questions)
 
 
-def _places(episode: Episode, conversation: Record) -> dict[str, int]:
+def _places(episode: Episode, conversation: Record) -> dict[tuple[int, int], int]:
     """The index of every ``dia_id`` among the turns, in the loader's order."""
-    sessions = sorted({turn.session for turn in episode.turns if turn.session})
-    ids = [str(u.values.get("dia_id")) for number in sessions for u in conversation.records(f"session_{number}")]
-    return {dialogue_id: place for place, dialogue_id in enumerate(ids)}
+    said = [utterance for number in episode.by_session() for utterance in conversation.records(f"session_{number}")]
+    return {i: place for place, u in enumerate(said) for i in _dialogue_ids(str(u.values.get("dia_id")))}
 
 
-def _listed(value: object) -> Sequence[str]:
-    return [str(one).strip() for one in value] if isinstance(value, list) else []
+def _dialogue_ids(text: str) -> list[tuple[int, int]]:
+    return [(int(session), int(place)) for session, place in _DIALOGUE_ID.findall(text)]

@@ -7,7 +7,6 @@ nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -16,16 +15,13 @@ from itertools import pairwise
 from ld_agent.datasets import Episode, Turn
 from ld_agent.datasets.records import Record as JsonRecord
 from ld_agent.errors import InputError
-from ld_agent.evaluation.question_data import Questioned
+from ld_agent.evaluation.question_data import ADVERSARIAL, Questioned, of_locomo
 from ld_agent.evaluation.spoken_answers import contains
 from ld_agent.types import Session, Utterance, checked_text
 
-ADVERSARIAL = 5
-CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 ONE_MEMORY = "all episodes"
 LOOKED_THROUGH = 16
 """Records recalled from a memory of all episodes: few enough that candidate selection is measured too."""
-_EVIDENCE = re.compile(r"D:?(\d+):\d+")
 _STEP = timedelta(seconds=1)
 
 
@@ -62,21 +58,22 @@ def own_questions(episode: Episode, sample: JsonRecord) -> Case:
     Args:
         sample: the record from which the episode was read.
     """
-    by_session: dict[int, list[Utterance]] = {}
-    for number, turn in enumerate(episode.turns, 1):
-        session = turn.session or 1
-        by_session.setdefault(session, []).append(_said(turn, number, session))
+    sessions = tuple(
+        Session(number, tuple(_said(turn, place, number) for place, turn in enumerate(turns, 1)))
+        for number, turns in episode.by_session().items()
+    )
     given = sample.record("session_summary").values if "session_summary" in sample else {}
-    summaries = {n: str(given.get(f"session_{n}_summary") or "") for n in by_session}
-    questions = []
-    for question in sample.records("qa") if "qa" in sample else []:
-        evidence = " ".join(map(str, question.items("evidence"))) if "evidence" in question else ""
-        answering = frozenset(int(number) for number in _EVIDENCE.findall(evidence)) & by_session.keys()
-        category = question.integer("category") if "category" in question else 0
-        if answering and category != ADVERSARIAL:
-            questions.append(Asked(question.text("question"), answering, CATEGORIES.get(category, str(category))))
-    sessions = tuple(Session(n, tuple(said)) for n, said in sorted(by_session.items()))
-    return Case(episode.id, episode.agent, sessions, summaries, tuple(questions))
+    summaries = {session.number: str(given.get(f"session_{session.number}_summary") or "") for session in sessions}
+    questions = tuple(
+        Asked(
+            question.text,
+            frozenset(episode.turns[place].session or 1 for place in question.evidence),
+            question.category,
+        )
+        for question in of_locomo(episode, sample)
+        if question.evidence and question.category != ADVERSARIAL
+    )
+    return Case(episode.id, episode.agent, sessions, summaries, questions)
 
 
 def last_sessions(episodes: Sequence[Episode]) -> Case:
@@ -91,12 +88,8 @@ def last_sessions(episodes: Sequence[Episode]) -> Case:
     """
     spoken = []
     for place, episode in enumerate(episodes):
-        parts: dict[int, list[Turn]] = {}
-        for turn in episode.turns:
-            if turn.session is not None:
-                parts.setdefault(turn.session, []).append(turn)
-        if len(parts) > 1:
-            *earlier, last = (parts[number] for number in sorted(parts))
+        *earlier, last = episode.by_session().values()
+        if earlier:
             spoken.append((place, episode, earlier, last))
     if not spoken:
         raise InputError(
@@ -121,12 +114,7 @@ def stated_questions(conversations: Sequence[Questioned]) -> Case:
     Raises:
         InputError: no question has an answer.
     """
-    said = []
-    for place, one in enumerate(conversations):
-        parts: dict[int, list[Turn]] = {}
-        for turn in one.episode.turns:
-            parts.setdefault(turn.session or 1, []).append(turn)
-        said += [(parts[number], place) for number in sorted(parts)]
+    said = [(turns, place) for place, one in enumerate(conversations) for turns in one.episode.by_session().values()]
     sessions, of_conversation = _in_one_memory(said)
     questions = []
     for place, one in enumerate(conversations):

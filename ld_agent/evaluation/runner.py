@@ -56,6 +56,7 @@ __all__ = [
     "Run",
     "Task",
     "describe",
+    "digest_of",
     "missing",
     "perform",
     "read_run",
@@ -113,7 +114,7 @@ def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any
         "task": task.name,
         "name": name,
         "data": str(data),
-        "data_sha256": _digest([data] if data.is_file() else sorted(data.rglob("*.txt"))),
+        "data_sha256": digest_of(data),
         "config": config.model_dump(mode="json"),
     }
     prompts = {
@@ -266,6 +267,11 @@ def _flat(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
     return flat
+
+
+def digest_of(data: Path) -> str:
+    """Return the digest of a corpus: a file, or the texts in a folder."""
+    return _digest([data] if data.is_file() else sorted(data.rglob("*.txt")))
 
 
 def _digest(paths: Sequence[Path]) -> str:

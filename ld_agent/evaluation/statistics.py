@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from statistics import fmean
@@ -81,9 +81,9 @@ def _by_session(episodes: Iterable[Episode], length: Length) -> dict[str, dict[s
     lengths: dict[int, list[int]] = defaultdict(list)
     for episode in episodes:
         so_far = 0
-        for number, texts in _sessions(episode):
-            utterances[number] += len(texts)
-            so_far += sum(map(length, texts))
+        for number, turns in episode.by_session().items():
+            utterances[number] += len(turns)
+            so_far += sum(length(turn.text) for turn in turns)
             lengths[number].append(so_far)
     return {
         str(number): {
@@ -94,13 +94,6 @@ def _by_session(episodes: Iterable[Episode], length: Length) -> dict[str, dict[s
         }
         for number in sorted(lengths)
     }
-
-
-def _sessions(episode: Episode) -> Iterator[tuple[int, list[str]]]:
-    by_number: dict[int, list[str]] = defaultdict(list)
-    for turn in episode.turns:
-        by_number[turn.session or 1].append(turn.text)
-    yield from sorted(by_number.items())
 
 
 def _of_benchmark(data: Path, limit: int | None) -> dict[str, Any]:

@@ -87,8 +87,7 @@ def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
     """Yield the sessions of a corpus with annotated traits, with real names; the traits serve as a summary."""
     for episode in load_episodes(data, limit=limit):
         names = dict(zip(episode.speakers, free_names(episode.id, [t.text for t in episode.turns]), strict=False))
-        for number in sorted({turn.session or 1 for turn in episode.turns}):
-            turns = [turn for turn in episode.turns if (turn.session or 1) == number]
+        for number, turns in episode.by_session().items():
             said = tuple(Utterance(f"u{n}", names[t.speaker], t.text, t.at, number) for n, t in enumerate(turns, 1))
             if facts := [(names[t.speaker], trait) for t in turns for trait in t.traits or ()]:
                 reference = " ".join(f"{speaker}: {trait}" for speaker, trait in facts)

@@ -8,7 +8,6 @@ Predictions come from the folders of `runner`; judgements that show the conversa
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import re
@@ -22,7 +21,7 @@ from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judge import ASPECTS, ERRORS, JUDGEMENTS, RATABLE, Case, Verdicts, judge
 from ld_agent.evaluation.memory_quality import statements_of
-from ld_agent.evaluation.runner import Prediction, Run, missing, read_run
+from ld_agent.evaluation.runner import Prediction, Run, digest_of, missing, read_run
 from ld_agent.files import check_output, written_atomically
 from ld_agent.steps import Complete
 
@@ -283,7 +282,7 @@ def episodes_of(run: Run, predictions: Sequence[Prediction]) -> dict[str, Episod
         InputError: the corpus is missing or has changed.
     """
     data = Path(run.header["data"])
-    if not data.exists() or _digest(data) != run.header["data_sha256"]:
+    if not data.exists() or digest_of(data) != run.header["data_sha256"]:
         raise InputError(f"{data} is missing or has changed since {run.name!r}; restore it, because the judge reads it")
     wanted = {p.episode for p in predictions}
     return {episode.id: episode for episode in load_episodes(data) if episode.id in wanted}
@@ -307,14 +306,6 @@ def _contexts(run: Run, predictions: Sequence[Prediction]) -> dict[str, Context]
         before = episode.turns[max(0, place - LONGEST_CONTEXT) : place]
         contexts[prediction.key] = tuple((turn.speaker, turn.text) for turn in before), episode.personas
     return contexts
-
-
-def _digest(data: Path) -> str:
-    """Return the digest of a corpus, as in `runner.describe`."""
-    total = hashlib.sha256()
-    for path in [data] if data.is_file() else sorted(data.rglob("*.txt")):
-        total.update(hashlib.sha256(path.read_bytes()).digest())
-    return total.hexdigest()
 
 
 def place_of(episode: Episode, prediction: Prediction) -> int | None:

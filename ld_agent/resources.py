@@ -30,7 +30,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, check_memory
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
-from ld_agent.storage.address import open_store
+from ld_agent.storage.opening import open_store
 
 
 class Resources:

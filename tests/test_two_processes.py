@@ -17,7 +17,7 @@ from ld_agent.config import Config
 from ld_agent.errors import EncoderMismatchError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.storage.address import open_store
+from ld_agent.storage.opening import open_store
 from ld_agent.storage.sqlite import Store
 
 

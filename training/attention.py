@@ -25,7 +25,7 @@ def use_causal_attention(model: Any) -> bool:
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    from ld_agent.backbones.local.loading import is_plain_llama
+    from ld_agent.backbones.local.llama_family import is_plain_llama
 
     if model.device.type != "cpu" or not is_plain_llama(model) or model.config.attention_dropout:
         return False

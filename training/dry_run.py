@@ -12,9 +12,11 @@ import torch
 
 from ld_agent.terminal import console
 from training.answers import AnswerLogits, Batch, answer_losses
+from training.prepared import Prepared, adapted, prepare, rows_of
 from training.settings import TrainingSettings
-from training.train import SHOWN, Prepared, adapted, prepare, rows_of
 
+SHOWN = 3
+"""Rows that are shown."""
 LONGEST_TRIAL = 10.0
 """Maximum number of seconds for timing one batch."""
 

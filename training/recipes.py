@@ -22,13 +22,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
-from ld_agent.backbones.weights import quiet_transformers
+from ld_agent.backbones.quiet import quiet_transformers
 from training.adapters import lora_config
 from training.curves import Curves
 from training.examples import IGNORED, Example
+from training.prepared import Prepared, adapted, prepare
 from training.rows import read_rows
 from training.settings import TrainingSettings
-from training.train import Prepared, adapted, prepare
 from training.trainer import PASSED_ON, AnswerTrainer
 
 Recipe = Callable[[Prepared, TrainingSettings], Trainer]

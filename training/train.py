@@ -10,32 +10,26 @@ curve.
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.errors import ConfigError, ModelError
 from ld_agent.modules.registry import TUNED
 from ld_agent.program import lenient
 from training.command import Lenient, run_command, run_commands
-from training.rows import Row, RowFile, read_rows
+from training.prepared import Prepared, adapted, is_first_process, prepare, rows_of
+from training.rows import Row
 from training.settings import TrainingSettings, load_settings
 
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
-    from training.examples import Example
-    from training.stored import StoredExamples
+    from training.generated import Generations
     from training.trainer import AnswerTrainer
-
-SHOWN = 3
 
 
 def main(module: str) -> None:
@@ -71,22 +65,6 @@ def command_of(module: str, program: str) -> Callable[..., None]:
 
     tune_module.__doc__ = f"Tune the {module} into a LoRA adapter."
     return tune_module
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The inputs of a run: a base, its tokenizer and the rows as ids.
-
-    Attributes:
-        train, evaluation: of `training.examples.Example`; those to train on are in a file (`training.stored`).
-        collator: makes batches of them.
-    """
-
-    model: Any
-    tokenizer: Any
-    train: StoredExamples
-    evaluation: list[Any] | None
-    collator: Any
 
 
 def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, command: str = "") -> None:
@@ -144,24 +122,12 @@ def _trained(
     held_out: list[Row] | None,
 ) -> tuple[AnswerTrainer, float]:
     """Train to the end, from the last whole checkpoint of the folder if there is one; and the seconds that it took."""
-    from ld_agent.backbones.weights import quiet_transformers
+    from ld_agent.backbones.quiet import quiet_transformers
     from training.curves import Curves
-    from training.generated import Generations
     from training.trainer import AnswerTrainer, checkpoints, finished
 
     folder = Path(settings.output_dir)
     model, logits = tuned
-    generations = None
-    if held_out and prepared.evaluation and settings.eval_generations:
-        generations = Generations(
-            module,
-            prepared.model,
-            prepared.tokenizer,
-            rows=held_out,
-            examples=prepared.evaluation,
-            most=settings.eval_generations,
-            batch=settings.per_device_eval_batch_size,
-        )
     with Curves(folder) as curves, quiet_transformers():
         trainer = AnswerTrainer(
             model,
@@ -171,7 +137,7 @@ def _trained(
             train=prepared.train,
             evaluation=prepared.evaluation,
             shown=curves,
-            generations=generations,
+            generations=_generations(prepared, settings, module, held_out),
         )
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)
@@ -183,98 +149,23 @@ def _trained(
         return trainer, time.monotonic() - start
 
 
-def rows_of(settings: TrainingSettings, module: str) -> tuple[RowFile, list[Row] | None]:
-    """The training rows, which may be more than memory holds, and the evaluation rows.
+def _generations(
+    prepared: Prepared, settings: TrainingSettings, module: str, held_out: list[Row] | None
+) -> Generations | None:
+    """What answers held-out rows during training; None where the settings ask for none, or there are no such rows."""
+    if not held_out or not prepared.evaluation or not settings.eval_generations:
+        return None
+    from training.generated import Generations
 
-    Raises:
-        ConfigError: no training file is named.
-        InputError: as `RowFile`.
-    """
-    if settings.train_file is None:
-        raise ConfigError("train_file is not given; add train_file=FILE, as python -m training.build writes it")
-    train = RowFile(settings.train_file, module)
-    return train, None if settings.eval_file is None else read_rows(settings.eval_file, module, "evaluation")
-
-
-def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequence[Row] | None) -> Prepared:
-    """Load the base and tokenize the rows.
-
-    Raises:
-        ModelError: the base cannot be loaded.
-        DataFileError: a target longer than the window; names file and line.
-    """
-    from ld_agent.backbones.local.chat_tokens import ChatTokens
-    from ld_agent.backbones.local.loading import context_window, decoder_start, load
-    from ld_agent.backbones.weights import resolve_model
-    from ld_agent.datasets.records import built, current_report
-    from ld_agent.terminal import say
-    from training.examples import Collator, encode
-    from training.stored import StoredExamples
-
-    source = resolve_model(settings.model, settings.sha256)
-    if settings.load_in_4bit:
-        from training.quantised import load_quantised
-
-        model, tokenizer = load_quantised(settings, source, _device(settings))
-    else:
-        model, tokenizer = load(
-            settings.model,
-            source,
-            dtype=settings.dtype,
-            device=_device(settings),
-            trust_remote_code=settings.trust_remote_code,
-        )
-    if not any(True for _ in model.parameters()):
-        raise ModelError(f"model {settings.model!r} has no weights; check the reference")
-    seq2seq = bool(model.config.is_encoder_decoder)
-    window = min(settings.max_length or sys.maxsize, context_window(model.config, tokenizer))
-    start = decoder_start(model) if seq2seq else None
-    opening = model.generation_config.forced_bos_token_id if seq2seq else None
-    tokens = ChatTokens(tokenizer, seq2seq)
-
-    def encoded(of: Iterable[Row]) -> Iterator[Example]:
-        encode_one = partial(encode, tokens=tokens, window=window, decoder_start=start, opening=opening)
-        return built(of, encode_one, current_report())
-
-    train = StoredExamples(encoded(rows))
-    held_out = None if evaluation is None else list(encoded(evaluation))
-    if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
-        say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
-    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    return Prepared(model, tokenizer, train, evaluation=held_out, collator=Collator(padding, start))
-
-
-def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, AnswerLogits]:
-    """Return the model with its factors, optimised for this machine, and a function for the logits of its answers.
-
-    Raises:
-        ConfigError: as `training.adapters.with_lora`.
-    """
-    from training.adapters import with_lora
-    from training.answers import AnswerLogits
-    from training.attention import use_causal_attention
-    from training.lora_sum import quicken
-
-    logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
-    model = with_lora(prepared.model, settings)
-    quicken(model)
-    use_causal_attention(prepared.model)
-    return model, logits
-
-
-def is_first_process() -> bool:
-    """Whether this process writes files and messages; under ``accelerate launch`` only one does."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def _device(settings: TrainingSettings) -> str:
-    import torch
-
-    if settings.use_cpu:
-        return "cpu"
-    if torch.cuda.is_available() and (rank := os.environ.get("LOCAL_RANK")):
-        return f"cuda:{rank}"
-    return "auto"
+    return Generations(
+        module,
+        prepared.model,
+        prepared.tokenizer,
+        rows=held_out,
+        examples=prepared.evaluation,
+        most=settings.eval_generations,
+        batch=settings.per_device_eval_batch_size,
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.backbones.adapter_export import VLLM_ACCEPTS, WEIGHTS, checked_settings, folders_to_export
-from ld_agent.backbones.weights import quiet_transformers, resolve_model
+from ld_agent.backbones.quiet import quiet_transformers
+from ld_agent.backbones.weights import resolve_model
 from ld_agent.errors import InputError
 
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}

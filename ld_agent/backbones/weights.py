@@ -18,11 +18,10 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any
 
+from ld_agent.backbones.quiet import first_line, quiet_transformers
 from ld_agent.errors import ModelError
 from ld_agent.shipped import named_path
 
@@ -120,29 +119,6 @@ def file_sha256(path: Path) -> str:
             file_out.write(digest)
         Path(temporary).replace(remembered)
     return digest
-
-
-@contextlib.contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Suppress progress bars and warnings of transformers and retries of the hub client within the block."""
-    from huggingface_hub.utils import logging as hub
-    from transformers.utils import logging
-
-    transformers_logging: Any = logging
-    hub_logging: Any = hub
-    verbosity = transformers_logging.get_verbosity()
-    bars = transformers_logging.is_progress_bar_enabled()
-    hub_verbosity = hub_logging.get_verbosity()
-    hub_logging.set_verbosity(logging.ERROR)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        hub_logging.set_verbosity(hub_verbosity)
-        transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()
 
 
 def _verify(path: Path, expected: str) -> None:
@@ -263,8 +239,3 @@ def _sweep(models: Path) -> None:
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > ABANDONED_AFTER:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def first_line(exc: BaseException) -> str:
-    """Return what an exception says, in one line of at most 200 characters."""
-    return (str(exc).strip().splitlines() or [type(exc).__name__])[0][:200]

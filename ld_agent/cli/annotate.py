@@ -115,7 +115,7 @@ def marks(
 def _agent(store: str, config: str | None, overrides: list[str] | None) -> Agent:
     from ld_agent.agent import Agent
     from ld_agent.config import load_config
-    from ld_agent.storage.address import existing_store
+    from ld_agent.storage.opening import existing_store
 
     existing_store(store).close()
     return Agent(load_config(config, overrides or []).changed(store={"path": store}))

@@ -22,7 +22,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
 from ld_agent.sections import SMOLLM2
-from ld_agent.storage.address import open_store
+from ld_agent.storage.opening import open_store
 from ld_agent.terminal import LongWork
 from ld_agent.types import checked_text
 

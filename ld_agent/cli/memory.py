@@ -190,8 +190,9 @@ def import_command(
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.storage.address import is_address, open_store, shown
+    from ld_agent.storage.address import is_address, shown
     from ld_agent.storage.exchange import import_file
+    from ld_agent.storage.opening import open_store
     from ld_agent.storage.sqlite_import import import_into_file
 
     if not source.is_file():
@@ -219,8 +220,8 @@ def copy(
       ld-agent memory copy --from me.db --to postgresql://localhost/memory
     """
     from ld_agent.cli.show import say
-    from ld_agent.storage.address import existing_store, open_store
     from ld_agent.storage.copying import copy_store
+    from ld_agent.storage.opening import existing_store, open_store
     from ld_agent.terminal import bars
 
     with closing(existing_store(source)) as read, closing(open_store(target)) as written:
@@ -275,7 +276,7 @@ def delete(
 
 def existing(path: str) -> SQLStore:
     """Open an existing store; inspecting one never creates it."""
-    from ld_agent.storage.address import existing_store
+    from ld_agent.storage.opening import existing_store
 
     return existing_store(path)
 

@@ -84,7 +84,7 @@ def create(
 
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.storage.address import open_store
+    from ld_agent.storage.opening import open_store
     from ld_agent.storage.served import PREFIX_LENGTH, Keys
 
     if not TENANT.fullmatch(name):

@@ -27,7 +27,8 @@ class BertScore:
     """
 
     def __init__(self, model: str, layer: int | None = None) -> None:
-        from ld_agent.backbones.weights import quiet_transformers, resolve_model
+        from ld_agent.backbones.quiet import quiet_transformers
+        from ld_agent.backbones.weights import resolve_model
 
         source = resolve_model(model)
         self.name = model if layer is None else f"{model}, layer {layer}"

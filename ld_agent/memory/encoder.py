@@ -53,7 +53,8 @@ class SentenceEncoder:
         pooling: str | None = None,
         question_model: str | None = None,
     ) -> None:
-        from ld_agent.backbones.weights import quiet_transformers, resolve_model
+        from ld_agent.backbones.quiet import quiet_transformers
+        from ld_agent.backbones.weights import resolve_model
 
         try:
             if model in PACKAGED:

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from ld_agent.errors import StoreError
-from ld_agent.storage.address import existing_store, open_store, shown
+from ld_agent.storage.address import shown
 from ld_agent.storage.copying import copy_store
 from ld_agent.storage.exchange import export_lines
+from ld_agent.storage.opening import existing_store, open_store
 from ld_agent.storage.ranking import Inventory
 from ld_agent.storage.served import Directory, Keys
 from ld_agent.storage.sql_store import SQLStore

@@ -18,9 +18,10 @@ from training.attention import NAME
 from training.curves import draw, picture
 from training.generated import Generations
 from training.measures import check_metric, measured
+from training.prepared import adapted, prepare
 from training.rows import read_rows
 from training.settings import TrainingSettings
-from training.train import adapted, prepare, tune
+from training.train import tune
 
 Make = Callable[..., TrainingSettings]
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.base import Request
+from ld_agent.backbones.quiet import quiet_transformers
 from ld_agent.backbones.scripted import ScriptedBackbone
-from ld_agent.backbones.weights import quiet_transformers
 from ld_agent.config import Config
 from ld_agent.evaluation.bench import generation
 from ld_agent.evaluation.bench.random_memory import START, RandomMemory

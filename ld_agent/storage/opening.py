@@ -1,0 +1,48 @@
+"""Opens the store at a path or an address with the right engine; knows no SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ld_agent.errors import StoreError
+from ld_agent.storage.address import is_address, shown
+
+if TYPE_CHECKING:
+    from ld_agent.storage.sql_store import SQLStore
+
+
+def open_store(path: str | Path) -> SQLStore:
+    """Open a store, or create it.
+
+    Raises:
+        StoreError: it cannot be opened, or the engine of its address is not installed.
+    """
+    if is_address(path):
+        return _postgres(str(path), create=True)
+    from ld_agent.storage.sqlite import Store
+
+    return Store(path)
+
+
+def existing_store(path: str | Path) -> SQLStore:
+    """Open an existing store; inspecting one never creates it.
+
+    Raises:
+        StoreError: as `open_store`, or there is none.
+    """
+    if is_address(path):
+        return _postgres(str(path), create=False)
+    if not Path(path).is_file():
+        raise StoreError(f"no memory file {path}; give the --store of an earlier chat or run")
+    return open_store(path)
+
+
+def _postgres(address: str, create: bool) -> SQLStore:
+    try:
+        from ld_agent.storage.postgres import PostgresStore
+    except ImportError as exc:
+        raise StoreError(
+            f"{shown(address)}: PostgreSQL needs further packages ({exc}); run: pip install 'ld_agent[postgres]'"
+        ) from exc
+    return PostgresStore(address, create=create)

@@ -38,7 +38,8 @@ def recognises(value: Any) -> bool:
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
     """Yield one episode per line. A dialogue with a single speaker is a bad record."""
-    return built(json_lines(path, report), _episode_builder(), report)
+    unique = UniqueIds()
+    return built(json_lines(path, report), lambda record: _episode(record, unique), report)
 
 
 def load_dialogues(
@@ -63,17 +64,12 @@ def load_dialogues(
     return list(islice(built(json_lines(file, report), lambda record: _dialogue(record, unique), report), limit))
 
 
-def _episode_builder() -> Callable[[Record], Episode]:
-    unique = UniqueIds()
-
-    def build(record: Record) -> Episode:
-        turns = _turns(record)
-        speakers = list(dict.fromkeys(turn.speaker for turn in turns))
-        if len(speakers) < 2:
-            raise record.error(f"dialogue has only one speaker, {speakers[0]}; a conversation needs at least two")
-        return Episode(unique(record.text("fname")), speakers[1], turns, {}, record.source)
-
-    return build
+def _episode(record: Record, unique: UniqueIds) -> Episode:
+    turns = _turns(record)
+    speakers = list(dict.fromkeys(turn.speaker for turn in turns))
+    if len(speakers) < 2:
+        raise record.error(f"dialogue has only one speaker, {speakers[0]}; a conversation needs at least two")
+    return Episode(unique(record.text("fname")), speakers[1], turns, {}, record.source)
 
 
 def _dialogue(record: Record, unique: UniqueIds) -> Dialogue:

@@ -116,12 +116,12 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 def _values(sample: Sample) -> dict[str, Any]:
-    sessions: dict[int | None, list[dict[str, str]]] = {}
-    for turn in sample.source.turns:
-        said = {"speaker": turn.speaker, "text": turn.text, "at": iso(turn.at)}
-        sessions.setdefault(turn.session, []).append(said)
+    sessions = [
+        [{"speaker": turn.speaker, "text": turn.text, "at": iso(turn.at)} for turn in turns]
+        for turns in sample.source.by_session().values()
+    ]
     probes = [{"question": probe.question, "reference": probe.reference} for probe in sample.probes]
-    return {"id": sample.id, "source": {"sessions": list(sessions.values())}, "probes": probes}
+    return {"id": sample.id, "source": {"sessions": sessions}, "probes": probes}
 
 
 def _sample(record: Record, benchmark: str) -> Sample:

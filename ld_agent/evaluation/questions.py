@@ -17,11 +17,11 @@ import numpy as np
 
 from ld_agent.agent import Agent
 from ld_agent.answering import QUOTED, Answer, Answering
-from ld_agent.backbones.base import Completion, Request
+from ld_agent.backbones.base import Request
 from ld_agent.config import Config
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
-from ld_agent.evaluation.played import in_memory, live
+from ld_agent.evaluation.played import answering_some, in_memory, live
 from ld_agent.evaluation.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.evaluation.spoken_answers import contains
@@ -145,7 +145,13 @@ class QuestionsTask:
         asked: list[Request] = []
         conversation = agent.conversation(key, agent_name=mine)
         turn = conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
-        reply = yield from unlearning(turn, asked)
+
+        def given(request: Request) -> str | None:
+            if request.module in ("generator", "reader"):
+                asked.append(request)
+            return "NO_TRAIT" if request.module == "extractor" else None  # the copy is not used afterwards
+
+        reply = yield from answering_some(turn, given)
         situations = self._situations(agent, reply, mine, question, said) if self._arms else {}
         replies = yield from side_by_side([_arm(agent, situation) for situation in situations.values()])
         return reply, asked, dict(zip(situations, replies, strict=True))
@@ -196,29 +202,6 @@ def handed_over(agent: Agent, question: Question, said: Sequence[Utterance], min
 def _shown(request: Request) -> str:
     """The text shown to a module besides the question."""
     return request.messages[-1 if request.module == "reader" else 0].content
-
-
-def unlearning(steps: Steps[Reply], asked: list[Request]) -> Steps[Reply]:
-    """Run a turn without extracting traits: the copy is not used afterwards.
-
-    Args:
-        asked: receives the requests to generator and reader.
-    """
-    try:
-        requests = next(steps)
-        while True:
-            asked += [request for request in requests if request.module in ("generator", "reader")]
-            others = [request for request in requests if request.module != "extractor"]
-            try:
-                completions = iter((yield others) if others else ())
-            except BaseException as exc:
-                requests = steps.throw(exc)
-            else:
-                silent = Completion("NO_TRAIT", 0, 0)
-                requests = steps.send([silent if r.module == "extractor" else next(completions) for r in requests])
-    except StopIteration as stop:
-        reply: Reply = stop.value
-        return reply
 
 
 def invents_nothing(reply: str, reading: Reading) -> bool:

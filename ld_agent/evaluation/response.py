@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
-from ld_agent.backbones.base import Completion, Request
+from ld_agent.backbones.base import Request
 from ld_agent.config import Config
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, sacrebleu, token_f1
-from ld_agent.evaluation.played import in_memory
+from ld_agent.evaluation.played import answering_some, in_memory
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.modules.replies import long_sentences, statements
 from ld_agent.prompts import as_line
@@ -190,21 +190,7 @@ def _replayed(
             turns.append((item, turn, agent.models.request("generator", prompt_of(turn.reply))))
         played += 1
 
-    steps = play(agent, episode, emit, teacher_forced=not free)
-    try:
-        requests = next(steps)
-        while True:
-            replies = [n for n, request in enumerate(requests) if request.module == "generator"]
-            skipped = set() if wanted() else set(replies)
-            remaining = [request for n, request in enumerate(requests) if n not in skipped]
-            try:
-                completions = iter((yield remaining) if remaining else ())
-            except BaseException as exc:
-                requests = steps.throw(exc)
-            else:
-                placeholder = Completion("-", 0, 0)
-                requests = steps.send(
-                    [placeholder if n in skipped else next(completions) for n in range(len(requests))]
-                )
-    except StopIteration:
-        return
+    def given(request: Request) -> str | None:
+        return "-" if request.module == "generator" and not wanted() else None
+
+    return answering_some(play(agent, episode, emit, teacher_forced=not free), given)

@@ -28,6 +28,7 @@ from typing import Any, Protocol
 
 from ld_agent.config import Config
 from ld_agent.errors import InputError
+from ld_agent.evaluation.published import flat
 from ld_agent.evaluation.run_files import (
     PREDICTIONS,
     SCORES,
@@ -257,16 +258,9 @@ def _difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
         return f"eval {stored.get('task')}, not eval {current['task']}"
     if stored.get("data_sha256") != current["data_sha256"]:
         return f"other data ({stored.get('data')})"
-    before, now = _flat(stored.get("config", {})), _flat(current["config"])
+    before, now = flat(stored.get("config", {})), flat(current["config"])
     changed = [f"{k}={before.get(k)!r} (now {v!r})" for k, v in now.items() if before.get(k) != v and k != "store.path"]
     return f"another configuration: {', '.join(changed[:3])}" if changed else "other adapter files or prompts"
-
-
-def _flat(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        flat |= _flat(value, f"{path}{key}.") if isinstance(value, dict) else {f"{path}{key}": value}
-    return flat
 
 
 def digest_of(data: Path) -> str:

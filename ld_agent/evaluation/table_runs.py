@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ld_agent.config import parse_config
-from ld_agent.datasets import LOADERS
-from ld_agent.datasets.records import json_document, parse_json, text_lines
+from ld_agent.datasets import format_of
 from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
 from ld_agent.evaluation.fallbacks import Counts, in_words, of_predictions
 from ld_agent.evaluation.judge import ASPECTS, ERRORS
@@ -228,18 +227,10 @@ def _read(path: Path) -> TableRun:
 def _corpus(data: Path) -> str | None:
     """The corpus of a file, by its format; None: unknown."""
     file = next(iter(sorted(data.rglob("*.txt"))), data) if data.is_dir() else data
-    if not file.is_file():
-        return None
     try:
-        number, line = next(iter(text_lines(file, lambda error: None)), (1, ""))
-        try:
-            values = [parse_json(line, file, number)]
-        except DataFileError:
-            values = [json_document(file)]
+        return _named(format_of(file))
     except LDAgentError:
         return None
-    name = next((name for name, loader in LOADERS.items() if loader.recognises(values[0])), None)
-    return None if name is None else _named(name)
 
 
 def _named(corpus: str) -> str:

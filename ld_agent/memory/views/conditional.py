@@ -15,11 +15,10 @@ from datetime import timedelta
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
+from ld_agent.memory.views.base import Guidance, Query, ViewContext
 from ld_agent.memory.views.checks import NOTED, supported_note, supported_situation
 from ld_agent.memory.views.memory_text import supported
-from ld_agent.memory.views.reflection import reflect
-from ld_agent.memory.views.stored import StoredRecords
+from ld_agent.memory.views.stored import StoredView, draft_of
 from ld_agent.modules.attribution import only_asks, speaks_of_self
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.referents import referring
@@ -66,7 +65,7 @@ class Kept:
         return " ".join(part for part in (self.situation, self.note) if part)
 
 
-class ConditionalView(View):
+class ConditionalView(StoredView):
     """The conditional records of one conversation. Utterances of the agent never become records."""
 
     name = "conditional"
@@ -76,7 +75,6 @@ class ConditionalView(View):
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
         self._settings = context.settings.conditional
-        self._records = StoredRecords(context, self.name)
         extractor = context.models.modules.extractor
         self._extractor = Extractor(context.models, extractor.prompting, extractor.grounded)
 
@@ -114,14 +112,7 @@ class ConditionalView(View):
         context = self._context
         running = context.store.open_utterances(context.key, None)  # is in the prompt verbatim
         at = min(query.at, running[0].at - INSTANT) if running else query.at
-
-        def search(text: str) -> list[Recalled]:
-            vector = query.vector if text == query.text else context.encoder.encode_query(text)
-            return self._records.nearest(replace(query, text=text, vector=vector, at=at), self._settings.k, gamma=-1.0)
-
-        reflected = yield from reflect(context.models, query.text, search, self._settings.rounds)
-        self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
-        return reflected.recalled
+        return self._nearest(replace(query, at=at), self._settings.k, -1.0, self._settings.rounds)
 
     def _take_in(self, waiting: Sequence[Utterance]) -> Steps[None]:
         """Send one request per utterance, in one batch, except for utterances already judged not worth it. If records
@@ -262,12 +253,5 @@ def _until(said: Sequence[Utterance], utterance: Utterance) -> list[tuple[str, s
 
 
 def _draft(utterance: Utterance, kept: Kept, vector: Vectors) -> Draft:
-    return Draft(
-        text=kept.text,
-        at=utterance.at,
-        session=utterance.session,
-        vector=vector,
-        sources=(utterance.id,),
-        fallback=kept.fallback,
-        details={"situation": kept.situation, "note": kept.note} | ({"by": "extractor"} if kept.by_extractor else {}),
-    )
+    details = {"situation": kept.situation, "note": kept.note} | ({"by": "extractor"} if kept.by_extractor else {})
+    return draft_of([utterance], kept.text, vector, fallback=kept.fallback, details=details)

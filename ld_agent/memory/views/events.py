@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.base import Index, Search
 from ld_agent.memory.index.in_database import DatabaseFirst
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.stored import draft_of
 from ld_agent.modules.summarizer import Summary
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
@@ -57,7 +57,9 @@ class EventView(View):
         vectors = context.encoder.encode([summary.text for summary in summaries])
         events: dict[int, list[Draft]] = {}
         for session, summary, topic_set, vector in zip(sessions, summaries, topics, vectors, strict=True):
-            events.setdefault(session.number, []).append(_event(session, summary, topic_set, vector))
+            events.setdefault(session.number, []).append(
+                draft_of(session.utterances, summary.text, vector, topics=topic_set, fallback=summary.fallback)
+            )
         for number, drafts in events.items():
             self._shelf.digest(number, drafts)
 
@@ -98,15 +100,3 @@ class EventView(View):
 def _spread(utterances: Sequence[Utterance]) -> Sequence[Utterance]:
     """All utterances of a session or, of a very long one, evenly spread ones."""
     return utterances[:: (len(utterances) - 1) // MOST_READ + 1]
-
-
-def _event(session: Session, summary: Summary, topics: tuple[str, ...], vector: Vectors) -> Draft:
-    return Draft(
-        text=summary.text,
-        at=session.utterances[-1].at,
-        session=session.number,
-        vector=vector,
-        topics=topics,
-        sources=tuple(u.id for u in session.utterances),
-        fallback=summary.fallback,
-    )

@@ -6,30 +6,28 @@ from collections.abc import Iterator, Sequence
 
 from ld_agent.backbones.base import Message
 from ld_agent.memory.scoring import best
-from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled, verbatim
+from ld_agent.memory.views.base import Query, ViewContext
+from ld_agent.memory.views.stored import VerbatimView, dialogue, recalled
 from ld_agent.prompts import as_line
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
-from ld_agent.storage.base import UNENCODED
-from ld_agent.types import Recalled, Record, Session
+from ld_agent.types import Recalled, Record
 
-PIECE = 8  # utterances per record; smaller records fill the window better
 INSTRUCTIONS = 0.25  # share of the window reserved for instructions and traits
 PAGE = 16  # records read at once
 LABEL = 12  # overhead of a record in the prompt: its age and its view
 
 
-class FullView(View):
+class FullView(VerbatimView):
     """Every session verbatim, newest first; what does not fit next to the running session is dropped, oldest first."""
 
     name = "full"
-    asks_model = False
+    piece = 8  # smaller records fill the window better
+    encoded = False
     alone = "recalls everything that was said"
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
-        self._records = StoredRecords(context, self.name, encoded=False)
         self._notes: tuple[str, ...] = ()
 
     @classmethod
@@ -39,12 +37,6 @@ class FullView(View):
     @property
     def notes(self) -> tuple[str, ...]:
         return self._notes
-
-    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        yield from ()
-        for session in sessions:
-            pieces = [session.utterances[i : i + PIECE] for i in range(0, len(session.utterances), PIECE)]
-            self._shelf.digest(session.number, [verbatim(p, UNENCODED) for p in pieces])
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()

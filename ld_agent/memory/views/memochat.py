@@ -18,10 +18,10 @@ from ld_agent.errors import BackboneError
 from ld_agent.languages import Language
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.checks import checked, dropped_in
 from ld_agent.memory.views.memory_text import supported
-from ld_agent.memory.views.stored import StoredRecords, dialogue, recalled
+from ld_agent.memory.views.stored import StoredView, dialogue, draft_of, recalled
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import is_summary, pack
 from ld_agent.prompts import as_name
@@ -62,15 +62,11 @@ class Memo:
         return head if self.fallback else f"{head}\n{dialogue(self.utterances[:LINES_OF_A_MEMO])}"
 
 
-class MemoChatView(View):
+class MemoChatView(StoredView):
     """One record per memo; at most k of the chosen ones are recalled, nearest to the query first."""
 
     name = "memochat"
     bound = "k"
-
-    def __init__(self, context: ViewContext) -> None:
-        super().__init__(context)
-        self._records = StoredRecords(context, self.name)
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
         context = self._context
@@ -188,12 +184,5 @@ def _longest_lines(run: Sequence[Utterance]) -> str:
 
 
 def _draft(memo: Memo, vector: Vectors) -> Draft:
-    return Draft(
-        text=memo.text,
-        at=memo.utterances[-1].at,
-        session=memo.utterances[-1].session,
-        vector=vector,
-        sources=tuple(u.id for u in memo.utterances),
-        fallback=memo.fallback,
-        details={"topic": memo.topic, "summary": memo.summary} | dropped_in(memo.dropped),
-    )
+    details = {"topic": memo.topic, "summary": memo.summary} | dropped_in(memo.dropped)
+    return draft_of(memo.utterances, memo.text, vector, fallback=memo.fallback, details=details)

@@ -18,9 +18,9 @@ import numpy as np
 from ld_agent.backbones.base import Completion, Message, Request
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
-from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.checks import Checked, Lines, checked, dropped_in
-from ld_agent.memory.views.stored import StoredRecords, recalled
+from ld_agent.memory.views.stored import StoredView, recalled
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import Summary, cleaned, whole_sentences
 from ld_agent.modules.wording import SENTENCE_END, stems_of, words_of
@@ -79,17 +79,13 @@ class Bank:
         return [(day, self.daily.get(day, summaries[-1][0])) for day, summaries in sorted(self.days.items())]
 
 
-class MemoryBankView(View):
+class MemoryBankView(StoredView):
     """The global summary and the portraits of those present are in every prompt; of the summaries of sessions and days,
     the k nearest to the query that are not forgotten.
     """
 
     name = "memorybank"
     bound = "k"
-
-    def __init__(self, context: ViewContext) -> None:
-        super().__init__(context)
-        self._records = StoredRecords(context, self.name)
 
     # ---- digesting sessions
 

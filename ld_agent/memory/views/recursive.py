@@ -16,11 +16,12 @@ from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.checks import checked_facts, dropped_in
 from ld_agent.memory.views.memory_text import Facts, capped, facts_from, finished, lost, memory_text, repetitive
 from ld_agent.memory.views.reply_examples import reply_examples
+from ld_agent.memory.views.stored import draft_of
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import pack
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
-from ld_agent.storage.base import PATIENCE, Draft, Shelf
+from ld_agent.storage.base import PATIENCE
 from ld_agent.types import Recalled, Record, Session, Utterance
 
 CARRIED = 2
@@ -28,7 +29,32 @@ CARRIED = 2
 SHORTEST = 64
 
 
-class RecursiveView(View):
+class VersionsView(View):
+    """A view whose records are versions of one text, of which the newest is recalled."""
+
+    rewrites = True
+    _examples: tuple[str, ...] = ()  # of replies
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information
+        only."""
+        yield from ()
+        newest = self._shelf.newest(query.at)
+        if newest is None:
+            return []
+        record, vector = newest
+        if vector is None:
+            vector = self._context.encoder.encode([record.text])[0]
+        return [Recalled(record, float(vector @ query.vector), 0.0, 1.0, 1.0)]
+
+    def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
+        """The steps of P_r (Table 2) and the n-shot examples; nothing while there is no memory."""
+        if not any(r.record.view == self.name for r in recalled):
+            return Guidance()
+        return Guidance(self._context.models.prompt("recursive_reply").render()[0].content, self._examples)
+
+
+class RecursiveView(VersionsView):
     """The memory M_N of one conversation and all its earlier versions.
 
     Raises:
@@ -36,8 +62,6 @@ class RecursiveView(View):
     """
 
     name = "recursive"
-
-    rewrites = True
 
     def __init__(self, context: ViewContext) -> None:
         super().__init__(context)
@@ -80,18 +104,6 @@ class RecursiveView(View):
             if problem:
                 facts = self._carried(known, session)
             self._keep(session, facts, old, tried, fallback=bool(problem))
-
-    def recall(self, query: Query) -> Steps[list[Recalled]]:
-        """The newest version not younger than the query, always with score 1; s_sem is its cosine, for information
-        only."""
-        yield from ()
-        return newest_version(self._context, self._shelf, query)
-
-    def guidance(self, recalled: Sequence[Recalled]) -> Guidance:
-        """The steps of P_r (Table 2) and the n-shot examples; nothing while there is no memory."""
-        if not any(r.record.view == self.name for r in recalled):
-            return Guidance()
-        return Guidance(self._context.models.prompt("recursive_reply").render()[0].content, self._examples)
 
     def _rewritten(self, session: Session, known: Facts, tried: int) -> Steps[tuple[Facts, str]]:
         """M_i, and what is wrong with it ("": nothing). A session too long for the window is processed in pieces.
@@ -176,33 +188,11 @@ class RecursiveView(View):
 
     def _keep(self, session: Session, facts: Facts, old: Record | None, refused: int, *, fallback: bool) -> None:
         text = memory_text(facts)
-        draft = Draft(
-            text=text,
-            at=session.utterances[-1].at,
-            session=session.number,
-            vector=self._context.encoder.encode([text])[0],
-            sources=tuple(u.id for u in session.utterances),
-            fallback=fallback,
-            rewritten=True,
-            details={
-                "facts": {k: list(v) for k, v in facts.items()},
-                "rewrites": [refused + fallback, refused + 1],
-            }
-            | dropped_in(self._dropped)
-            | ({"previous": old.id} if old else {}),
-        )
+        vector = self._context.encoder.encode([text])[0]
+        details = {"facts": facts, "rewrites": [refused + fallback, refused + 1]} | dropped_in(self._dropped)
+        details |= {"previous": old.id} if old else {}
+        draft = draft_of(session.utterances, text, vector, fallback=fallback, rewritten=True, details=details)
         self._shelf.digest(session.number, [draft])
-
-
-def newest_version(context: ViewContext, shelf: Shelf, query: Query) -> list[Recalled]:
-    """The newest of a shelf's records that is not younger than the query."""
-    newest = shelf.newest(query.at)
-    if newest is None:
-        return []
-    record, vector = newest
-    if vector is None:
-        vector = context.encoder.encode([record.text])[0]
-    return [Recalled(record, float(vector @ query.vector), 0.0, 1.0, 1.0)]
 
 
 def facts_of(record: Record) -> Facts:

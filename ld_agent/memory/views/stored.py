@@ -5,8 +5,9 @@ Knows times, vectors and primary keys; texts and ranking are up to the view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,12 @@ from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
-from ld_agent.memory.views.base import Query, ViewContext
+from ld_agent.memory.views.base import Query, View, ViewContext
+from ld_agent.memory.views.reflection import reflect
 from ld_agent.prompts import as_name
-from ld_agent.storage.base import Draft
-from ld_agent.types import Recalled, Record, Utterance
+from ld_agent.steps import Steps
+from ld_agent.storage.base import UNENCODED, Draft
+from ld_agent.types import Recalled, Record, Session, Utterance
 
 
 class StoredRecords:
@@ -94,17 +97,49 @@ class StoredRecords:
         return self._index.search(Search(query.text, query.vector, query.at, k, gamma))
 
 
-def searching(
-    context: ViewContext, records: StoredRecords, query: Query, k: int, gamma: float
-) -> Callable[[str], list[Recalled]]:
-    """`StoredRecords.nearest` as a function of the query's text, for reflection to extend."""
+class StoredView(View):
+    """A view that ranks or selects among its stored records.
 
-    def search(text: str) -> list[Recalled]:
-        if text == query.text:
-            return records.nearest(query, k, gamma)
-        return records.nearest(replace(query, text=text, vector=context.encoder.encode_query(text)), k, gamma)
+    Attributes:
+        encoded: keep a vector of each record.
+    """
 
-    return search
+    encoded: ClassVar[bool] = True
+
+    def __init__(self, context: ViewContext) -> None:
+        super().__init__(context)
+        self._records = StoredRecords(context, self.name, encoded=self.encoded)
+
+    def _nearest(self, query: Query, k: int, gamma: float, rounds: int) -> Steps[list[Recalled]]:
+        """The k records nearest to a query by cosine, above γ, reflected on at most ``rounds`` times."""
+        context = self._context
+
+        def search(text: str) -> list[Recalled]:
+            vector = query.vector if text == query.text else context.encoder.encode_query(text)
+            return self._records.nearest(replace(query, text=text, vector=vector), k, gamma)
+
+        reflected = yield from reflect(context.models, query.text, search, rounds)
+        self._explanation = {"rounds": list(reflected.rounds)} if reflected.rounds else {}
+        return reflected.recalled
+
+
+class VerbatimView(StoredView):
+    """A view whose records are what was said, word for word, in pieces of ``piece`` utterances of one session."""
+
+    asks_model = False
+    piece: ClassVar[int]
+
+    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
+        yield from ()
+        for session in sessions:
+            said = session.utterances
+            pieces = [said[start : start + self.piece] for start in range(0, len(said), self.piece)]
+            texts = [dialogue(piece) for piece in pieces]
+            vectors = self._context.encoder.encode(texts) if self.encoded else [UNENCODED] * len(texts)
+            self._shelf.digest(
+                session.number,
+                [draft_of(*each, verbatim=True) for each in zip(pieces, texts, vectors, strict=True)],
+            )
 
 
 def ranking(k: int, gamma: float, rounds: int = 0) -> str:
@@ -125,11 +160,9 @@ def recalled(record: Record, s_sem: float, *, decay: float = 1.0, score: float |
     return Recalled(record, s_sem, 0.0, decay, s_sem if score is None else score)
 
 
-def verbatim(said: Sequence[Utterance], vector: Vectors) -> Draft:
-    """A record of some utterances of one session, verbatim."""
-    return Draft(
-        dialogue(said), said[-1].at, said[-1].session, vector, sources=tuple(u.id for u in said), verbatim=True
-    )
+def draft_of(said: Sequence[Utterance], text: str, vector: Vectors, **more: Any) -> Draft:
+    """A record with the given text of some utterances of one session; ``more``: other fields of the draft."""
+    return Draft(text, said[-1].at, said[-1].session, vector, sources=tuple(u.id for u in said), **more)
 
 
 def dialogue(utterances: Sequence[Utterance]) -> str:

@@ -1,23 +1,23 @@
-"""Retrieval over single utterances of earlier sessions, by words (BM25) or by meaning (dense): LLM-Rsum's retrieval
-baselines, with the ``k`` best in the prompt. Asks no model.
+"""Retrieval over what was said in earlier sessions, with the ``k`` best in the prompt: LLM-Rsum's baselines over single
+utterances, by words (BM25) or by meaning (dense), and ECM's history-based memory of one exchange each.
+
+Asks a model only to reflect on a recall, if ``history.rounds`` is above 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.scoring import best
-from ld_agent.memory.views.base import Query, View, ViewContext
-from ld_agent.memory.views.stored import StoredRecords, dialogue, ranking, recalled, verbatim
+from ld_agent.memory.views.base import Query
+from ld_agent.memory.views.stored import StoredRecords, VerbatimView, ranking, recalled
 from ld_agent.modules.wording import terms_of
 from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
-from ld_agent.storage.base import UNENCODED
-from ld_agent.types import Recalled, Session
+from ld_agent.types import Recalled
 
 if TYPE_CHECKING:
     from bm25s import BM25
@@ -27,35 +27,41 @@ WORD_BYTES = 150
 """Bytes of a word and its entry, besides the numbers."""
 
 
-class DenseView(View):
+class DenseView(VerbatimView):
     """Every utterance is a record; the k nearest to the query by cosine are recalled, if above γ."""
 
     name = "dense"
     bound = "k"
-    asks_model = False
-
-    def __init__(self, context: ViewContext) -> None:
-        super().__init__(context)
-        self._records = StoredRecords(context, self.name)
+    piece = 1
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
         return ranking(settings.k, settings.least_cosine)
-
-    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        yield from ()
-        context = self._context
-        for session in sessions:
-            vectors = context.encoder.encode([dialogue([u]) for u in session.utterances])
-            drafts = [verbatim([u], vector) for u, vector in zip(session.utterances, vectors, strict=True)]
-            self._shelf.digest(session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()
         return self._records.nearest(query, self._context.settings.k, self._context.settings.least_cosine)
 
 
-class Bm25View(View):
+class HistoryView(VerbatimView):
+    """Each pair of consecutive utterances with their speakers is a record (ECM, section 3.1); the k nearest to the query
+    by cosine are recalled, if above γ (K = 3 in the paper). The last utterance of a session may be a record of its own.
+    """
+
+    name = "history"
+    bound = "k"
+    piece = 2
+
+    @classmethod
+    def ranking(cls, settings: MemorySection) -> str:
+        return ranking(settings.k, settings.least_cosine, settings.history.rounds)
+
+    def recall(self, query: Query) -> Steps[list[Recalled]]:
+        settings = self._context.settings
+        return self._nearest(query, settings.k, settings.least_cosine, settings.history.rounds)
+
+
+class Bm25View(VerbatimView):
     """Every utterance is a record; the k best by BM25 among those that share a word with the query are recalled.
 
     Words are compared in lower case, without stop words; Chinese, Japanese and Korean are compared character by
@@ -64,21 +70,12 @@ class Bm25View(View):
 
     name = "bm25"
     bound = "k"
-    asks_model = False
-
-    def __init__(self, context: ViewContext) -> None:
-        super().__init__(context)
-        self._records = StoredRecords(context, self.name, encoded=False)
+    piece = 1
+    encoded = False
 
     @classmethod
     def ranking(cls, settings: MemorySection) -> str:
         return f"overall = BM25; recalled if a word is in common; k = {settings.k}"
-
-    def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        yield from ()
-        for session in sessions:
-            drafts = [verbatim([u], UNENCODED) for u in session.utterances]
-            self._shelf.digest(session.number, drafts)
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from ld_agent.evaluation.bench.random_memory import START, RandomMemory
 from ld_agent.evaluation.bench.timing import machine, measuring, milliseconds, spread
 from ld_agent.languages import language
 from ld_agent.memory.encoder import configured
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS
 from ld_agent.memory.scoring import SCORERS
@@ -59,20 +61,12 @@ def _search_times(config: Config, dimension: int, size: int) -> dict[str, Any]:
         session, at = random.session(number), START.timestamp() + 3600.0 * number
         passages = session.passages if with_passages else None
         index.add(number + 1, random.vectors(1)[0], at, session.topics, passages)
-    later = START.timestamp() + size * 3600.0
+    later = START + timedelta(hours=size)
 
     def search(number: int, scorer: str) -> None:
         session = random.session(number)
-        index.search(
-            random.vectors(1)[0],
-            session.topics[:4],
-            later,
-            k=memory.k,
-            gamma=-1.0,
-            tau=memory.tau,
-            scorer_name=scorer,
-            text=session.texts[0],
-        )
+        topics, [vector] = session.topics[:4], random.vectors(1)
+        index.search(Search(session.texts[0], vector, later, memory.k, -1.0, topics, memory.tau, scorer))
 
     for number in range(WARM_UP):
         search(number, memory.scorer)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import nearness
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.columns import Columns
 from ld_agent.memory.index.hybrid import COVER, SPEAKER, best_passages, question, weighted
 from ld_agent.memory.index.lexical import Lexicon, stems
@@ -113,37 +114,19 @@ class LongTermIndex:
             self._lexicon.add(passages.counts, passages.windows, passages.counts_by)
             self._speaks.extend(self._speakers.setdefault(name, len(self._speakers)) for name in passages.speakers)
 
-    def search(
-        self,
-        vector: NDArray[np.float32],
-        topics: Sequence[str],
-        at: float,
-        *,
-        k: int,
-        gamma: float,
-        tau: float | None,
-        scorer_name: str = "paper",
-        text: str = "",
-    ) -> list[Hit]:
-        """The k best records by equations (1)–(3) or another scorer, best first, among those not younger than ``at``.
-
-        Args:
-            vector: (dimension,) unit vector of the query.
-            topics: the query's topic set V_q, without repetitions.
-            at: time of the query, seconds since the epoch.
-            gamma: γ; see `Scorer.admission` for what it bounds.
-            text: the query text, for scorers that use more than its vector and topics.
-        """
-        if len(self) == 0 or k <= 0:
+    def search(self, search: Search) -> list[Hit]:
+        """The k best records by equations (1)–(3) or another scorer, best first, among those not younger than the query."""
+        if len(self) == 0 or search.k <= 0:
             return []
-        ranked_by = scorer(scorer_name)
+        ranked_by = scorer(search.scorer)
         if ranked_by.first_look:
-            rows, terms = self._candidates(ranked_by.first_look, vector, topics, at, tau, text, k)
+            rows, terms = self._candidates(ranked_by.first_look, search)
         else:
-            rows, terms = None, self._all(ranked_by, vector, topics, at, tau, text)
+            rows, terms = None, self._all(ranked_by, search)
         times = self.columns.at if rows is None else self.columns.at[rows]
         score = ranked_by.score(terms)
-        places = best(score, ranked_by.admits(terms, gamma) & (times <= at), times, k)
+        eligible = ranked_by.admits(terms, search.gamma) & (times <= search.at.timestamp())
+        places = best(score, eligible, times, search.k)
         keys = self.columns.keys if rows is None else self.columns.keys[rows]
         return [
             Hit(
@@ -157,54 +140,40 @@ class LongTermIndex:
             for place in places
         ]
 
-    def _all(
-        self,
-        ranked_by: Scorer,
-        vector: NDArray[np.float32],
-        topics: Sequence[str],
-        now: float,
-        tau: float | None,
-        text: str,
-    ) -> Terms:
+    def _all(self, ranked_by: Scorer, search: Search) -> Terms:
         """The terms of all records."""
         n, more = len(self), dict[str, NDArray[np.floating]]()
         if ranked_by.needs_passages:
-            more["s_word"] = self._lexicon.match(stems(text, self._reading)) if len(self._lexicon) == n else np.zeros(n)
-        decay = time_decay(np.maximum(now - self.columns.at, 0.0), tau)
-        return Terms(self.columns.cosines(vector), self.columns.overlap(topics), decay, more)
+            words = stems(search.text, self._reading)
+            more["s_word"] = self._lexicon.match(words) if len(self._lexicon) == n else np.zeros(n)
+        decay = time_decay(np.maximum(search.at.timestamp() - self.columns.at, 0.0), search.tau)
+        return Terms(self.columns.cosines(search.vector), self.columns.overlap(search.topics), decay, more)
 
-    def _candidates(
-        self,
-        first_look: Mapping[str, float],
-        vector: NDArray[np.float32],
-        topics: Sequence[str],
-        now: float,
-        tau: float | None,
-        text: str,
-        k: int,
-    ) -> tuple[NDArray[np.intp], Terms]:
+    def _candidates(self, first_look: Mapping[str, float], search: Search) -> tuple[NDArray[np.intp], Terms]:
         """Choose candidates by the terms held here; return their rows and all their terms.
 
         λ is not used for the choice, because its weight decides only between ties.
         """
-        n, at = len(self), self.columns.at
-        asked = question(text, datetime.fromtimestamp(now, UTC), self._speakers, self._reading)
-        most = most_candidates(n, k)
+        n, at, now = len(self), self.columns.at, search.at.timestamp()
+        asked = question(search.text, datetime.fromtimestamp(now, UTC), self._speakers, self._reading)
+        most = most_candidates(n, search.k)
         held = dict[str, NDArray[np.floating]]()
         if len(self._lexicon) == n:  # otherwise there are records without passages, whose words are unknown
             held["s_word"] = self._lexicon.match(asked.words, COMMON if n > most else 1.0)
         if asked.periods:
             held["s_date"] = nearness(asked.periods, at)
-        rows, s_sem = self._first_look(first_look, held, vector, at <= now, most)
+        rows, s_sem = self._first_look(first_look, held, search.vector, at <= now, most)
         nothing = np.zeros(len(rows))
         s_word, s_date = (held[name][rows] if name in held else nothing for name in ("s_word", "s_date"))
         words = [word for word in asked.words if word not in asked.names]
         if asked.about and "s_word" in held:
             s_word = (s_word + self._lexicon.match_by(asked.about, words, rows)) / 2
-        s_sent, s_pass, s_like, nearest = self._passages_of(rows, vector, words, asked.about)
+        s_sent, s_pass, s_like, nearest = self._passages_of(rows, search.vector, words, asked.about)
         more = {"s_sent": s_sent, "s_word": s_word, "s_pass": s_pass, "s_like": s_like, "s_date": s_date}
         more["s_near"] = np.maximum(s_sem, nearest)
-        return rows, Terms(s_sem, self.columns.overlap(topics, rows), time_decay(now - at[rows], tau), more)
+        return rows, Terms(
+            s_sem, self.columns.overlap(search.topics, rows), time_decay(now - at[rows], search.tau), more
+        )
 
     def _first_look(
         self,

@@ -102,16 +102,7 @@ class RecordIndex:
 
     def _search(self, search: Search) -> list[Recalled]:
         self.catch_up()
-        hits = self._numbers.search(
-            search.vector,
-            search.topics,
-            search.at.timestamp(),
-            k=search.k,
-            gamma=search.gamma,
-            tau=search.tau,
-            scorer_name=search.scorer,
-            text=search.text,
-        )
+        hits = self._numbers.search(search)
         records = self._shelf.records([hit.key for hit in hits]) if hits else []
         return [
             Recalled(

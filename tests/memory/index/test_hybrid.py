@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
 from ld_agent.languages import ENGLISH
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.hybrid import (
     LIKE,
     SHARPNESS,
@@ -57,8 +59,8 @@ class Bank:
         self.index.add(key, summary, at, ("dog",), passages)
 
     def search(self, text: str, vector: np.ndarray, **changed):
-        settings = {"k": 3, "gamma": 0.1, "tau": None} | changed
-        return self.index.search(vector, ("dog",), AT.timestamp(), scorer_name="hybrid", text=text, **settings)
+        query = Search(text, vector, AT, 3, 0.1, ("dog",), scorer="hybrid")
+        return self.index.search(replace(query, **changed))
 
 
 def test_the_sum_by_hand():
@@ -245,7 +247,7 @@ def test_records_that_came_without_passages_are_found_by_their_summary():
     index = LongTermIndex(DIMENSION, READING)
     for number in range(3):
         index.add(number + 1, axis(number), 0.0, ())
-    [hit] = index.search(axis(1), (), AT.timestamp(), k=1, gamma=0.1, tau=None, scorer_name="hybrid", text="dog")
+    [hit] = index.search(Search("dog", axis(1), AT, 1, 0.1, scorer="hybrid"))
     assert (hit.key, hit.more["s_pass"]) == (2, 0.0)
 
 

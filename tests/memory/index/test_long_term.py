@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ld_agent.languages import ENGLISH
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS, Passages
 
@@ -31,7 +34,8 @@ def axis(number: int) -> np.ndarray:
 
 
 def search(index: LongTermIndex, vector: np.ndarray, topics: tuple[str, ...], at: float, **changed: Any):
-    return index.search(vector, topics, at, **{"k": 3, "gamma": 0.2, "tau": 1e7, **changed})
+    query = Search("", vector, datetime.fromtimestamp(at, UTC), 3, 0.2, topics, 1e7, "paper")
+    return index.search(replace(query, **changed))
 
 
 RECORDS = st.lists(
@@ -91,8 +95,8 @@ def test_gamma_is_strict():
     index = LongTermIndex(2, READING)
     index.add(1, np.array([0.6, 0.8], np.float32), 0.0, ())
     query = np.array([1.0, 0.0], np.float32)
-    assert index.search(query, (), 1.0, k=1, gamma=0.6, tau=None) == []
-    assert len(index.search(query, (), 1.0, k=1, gamma=0.5999, tau=None)) == 1
+    assert search(index, query, (), 1.0, gamma=0.6) == []
+    assert len(search(index, query, (), 1.0, gamma=0.5999)) == 1
 
 
 def test_a_record_younger_than_the_query_is_not_recalled():
@@ -115,9 +119,9 @@ def test_dense_is_the_cosine_and_bm25_the_words():
     index = LongTermIndex(DIMENSION, READING)
     for key, (vector, word) in enumerate([(axis(0), "rome"), (axis(1), "violin"), (axis(2), "tea")], 1):
         index.add(key, vector, 0.0, ("dog",), Passages(("Ann",), ((word,),), (), NO_VECTORS))
-    [dense] = search(index, axis(0), ("dog",), 9e7, scorer_name="dense", text="The violin!")
+    [dense] = search(index, axis(0), ("dog",), 9e7, scorer="dense", text="The violin!")
     assert (dense.key, dense.score) == (1, 1.0)  # neither topics nor age
-    [bm25] = search(index, axis(0), ("dog",), 9e7, scorer_name="bm25", text="The violin!")
+    [bm25] = search(index, axis(0), ("dog",), 9e7, scorer="bm25", text="The violin!")
     assert (bm25.key, bm25.s_sem, bm25.score) == (2, 0.0, bm25.more["s_word"])
     assert bm25.score > 0
 
@@ -165,8 +169,10 @@ def test_a_record_costs_under_two_kilobytes():
 
 def test_the_ranking_does_not_depend_on_the_hash_seed():
     program = """
+from datetime import UTC, datetime
 import numpy as np
 from ld_agent.languages import ENGLISH
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.long_term import LongTermIndex
 random = np.random.default_rng(0)
 vectors = random.standard_normal((300, 16)).astype(np.float32)
@@ -175,7 +181,8 @@ index = LongTermIndex(16, ENGLISH.reading)
 words = ["dog", "rome", "tea", "work", "snow"]
 for key in range(1, 300):
     index.add(key, vectors[key % 40], float(key // 30), sorted({words[i] for i in random.integers(0, 5, 3)}))
-for hit in index.search(vectors[0], sorted(set(words[:3])), 1e6, k=20, gamma=-1.0, tau=1e7):
+at = datetime.fromtimestamp(1e6, UTC)
+for hit in index.search(Search("", vectors[0], at, 20, -1.0, tuple(sorted(set(words[:3]))), 1e7, "paper")):
     print(hit)
 """
     said = [

@@ -9,6 +9,7 @@ import pytest
 from ld_agent.languages import ENGLISH
 from ld_agent.memory import speaker_traits
 from ld_agent.memory.index import long_term, rough
+from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.rough import RoughVectors, contenders
 from ld_agent.memory.speaker_traits import SpeakerTraits
 from ld_agent.types import Trait
@@ -63,7 +64,8 @@ def test_a_search_among_many_is_the_search_among_all(monkeypatch):
         index.add(row + 1, vector, float(row // 3), ("tea",) if row % 5 else ())
 
     def hits(query: np.ndarray) -> list[long_term.Hit]:
-        return index.search(query, ("tea",), 150.0, k=6, gamma=-1.0, tau=50.0, scorer_name="hybrid", text="tea in May")
+        at = datetime.fromtimestamp(150.0, UTC)
+        return index.search(Search("tea in May", query, at, 6, -1.0, ("tea",), 50.0, "hybrid"))
 
     queries = [*unit_vectors(30, seed=5), vectors[100]]
     before = [hits(query) for query in queries]

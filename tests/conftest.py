@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_parts import Scene
 from agent_process import Processes
+from cli_commands import CommandLine
 
 from ld_agent.config import Config, parse_config
 from ld_agent.memory.encoder import SentenceEncoder
@@ -156,3 +158,16 @@ def config(tmp_path: Path) -> MakeConfig:
         return parse_config(values)
 
     return make
+
+
+@pytest.fixture
+def scene(config: MakeConfig, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
+    """Agents over one store, closed at the end."""
+    scene = Scene(config, encoder, topics)
+    yield scene
+    scene.close()
+
+
+@pytest.fixture
+def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)

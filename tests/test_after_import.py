@@ -4,7 +4,6 @@ caller is told how far it has come."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,23 +13,14 @@ from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Message
-from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.base import Draft
 from ld_agent.storage.exchange import export_lines, import_file
 from ld_agent.storage.sqlite import Store
 
 SESSIONS, TRAITS = 70, 300
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 def exported(folder: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -11,20 +11,10 @@ from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
-from ld_agent.config import Config
 from ld_agent.errors import ConfigError, InputError, StoreError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 
 BETA = timedelta(seconds=3600)
 TICK = timedelta(microseconds=1)
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    made = Scene(config, encoder, topics)
-    yield made
-    made.close()
 
 
 # ---- one turn

@@ -11,10 +11,7 @@ import pytest
 from agent_parts import DAY, START, Scene
 
 from ld_agent.backbones.base import Request
-from ld_agent.config import Config
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 
 SCRIPT = {
     "generator": "Good to hear.",
@@ -23,11 +20,6 @@ SCRIPT = {
     "memory": "Maya: Maya likes tea.\nRemember: yes\nSituation: Tea was poured.\nNote: Maya likes tea.",
 }
 DIRTY = "\x00<|im_start|>assistant\n\x1b[31mI like tea \ud83d very much, Maya.\x07<|im_end|>"
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Scene:
-    return Scene(config, encoder, topics)
 
 
 @pytest.mark.parametrize("module", SCRIPT)

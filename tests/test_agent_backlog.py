@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-import pytest
 from agent_parts import DAY, START, Scene, confessed, requests_of, retold
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
-from ld_agent.config import Config
 from ld_agent.errors import BackboneError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.base import PATIENCE
 
 CHANGE = """
@@ -31,13 +26,6 @@ store.forget(key, store.personas(key).traits()[0][0].id, datetime(2024, 5, 2, tz
 store.append(key, "Ben", "I am here too.", datetime(2024, 5, 3, tzinfo=UTC), 3600, None)
 store.close()
 """
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 def prompt_of_last_reply(agent: Agent) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,12 +10,9 @@ from agent_parts import DAY, START, Scene, echo
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
-from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.turn import INTERRUPTED
 
 RUBBISH = [
@@ -37,13 +34,6 @@ RUBBISH = [
     "NO_TRAIT",
     "null",
 ]
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    made = Scene(config, encoder, topics)
-    yield made
-    made.close()
 
 
 def is_whole(agent: Agent, conversation: str = "maya") -> bool:

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from agent_parts import DAY, START, Scene
 
-from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.steps import run
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    made = Scene(config, encoder, topics)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from agent_parts import DAY, START, Scene, confessed, echo, requests_of
@@ -15,20 +15,11 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ReplyStopped
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.rebuild import rebuild
 from ld_agent.resources import Resources
 from ld_agent.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import INTERRUPTED
 from ld_agent.types import Reply, ReplyOptions, Utterance
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 def test_a_streamed_reply_is_the_stored_one(scene: Scene) -> None:

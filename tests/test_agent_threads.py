@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from agent_parts import DAY, START, Scene, echo
 
 from ld_agent.backbones.base import Request
-from ld_agent.config import Config
 from ld_agent.errors import ConversationBusyError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    made = Scene(config, encoder, topics)
-    yield made
-    made.close()
 
 
 def test_a_second_caller_gets_an_error_and_nothing_is_lost(scene: Scene) -> None:

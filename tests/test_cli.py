@@ -14,11 +14,6 @@ import ld_agent.storage.sqlite
 from ld_agent import __version__
 
 
-@pytest.fixture
-def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [

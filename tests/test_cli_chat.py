@@ -27,11 +27,6 @@ PATIENCE = 120.0
 """Seconds after which a silent terminal has failed; nothing waits that long unless it is broken."""
 
 
-@pytest.fixture
-def ld_agent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
 class Terminal:
     """The real command on a pseudo-terminal."""
 
@@ -85,21 +80,21 @@ def terminals() -> Iterator[list[Terminal]]:
         terminal.close()
 
 
-def exported(ld_agent: CommandLine, store: Path) -> list[dict[str, object]]:
-    return ld_agent("memory", "export", "-", "--store", store).lines
+def exported(command_line: CommandLine, store: Path) -> list[dict[str, object]]:
+    return command_line("memory", "export", "-", "--store", store).lines
 
 
-def said(ld_agent: CommandLine, store: Path) -> list[str]:
-    return [str(row["text"]) for row in exported(ld_agent, store) if row.get("kind") == "utterance"]
+def said(command_line: CommandLine, store: Path) -> list[str]:
+    return [str(row["text"]) for row in exported(command_line, store) if row.get("kind") == "utterance"]
 
 
-def test_lines_from_a_pipe_and_every_command(ld_agent: CommandLine, tmp_path: Path):
+def test_lines_from_a_pipe_and_every_command(command_line: CommandLine, tmp_path: Path):
     config = light_config(tmp_path, generator=["Bees are fine company.", "And the garden?"], extractor="I keep bees.")
     talk = (
         "/help\n/why\nHi, I keep bees.\n\n/why\n/memory\n/end\n/memory\nThe bees are well.\n/why\n"
         "/persona\n/persona User\n/quit\nnever read\n"
     )
-    ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin=talk)
+    ran = command_line("chat", "-c", config, "--store", tmp_path / "me.db", stdin=talk)
     assert (ran.code, ran.err) == (0, "")
     assert not CONTROL.search(ran.out)
     shown = ran.out.split("User: ")
@@ -116,44 +111,44 @@ def test_lines_from_a_pipe_and_every_command(ld_agent: CommandLine, tmp_path: Pa
     assert "s_sem" in whys[2]
     assert "Ann talked about her garden and her bees." in whys[2]
     assert "never read" not in ran.out
-    assert len(said(ld_agent, tmp_path / "me.db")) == 4
+    assert len(said(command_line, tmp_path / "me.db")) == 4
 
 
-def test_the_end_of_the_input_ends_the_session(ld_agent: CommandLine, tmp_path: Path):
-    ran = ld_agent("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin="I keep bees.")
+def test_the_end_of_the_input_ends_the_session(command_line: CommandLine, tmp_path: Path):
+    ran = command_line("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin="I keep bees.")
     assert ran.code == 0
-    rows = exported(ld_agent, tmp_path / "me.db")
+    rows = exported(command_line, tmp_path / "me.db")
     assert [row["closed"] for row in rows if row.get("kind") == "session"] == [True]
     assert [row["view"] for row in rows if row.get("kind") == "record"] == ["events"]
 
 
-def test_an_empty_input(ld_agent: CommandLine, tmp_path: Path):
-    ran = ld_agent("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin="")
+def test_an_empty_input(command_line: CommandLine, tmp_path: Path):
+    ran = command_line("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin="")
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_odd_bytes(ld_agent: CommandLine, tmp_path: Path):
+def test_odd_bytes(command_line: CommandLine, tmp_path: Path):
     odd = (
         b"\xff\xfe caf\xe9 \x00\x07\x1b[2J\x1b]0;title\x07 \xf0\x9f\x90\x9d \xd9\x85 \xe4\xbd\xa0 [bold] [/b]\r\n"
         + b"word " * 4000
         + b"\n"
     )
     config = light_config(tmp_path, generator="See \x1b[31mred\x1b[0m and [/markup].")
-    ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin=odd)
+    ran = command_line("chat", "-c", config, "--store", tmp_path / "me.db", stdin=odd)
     assert (ran.code, ran.err) == (0, "")
     assert not CONTROL.search(ran.out)
     assert "🐝 م 你 [bold] [/b]\n" in ran.out
     assert "red" in ran.out
     assert "and [/markup]." in ran.out
     assert max(map(len, ran.out.splitlines())) < 300
-    texts = said(ld_agent, tmp_path / "me.db")
+    texts = said(command_line, tmp_path / "me.db")
     assert "🐝 م 你 [bold] [/b]" in texts[0]
     assert len(texts[2]) > 19_000
 
 
-def test_what_cannot_be_done_inside(ld_agent: CommandLine, tmp_path: Path):
+def test_what_cannot_be_done_inside(command_line: CommandLine, tmp_path: Path):
     talk = "/nonsense\n/persona Nobody\n/\n/end\nHello.\n"
-    ran = ld_agent("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin=talk)
+    ran = command_line("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", stdin=talk)
     assert (ran.code, ran.err) == (0, "")
     assert "unknown command /nonsense; /help lists them" in ran.out
     assert "unknown speaker 'Nobody'" in ran.out
@@ -161,33 +156,33 @@ def test_what_cannot_be_done_inside(ld_agent: CommandLine, tmp_path: Path):
     assert "Sam: How nice." in ran.out
 
 
-def test_a_failing_backbone_costs_the_reply_and_nothing_else(ld_agent: CommandLine, tmp_path: Path):
+def test_a_failing_backbone_costs_the_reply_and_nothing_else(command_line: CommandLine, tmp_path: Path):
     config = light_config(tmp_path, generator=["Hello."])
     talk = "Hi.\nI keep bees.\n/end\n/memory\n"
-    ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin=talk)
+    ran = command_line("chat", "-c", config, "--store", tmp_path / "me.db", stdin=talk)
     assert ran.code == 1  # a reply is missing, and nobody sat there to see it
     assert ran.err == ""
     assert "(the script has no answer left for 'generator'" in ran.out
     assert "Ann talked about her garden" in ran.out
-    assert said(ld_agent, tmp_path / "me.db") == ["Hi.", "Hello.", "I keep bees."]
+    assert said(command_line, tmp_path / "me.db") == ["Hi.", "Hello.", "I keep bees."]
 
 
-def test_a_second_chat_continues_the_first(ld_agent: CommandLine, tmp_path: Path):
+def test_a_second_chat_continues_the_first(command_line: CommandLine, tmp_path: Path):
     command = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db", "--conversation", "maya")
-    first = ld_agent(*command, stdin="I keep bees in the garden.\n/quit\n")
+    first = command_line(*command, stdin="I keep bees in the garden.\n/quit\n")
     assert "Your last conversation" not in first.out
-    second = ld_agent(*command, stdin="What do I keep in the garden?\n/why\n")
+    second = command_line(*command, stdin="What do I keep in the garden?\n/why\n")
     assert "Your last conversation was just now (1 memory of it" in second.out
     assert "Ann talked about her garden and her bees." in second.out
-    other = ld_agent(*command[:-1], "someone else", stdin="Hi.\n/why\n")
+    other = command_line(*command[:-1], "someone else", stdin="Hi.\n/why\n")
     assert "Your last conversation" not in other.out
     assert "no relevant memory" in other.out
 
 
-def test_of_a_reply_only_what_is_kept_is_shown(ld_agent: CommandLine, tmp_path: Path):
+def test_of_a_reply_only_what_is_kept_is_shown(command_line: CommandLine, tmp_path: Path):
     config = light_config(tmp_path, generator="Sam: Sure,\nwhy not?\nUser: And then?\nSam: I go on alone.")
-    ran = ld_agent("chat", "-c", config, "--store", tmp_path / "me.db", stdin="Hi.\n")
-    assert said(ld_agent, tmp_path / "me.db")[1] == "Sure,\nwhy not?"
+    ran = command_line("chat", "-c", config, "--store", tmp_path / "me.db", stdin="Hi.\n")
+    assert said(command_line, tmp_path / "me.db")[1] == "Sure,\nwhy not?"
     assert "Sam: Sure,\nwhy not?\n" in ran.out
     assert "And then?" not in ran.out
     assert "Sam: Sam" not in ran.out
@@ -208,9 +203,9 @@ def test_of_a_reply_only_what_is_kept_is_shown(ld_agent: CommandLine, tmp_path: 
     ],
 )
 def test_what_is_missing_is_said_before_a_line_is_read(
-    ld_agent: CommandLine, tmp_path: Path, override: str, parts: list[str], code: int
+    command_line: CommandLine, tmp_path: Path, override: str, parts: list[str], code: int
 ):
-    ran = ld_agent("chat", "--store", tmp_path / "me.db", override, stdin=Untouched())
+    ran = command_line("chat", "--store", tmp_path / "me.db", override, stdin=Untouched())
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (code, "", 1)
     assert all(part in ran.err for part in parts), ran.err
 
@@ -223,11 +218,11 @@ def test_what_is_missing_is_said_before_a_line_is_read(
     ],
 )
 def test_a_conversation_that_cannot_be_had(
-    ld_agent: CommandLine, tmp_path: Path, arguments: list[str], parts: list[str]
+    command_line: CommandLine, tmp_path: Path, arguments: list[str], parts: list[str]
 ):
     command = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db")
-    assert ld_agent(*command, "--conversation", "maya", stdin="Hi.\n").code == 0
-    ran = ld_agent(*command, *arguments, stdin=Untouched())
+    assert command_line(*command, "--conversation", "maya", stdin="Hi.\n").code == 0
+    ran = command_line(*command, *arguments, stdin=Untouched())
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
     assert all(part in ran.err for part in parts), ran.err
 
@@ -246,9 +241,9 @@ def test_a_terminal_shows_colour_unless_disabled(tmp_path: Path, terminals: list
         assert bool(colour.search(terminal.shown)) is coloured
 
 
-def test_a_narrow_terminal_shows_every_word(ld_agent: CommandLine, tmp_path: Path, terminals: list[Terminal]):
+def test_a_narrow_terminal_shows_every_word(command_line: CommandLine, tmp_path: Path, terminals: list[Terminal]):
     command = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db")
-    assert ld_agent(*command, stdin="I keep bees in the garden.\n").code == 0
+    assert command_line(*command, stdin="I keep bees in the garden.\n").code == 0
     terminal = Terminal(*command, COLUMNS="40", NO_COLOR="1")
     terminals.append(terminal)
     terminal.until("User: ")
@@ -265,7 +260,7 @@ def test_a_narrow_terminal_shows_every_word(ld_agent: CommandLine, tmp_path: Pat
 
 
 def test_an_interrupt_stops_the_reply_and_not_the_program(
-    ld_agent: CommandLine, tmp_path: Path, terminals: list[Terminal]
+    command_line: CommandLine, tmp_path: Path, terminals: list[Terminal]
 ):
     """With the embedded model, which streams slowly enough to be interrupted in the middle of a word."""
     store = tmp_path / "me.db"
@@ -286,11 +281,11 @@ def test_an_interrupt_stops_the_reply_and_not_the_program(
     terminal.type("/quit\n")
     assert terminal.exit_code() == 0
     assert "%|" not in terminal.shown  # no progress bar of a library
-    heard, reply = said(ld_agent, store)
+    heard, reply = said(command_line, store)
     assert heard == question
     assert reply
     assert reply.split()[0] in terminal.shown
-    rows = exported(ld_agent, store)
+    rows = exported(command_line, store)
     assert [json.dumps(row["closed"]) for row in rows if row.get("kind") == "session"] == ["true"]
 
 
@@ -329,17 +324,17 @@ def test_an_old_session_is_ended_before_a_line_typed_while_the_models_load(
         assert [r.session for r in conversation.records] == [1]
 
 
-def test_a_conversation_keeps_its_agent_until_it_is_renamed(ld_agent: CommandLine, tmp_path: Path):
+def test_a_conversation_keeps_its_agent_until_it_is_renamed(command_line: CommandLine, tmp_path: Path):
     chat = ("chat", "-c", light_config(tmp_path), "--store", tmp_path / "me.db")
-    assert ld_agent(*chat, stdin="I keep bees.\n").code == 0
-    ran = ld_agent(*chat, "agent.name=Robin", stdin="Hello again.\n")
+    assert command_line(*chat, stdin="I keep bees.\n").code == 0
+    ran = command_line(*chat, "agent.name=Robin", stdin="Hello again.\n")
     assert ran.code == 0
     assert "Sam: How nice." in ran.out
     assert "the agent of this conversation is Sam; agent.name=Robin applies to new ones" in ran.err
     rename = ("memory", "rename", "--store", tmp_path / "me.db", "--conversation", "chat")
-    assert "'User' has spoken" in ld_agent(*rename, "User").err
-    assert ld_agent(*rename, "Robin").code == 0
-    ran = ld_agent(*chat, "agent.name=Robin", stdin="And again.\n")
+    assert "'User' has spoken" in command_line(*rename, "User").err
+    assert command_line(*rename, "Robin").code == 0
+    ran = command_line(*chat, "agent.name=Robin", stdin="And again.\n")
     assert (ran.code, ran.err) == (0, "")
     assert "Robin: How nice." in ran.out
     assert {u.speaker for u in utterances_in(tmp_path / "me.db")} == {"User", "Robin"}

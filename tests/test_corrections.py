@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,19 +14,10 @@ from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.corrections import Correction, rewritten
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.exchange import export_lines, import_lines
 from ld_agent.storage.sqlite import Store
 
 VIEWS = ["events", "history", "bm25", "recursive", "conditional", "memorybank"]
-
-
-@pytest.fixture
-def scene(config: Any, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 def agreeing(request: Any) -> str:

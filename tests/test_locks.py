@@ -10,20 +10,10 @@ import pytest
 from agent_parts import DAY, START, Scene
 
 from ld_agent.agent import Agent
-from ld_agent.config import Config
 from ld_agent.conversation import Conversation
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 
 PATIENCE = 30.0
 """Seconds after which a thread counts as hung."""
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 class Thread(threading.Thread):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,11 +15,8 @@ import pytest
 from agent_parts import DAY, START, Scene, confessed, requests_of
 
 from ld_agent.backbones.base import Request
-from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.exchange import export_lines, import_lines
 from ld_agent.storage.sqlite import Store
 from ld_agent.types import CHANNELS, SAID, least_trusted
@@ -47,13 +43,6 @@ ORDINARY = (
 SECTION = re.compile(r"<(conversation|memory|traits|utterance|summaries)>\n(.*?)\n</\1>", re.DOTALL)
 HIDDEN = re.compile("[\u00ad\u200b\u2028\u2029\u202a-\u202e\u2060-\u206f\U000e0000-\U000e007f]")
 ASKED = "What do you know about bees?"
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 def talk_with(scene: Scene, *views: str, **script: object) -> Conversation:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
 from ld_agent.answering import REPEATED
-from ld_agent.config import Config, load_config
+from ld_agent.config import load_config
 from ld_agent.errors import BackboneError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
@@ -19,11 +19,6 @@ from ld_agent.types import Reply
 
 WALK = "I like long walks by the sea."
 NEW = "We could go there on Sunday."
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Scene:
-    return Scene(config, encoder, topics)
 
 
 def told(scene: Scene, answers: list[str], heard: list[str], **settings: object) -> list[tuple[Reply, str]]:

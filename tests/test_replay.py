@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -13,11 +13,8 @@ import pytest
 from agent_parts import DAY, START, Scene, requests_of, retold
 
 from ld_agent.agent import Agent
-from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import BackboneError, InputError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.replay import PlayedTurn, replay
 from ld_agent.storage.exchange import export_lines
 
@@ -50,13 +47,6 @@ THREE = (
        Maya: My bees made honey.
        Ada: I would like some.""",
 )
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    made = Scene(config, encoder, topics)
-    yield made
-    made.close()
 
 
 def play(agent: Agent, *episodes: Episode, **options: Any) -> list[PlayedTurn]:

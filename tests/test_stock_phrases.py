@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import pytest
 from agent_parts import DAY, START, Scene, requests_of
 
-from ld_agent.config import Config
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.rebuild import rebuild
 
 PHRASE = ENGLISH.words.speechless
 VIEWS_OF_TEXT = [name for name in VIEWS if name not in ("none", "golden")]
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 @pytest.mark.parametrize("view", VIEWS_OF_TEXT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,19 +13,9 @@ from agent_parts import DAY, START, Scene, requests_of
 from agent_process import Processes, Task
 
 from ld_agent.backbones.base import Request
-from ld_agent.config import Config
 from ld_agent.errors import EncoderMismatchError, StoreError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.opening import open_store
 from ld_agent.storage.sqlite import Store
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    made = Scene(config, encoder, topics)
-    yield made
-    made.close()
 
 
 def writer(path: Path, conversation: str, speaker: str, turns: int, **more: object) -> Task:

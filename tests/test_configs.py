@@ -163,6 +163,7 @@ def refusal(path: str | Path | None = None, overrides: tuple[str, ...] = ()) -> 
         ("memory.views=[events,events]", ("memory", "events", "twice")),
         ("agent.name=", ("agent.name",)),
         ("agent.user='  '", ("agent.user",)),
+        ('agent.user="a\\nb"', ("agent.user",)),
         ("agent.user=Sam", ("agent.user", "'Sam'", "another name")),
         ("base=bare", ("base", "unknown key")),
         ("agent.name=\udc80", ("agent.name", "Unicode")),
@@ -175,6 +176,7 @@ def refusal(path: str | Path | None = None, overrides: tuple[str, ...] = ()) -> 
 )
 def test_an_override_that_cannot_be_used(override: str, parts: tuple[str, ...]):
     message = refusal("default", (override,))
+    assert len(message) < 500
     assert all(part in message for part in parts), message
 
 
@@ -268,33 +270,8 @@ def test_an_override_is_named_when_it_is_to_blame():
     assert refusal("history", ("memory.k=5", "memory.kk=6")).startswith("override 'memory.kk=6': unknown key memory.kk")
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("agent.user=Sam", "agent.user='Sam' is also agent.name"),
-        ('agent.user="a\\nb"', "agent.user"),
-        ('agent.name=" "', "agent.name"),
-        ("agent.user=\ud83d", "not valid Unicode text"),
-        ("memory.k=" + "[" * 3000 + "]" * 3000, "override"),
-    ],
-)
-def test_what_would_fail_at_every_turn_is_refused_at_load(override: str, message: str):
-    with pytest.raises(ConfigError) as raised:
-        load_config("default", [override])
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert len(str(raised.value)) < 500
-
-
 def test_k_of_a_view_that_is_not_enabled_may_be_0():
     assert load_config("default", ["memory.views=[none]", "memory.k=0"]).memory.k == 0
-
-
-def test_a_file_nested_without_end_is_refused(tmp_path: Path):
-    path = tmp_path / "deep.yaml"
-    path.write_text("a: " + "[" * 3000 + "]" * 3000)
-    with pytest.raises(ConfigError, match=r"deep.yaml cannot be read as YAML"):
-        load_config(path)
 
 
 @pytest.mark.parametrize("view", [view for view in VIEWS.values() if view.bound], ids=lambda view: view.name)

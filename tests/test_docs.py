@@ -89,27 +89,6 @@ def test_every_parameter_has_a_help(path: tuple[str, ...], command: Any):
     assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
 
 
-# ---- configuration
-
-
-def keys(values: dict[str, Any], path: str = "") -> Iterator[str]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from keys(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}"
-
-
-def test_every_key_is_documented():
-    text = "\n".join(text_of(ROOT / "docs" / f"{name}.md") for name in ("configuration", "recall", "mechanisms"))
-    unknown = [
-        key
-        for key in keys(load_config().model_dump())
-        if key not in text and re.sub(r"^modules\.\w+", "modules.*", key) not in text
-    ]
-    assert unknown == [], "docs/configuration.md does not mention these keys"
-
-
 # ---- what the pages show
 
 

@@ -33,10 +33,11 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
             f"{path} has no item {min(strange)!r}, which has a rating; export the ratings from the page again"
         )
     beside = path.with_suffix("").with_suffix(RATINGS)
-    if "benchmark" in key:
-        return [_of_benchmark(ratings, key, beside)]
     if "runs" not in key:
-        return [_of_chats(ratings, key, beside)]
+        about = _of_benchmark(ratings, key) if "benchmark" in key else _of_chats(ratings, key)
+        with written_atomically(beside) as file:
+            file.write(json.dumps({"ratings": about}, indent=2, ensure_ascii=False) + "\n")
+        return [beside]
     kind = PEOPLE if key["questions"] in FOR_TABLES else f"{PEOPLE}-{key['questions']}"
     people = len({who for items in ratings.values() for given in items.values() for who in given})
     written = []
@@ -59,25 +60,22 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
     return written
 
 
-def _of_chats(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
+def _of_chats(ratings: Ratings, key: Mapping[str, Any]) -> dict[str, Any]:
     means = summary(ratings, systems_of(key))["systems"]
     agreed = {aspect: agreement(items) for aspect, items in ratings.items()}
-    about = {
+    return {
         CHATS: {system: {a: m for a, m in of_system.items() if m is not None} for system, of_system in means.items()},
         "items": max(each["items"] for each in agreed.values()),
         "annotators": max(each["annotators"] for each in agreed.values()),
         "fleiss": {aspect: each["fleiss"] for aspect, each in agreed.items()},
     }
-    with written_atomically(out) as file:
-        file.write(json.dumps({"ratings": about}, indent=2, ensure_ascii=False) + "\n")
-    return out
 
 
-def _of_benchmark(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
+def _of_benchmark(ratings: Ratings, key: Mapping[str, Any]) -> dict[str, Any]:
     both = qualified(ratings)
     agreed = agreement(both)
     values = [value for given in both.values() for value in given.values()]
-    about = {
+    return {
         "benchmark": key["benchmark"],
         "data": key["data"],
         "items": agreed["items"],
@@ -85,6 +83,3 @@ def _of_benchmark(ratings: Ratings, key: Mapping[str, Any], out: Path) -> Path:
         "qualified": 100 * sum(values) / len(values) if values else None,
         "kappa": agreed["fleiss"],
     }
-    with written_atomically(out) as file:
-        file.write(json.dumps({"ratings": about}, indent=2) + "\n")
-    return out

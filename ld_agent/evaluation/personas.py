@@ -22,7 +22,7 @@ from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.played import PlayedTask, live
 from ld_agent.evaluation.runner import Prediction
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.encoder import SentenceEncoder, Vectors
+from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.modules.wording import stems_of
 from ld_agent.replay import play
 from ld_agent.steps import Steps
@@ -93,7 +93,8 @@ def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder
     theirs = [t for t in traits if t.speaker != conversation.agent_name and t.source]
     facts = list(dict.fromkeys([*(t.text for t in theirs), *annotated_facts(episode, of_agent=False)]))
     shared = annotated_facts(episode, of_agent=True)
-    vectors = dict(_encoded([*facts, *shared, *(t.text for t in mine)], encoder))
+    texts = list(dict.fromkeys([*facts, *shared, *(t.text for t in mine)]))
+    vectors = dict(zip(texts, encoder.encode(texts), strict=True)) if texts else {}
 
     def same(first: str, second: str) -> bool:
         return same_fact(first, second, float(vectors[first] @ vectors[second]))
@@ -145,11 +146,6 @@ def _invented(
     if len(foreign) * 2 > len(words) and foreign <= stems_of(statements, ENGLISH.reading):
         return trait.text, text, before
     return None
-
-
-def _encoded(texts: Sequence[str], encoder: SentenceEncoder) -> Sequence[tuple[str, Vectors]]:
-    once = list(dict.fromkeys(texts))
-    return list(zip(once, encoder.encode(once), strict=True)) if once else []
 
 
 def personas_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

@@ -94,13 +94,12 @@ class QuestionsTask:
         todo = {item.key: item for item in items}
         with in_memory(config) as agent:
             wanted = [self._asked[name] for name in dict.fromkeys(item.episode for item in items)]
-            for one, _ in run_many(((one, self._lived(agent, one)) for one in wanted), agent.models.complete, WIDTH):
+            lived = (
+                (one, play(agent, one.episode, lambda turn: None) if self._free else live(agent, one.episode))
+                for one in wanted
+            )
+            for one, _ in run_many(lived, agent.models.complete, WIDTH):
                 self._ask(agent, one, [todo[q.key] for q in one.questions if q.key in todo], keep)
-
-    def _lived(self, agent: Agent, one: Questioned) -> Steps[None]:
-        if self._free:
-            return play(agent, one.episode, lambda turn: None)
-        return live(agent, one.episode)
 
     def _ask(self, agent: Agent, one: Questioned, items: Sequence[Item], keep: Keep) -> None:
         """Ask the questions of one conversation concurrently."""

@@ -88,6 +88,26 @@ def read_run(out: Path) -> Run:
     return Run(header, tuple(predictions.values()))
 
 
+def check_same_items(runs: Sequence[Run]) -> None:
+    """Refuse runs that cannot be compared.
+
+    Raises:
+        InputError: the runs differ in task, data or predicted items.
+    """
+    first, *others = runs
+    for run in others:
+        if run.task != first.task or run.header["data_sha256"] != first.header["data_sha256"]:
+            raise InputError(
+                f"{run.name!r} is {run.task} of {run.header['data']}, {first.name!r} is {first.task} of "
+                f"{first.header['data']}; compare runs over the same data"
+            )
+        if {p.key for p in run.predictions} != {p.key for p in first.predictions}:
+            raise InputError(
+                f"{run.name!r} with {len(run.predictions)} predictions and {first.name!r} with {len(first.predictions)} "
+                "cover different items; finish both with the same --limit"
+            )
+
+
 def missing(out: Path) -> tuple[int, int]:
     """Return how many predictions of a run are missing, and its total, by what was last started or finished.
 

@@ -13,7 +13,7 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation import fallbacks
 from ld_agent.evaluation.bootstrap import LEVEL, SAMPLES, compare, interval
 from ld_agent.evaluation.metrics import Measure, meteor_stages
-from ld_agent.evaluation.runner import Prediction, Run
+from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
 from ld_agent.evaluation.tasks import task_entry
 
 if TYPE_CHECKING:
@@ -77,22 +77,13 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
     Raises:
         InputError: the runs differ in task, data or predicted items.
     """
+    check_same_items(runs)
     first, *rest = runs
     keys = [p.key for p in first.predictions]
     episodes = [p.episode for p in first.predictions]
     results = []
     for run, other in zip(rest, measured[1:], strict=True):
-        if run.task != first.task or run.header["data_sha256"] != first.header["data_sha256"]:
-            raise InputError(
-                f"{run.name!r} is eval {run.task} of {run.header['data']}, {first.name!r} is eval {first.task} of "
-                f"{first.header['data']}; compare runs over the same data"
-            )
         places = {p.key: place for place, p in enumerate(run.predictions)}
-        if set(places) != set(keys):
-            raise InputError(
-                f"{run.name!r} with {len(places)} predictions and {first.name!r} with {len(keys)} cover different items; "
-                f"finish both with the same --limit"
-            )
         order = [places[key] for key in keys]
         for name, before in measured[0].items():
             if name not in other:

@@ -21,6 +21,7 @@ from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judge import ASPECTS, ERRORS, JUDGEMENTS, RATABLE, Case, Verdicts, judge
 from ld_agent.evaluation.memory_quality import statements_of
+from ld_agent.evaluation.run_files import check_same_items
 from ld_agent.evaluation.runner import Prediction, Run, digest_of, missing, read_run
 from ld_agent.files import check_output, written_atomically
 from ld_agent.steps import Complete
@@ -107,23 +108,14 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 
     fewest, _ = JUDGEMENTS[kind].candidates
     if len(runs) < fewest:
         raise InputError(f"judge {kind} needs at least {fewest} runs, not {len(runs)}")
-    first, *others = runs
+    first = runs[0]
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
         names = [f"{name} ({run.header['hash'][:6]})" for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"two of the runs {', '.join(names)} are the same; give different runs")
     by_key = [{p.key: p for p in run.predictions} for run in runs]
-    for run, predictions in zip(others, by_key[1:], strict=True):
-        if run.task != first.task or run.header["data_sha256"] != first.header["data_sha256"]:
-            raise InputError(
-                f"{run.name!r} is {run.task} of {run.header['data']}, {first.name!r} {first.task} of "
-                f"{first.header['data']}; judge runs over the same data"
-            )
-        if set(predictions) != set(by_key[0]):
-            raise InputError(
-                f"{run.name!r} and {first.name!r} cover different items; finish both with the same --limit"
-            )
+    check_same_items(runs)
     chosen = drawn(first.predictions, limit, seed)
     if kind == "errors":
         return _statements(first, chosen)

@@ -243,6 +243,9 @@ def test_a_run_of_several_sessions_fills_the_judged_columns_of_one(tmp_path: Pat
     assert our_lines(filled) == {"SmolLM2-135M-Instruct, full history": ("70.00",) * 4}
 
 
+WITHOUT_MEMORY: dict[str, Any] = {"memory": {"views": ["none"]}, "personas": {"cap": 0}}
+
+
 def conditional(**settings: Any) -> dict[str, Any]:
     return {"memory": {"views": ["conditional"], "conditional": {"rounds": 0} | settings}, "personas": {"cap": 0}}
 
@@ -276,17 +279,24 @@ def test_kinds_of_memory_are_compared_without_reflection(tmp_path: Path, data: P
     }
 
 
-def test_a_run_that_fits_no_comparison_is_measured_against_both_sides(tmp_path: Path, data: Path):
-    make_run(tmp_path / "runs" / "part", data, task="ecm-feedback", **conditional(context=False, rounds=1))
-    notes = table("ecm-6", tmp_path / "runs").notes
-    [note] = [note for note in notes if note.startswith("Fits no cell")]
-    assert note.endswith("for 'Learning from Feedback (…)', rounds is 1, not 0 (memory.VIEW.rounds).")
-
-
-def test_a_run_that_fits_a_comparison_lacks_verdicts(tmp_path: Path, data: Path):
-    make_run(tmp_path / "runs" / "part", data, task="ecm-feedback", **conditional(context=False))
-    [note] = [note for note in table("ecm-6", tmp_path / "runs").notes if note.startswith("Fits no cell")]
-    assert note.endswith("or its verdicts are missing.")
+@pytest.mark.parametrize(
+    ("name", "task", "session", "config", "why"),
+    [
+        ("ecm-6", "ecm-feedback", 1, conditional(context=False, rounds=1), "rounds is 1, not 0 (memory.VIEW.rounds)"),
+        ("ecm-6", "ecm-feedback", 1, conditional(context=False), "or its verdicts are missing"),
+        ("rsum-5", "response", 3, WITHOUT_MEMORY, "no prediction is of session 5, only of 3"),
+        ("rsum-5", "response", 5, WITHOUT_MEMORY | {"personas": {}}, "personas is true, not false (personas.cap)"),
+        ("rsum-3", "response", 5, WITHOUT_MEMORY | {"memory": {"views": ["bm25"], "k": 4}}, "k is 4, not 3 (memory.k)"),
+    ],
+)
+def test_a_run_that_fits_no_cell_is_explained_by_what_differs(
+    name: str, task: str, session: int, config: dict[str, Any], why: str, tmp_path: Path, data: Path
+):
+    make_run(tmp_path / "runs" / "one", data, task, [(session, "a", "a")], **config)
+    filled = table(name, tmp_path / "runs")
+    assert filled.filled == 0
+    [note] = [note for note in filled.notes if note.startswith("Fits no cell")]
+    assert note.endswith(f"{why}.")
 
 
 def test_runs_over_different_data_are_not_compared(tmp_path: Path, data: Path):
@@ -346,6 +356,8 @@ def test_incomparable_runs_are_rejected(tmp_path: Path, data: Path):
     more = read_run(make_run(tmp_path / "more", data, name="more", said=[(2, "a", "a"), (2, "b", "b")]))
     with pytest.raises(InputError, match="cover different items"):
         cases([one, more], "compare")
+    with pytest.raises(InputError, match="compare runs over the same data"):
+        cases([one, Run(more.header | {"data_sha256": "e"}, one.predictions)], "compare")
     with pytest.raises(InputError, match="are the same"):
         cases([one, one], "compare")
     with pytest.raises(InputError, match="needs at least 2 runs, not 1"):
@@ -443,29 +455,6 @@ def test_a_row_with_few_fallbacks_shows_them_unmarked(tmp_path: Path, data: Path
     filled = table("ld-agent-1", tmp_path / "runs")
     assert "†" not in "".join([*our_lines(filled), *filled.notes])
     assert "fallbacks: events records 1 of 10 (10 %)" in " ".join(filled.notes)
-
-
-def test_another_session_does_not_fill_the_column_of_session_5(tmp_path: Path, data: Path):
-    make_run(tmp_path / "runs" / "third", data, said=[(3, "a", "a")], memory={"views": ["full"]}, personas={"cap": 0})
-    filled = table("rsum-5", tmp_path / "runs")
-    make_run(tmp_path / "more" / "third", data, said=[(3, "a", "a")], memory={"views": ["none"]}, personas={"cap": 0})
-    filled = table("rsum-5", tmp_path / "more")
-    assert filled.filled == 0
-    assert any("no prediction is of session 5, only of 3" in note for note in filled.notes)
-
-
-def test_traits_in_the_prompt_are_not_the_published_arm(tmp_path: Path, data: Path):
-    make_run(tmp_path / "runs" / "traits", data, said=[(5, "a", "a")], memory={"views": ["none"]})
-    filled = table("rsum-5", tmp_path / "runs")
-    assert filled.filled == 0
-    assert any("personas is true, not false (personas.cap)" in note for note in filled.notes)
-
-
-def test_a_run_that_fits_no_cell_is_explained_by_the_key_that_differs(tmp_path: Path, data: Path):
-    config: dict[str, Any] = {"memory": {"views": ["bm25"], "k": 4}, "personas": {"cap": 0}}
-    make_run(tmp_path / "runs" / "four", data, said=[(5, "a", "a")], **config)
-    [note] = [note for note in table("rsum-3", tmp_path / "runs").notes if note.startswith("Fits no cell")]
-    assert note.endswith(": for '…-BM25 (k=3)', k is 4, not 3 (memory.k).")
 
 
 def test_user_and_agent_alone_have_rows_of_their_own(tmp_path: Path, data: Path):

@@ -60,7 +60,7 @@ def _episode(record: Record, report: Report) -> Episode:
         raise record.error(
             'needs either "sessions" (given boundaries) or "utterances" (split by the gap β), but not both'
         )
-    turns = _turns_of(record, report)
+    turns = turns_of(record, report)
     if not turns:
         raise record.error("the conversation has no utterances")
     memories = tuple(_memory(memory) for memory in record.records("memories")) if "memories" in record else ()
@@ -71,7 +71,7 @@ def _episode(record: Record, report: Report) -> Episode:
     return episode
 
 
-def _turns_of(record: Record, report: Report) -> list[Turn]:
+def turns_of(record: Record, report: Report) -> list[Turn]:
     """The turns of a conversation; a session, or an utterance outside sessions, that is bad or too early is left out."""
     parts: list[tuple[Record, int | None]]
     if "utterances" in record:

@@ -19,7 +19,8 @@ from typing import Any
 from ld_agent.agent import Agent
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, Turn
-from ld_agent.datasets.records import Record, built, current_report, json_lines
+from ld_agent.datasets.jsonl import turns_of
+from ld_agent.datasets.records import Record, built, current_report, json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
@@ -28,7 +29,7 @@ from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.files import written_atomically
 from ld_agent.steps import run_many
 from ld_agent.storage.exchange import copy_conversation
-from ld_agent.types import Reply, iso, utc
+from ld_agent.types import Reply, iso
 
 BENCHMARKS = ("continuing", "knowledge", "feedback")
 MERGED = {"continuing": 10, "knowledge": 1, "feedback": 10}
@@ -125,16 +126,9 @@ def _values(sample: Sample) -> dict[str, Any]:
 
 
 def _sample(record: Record, benchmark: str) -> Sample:
-    turns: list[Turn] = []
-    for number, utterances in enumerate(record.record("source").items("sessions"), 1):
-        for said in Record({"sessions": utterances}, record.path, record.line, f"session {number}").records("sessions"):
-            try:
-                at = utc(said.text("at"))
-            except InputError as exc:
-                raise said.error(str(exc)) from exc
-            if said.text("speaker") not in (USER, ASSISTANT):
-                raise said.error(f"speaker {said.text('speaker')!r} is neither {USER} nor {ASSISTANT}")
-            turns.append(Turn(said.text("speaker"), said.text("text"), at, number))
+    turns = turns_of(record.record("source"), raise_bad)
+    if strange := {turn.speaker for turn in turns} - {USER, ASSISTANT}:
+        raise record.error(f"speaker {min(strange)!r} is neither {USER} nor {ASSISTANT}")
     probes = tuple(Probe(probe.text("question"), probe.text("reference")) for probe in record.records("probes"))
     if not turns or not probes:
         raise record.error("needs both a source and probes")

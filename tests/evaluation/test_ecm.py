@@ -222,6 +222,13 @@ def test_round_trip(tmp_path: Path):
             ['{"format": "ld_agent.ecm", "version": 1, "benchmark": "knowledge"}', '{"id": "s", "source": {}}'],
             "line 2: source: has no 'sessions'",
         ),
+        (
+            [
+                '{"format": "ld_agent.ecm", "version": 1, "benchmark": "knowledge"}',
+                '{"id": "s", "source": {"sessions": [[{"speaker": "Ann", "text": "Hi", "at": "2024-05-01T18:00:00Z"}]]}}',
+            ],
+            "line 2: speaker 'Ann' is neither User nor Assistant",
+        ),
     ],
 )
 def test_errors_name_file_and_line(tmp_path: Path, lines: list[str], message: str):

@@ -14,15 +14,11 @@ Lenient = Annotated[
 
 def run_command(function: Callable[..., Any], name: str) -> NoReturn:
     """Run a function as a Typer command with the arguments of this process, and exit."""
-    _run({"": function}, name)
+    run_commands({"": function}, name)
 
 
 def run_commands(functions: Mapping[str, Callable[..., Any]], name: str) -> NoReturn:
     """Run one of several functions, each a Typer command under its name, and exit."""
-    _run(functions, name)
-
-
-def _run(functions: Mapping[str, Callable[..., Any]], name: str) -> NoReturn:
     from ld_agent.program import run_app
 
     app = typer.Typer(add_completion=False, rich_markup_mode=None)

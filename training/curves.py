@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback
 
 from ld_agent.terminal import bars, errors
+from training.card import figures_in
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
 LOGGED = {"loss", "eval_loss"}
-COSTS = ("_runtime", "_per_second", "_preparation_time")
-"""The cost of an evaluation, which the Trainer logs with its results."""
 
 
 class Curves(TrainerCallback):
@@ -110,9 +109,3 @@ def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
         axes.grid(alpha=0.3)
         axes.legend()
     return figure
-
-
-def figures_in(history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys of a run's log that hold metrics of answers ("eval_rouge_l"), in order of appearance."""
-    keys = dict.fromkeys(key for entry in history for key in entry)
-    return [key for key in keys if key.startswith("eval_") and key != "eval_loss" and not key.endswith(COSTS)]

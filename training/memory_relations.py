@@ -126,6 +126,12 @@ def asked_back(question: str) -> str:
     return second_person(turned)
 
 
+def led(lead: str, question: str) -> str:
+    """A question after the words that lead to it."""
+    same = not lead or lead.endswith((". ", "! ")) or question.startswith("I ")
+    return lead + (question if same else question[0].lower() + question[1:])
+
+
 @dataclass(frozen=True, slots=True)
 class TraitRule:
     """Questions about a trait that matches; texts contain ``{v}`` and ``{k}``, groups of the pattern."""

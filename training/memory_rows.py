@@ -31,7 +31,7 @@ from ld_agent.modules.generator import Situation, render
 from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
-from training.memory_relations import Fact, asked_about, asked_back, lists, relations
+from training.memory_relations import Fact, asked_about, asked_back, led, lists, relations
 from training.memory_scenes import drawn_scene
 from training.memory_sources import StatedTrait, people_of, summaries_of, talks_of
 from training.reply_rows import deciding, folded, telling_utterances
@@ -348,10 +348,7 @@ class Maker:
 
     def _led(self, setting: Setting, question: str) -> str:
         lead = self._rng.choice(LEADS).replace("Sam", setting.agent)
-        if not lead or question in lists()["greetings"]:
-            return question
-        same = lead.endswith((". ", "! ")) or question.startswith("I ")
-        return lead + (question if same else question[0].lower() + question[1:])
+        return question if question in lists()["greetings"] else led(lead, question)
 
 
 def in_prompt(shown: str, question: str, answer: str) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from training.memory_relations import Fact, asked_about, asked_back, lists, relations
+from training.memory_relations import Fact, asked_about, asked_back, led, lists, relations
 from training.memory_scenes import Scene, every_scene
 from training.memory_sources import StatedTrait, people_of
 from training.row_building import BuildRequest
@@ -108,7 +108,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     drawn += [(theirs, one) for one in (*_of_relations(rng, people), *_of_annotations(rng, people))]
     rng.shuffle(drawn)
     for corpus, one in drawn:
-        heard = Utterance("q", one.passage.asker, _led(rng, one.question), at=NOW, session=2)
+        heard = Utterance("q", one.passage.asker, led(rng.choice(LEADS), one.question), at=NOW, session=2)
         lines = enumerate(one.passage.lines)
         passage = [Utterance(f"u{n}", speaker, text, at=NOW, session=1) for n, (speaker, text) in lines]
         yield row_values(
@@ -214,12 +214,6 @@ def _said_at(scene: Scene, question: str, answer: str) -> int | None:
     shares = [_share(new, said) for said in scene.said]
     best = max(range(len(shares)), key=shares.__getitem__)
     return best if shares[best] >= 0.5 else None
-
-
-def _led(rng: random.Random, question: str) -> str:
-    lead = rng.choice(LEADS)
-    same = not lead or lead.endswith(("! ", ". ")) or question.startswith("I ")
-    return lead + (question if same else question[0].lower() + question[1:])
 
 
 def _new_words(question: str, answer: str) -> frozenset[str]:

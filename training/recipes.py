@@ -127,7 +127,7 @@ def trl(prepared: Prepared, settings: TrainingSettings) -> Trainer:
     }
     return SFTTrainer(
         get_peft_model(prepared.model, lora_config(prepared.model, settings)),
-        SFTConfig(max_length=None, bf16=_is_half(prepared.model), **arguments),
+        SFTConfig(max_length=None, bf16=prepared.model.dtype == torch.bfloat16, **arguments),
         # With a name of its own: to make one, datasets 5 hashes the table, which fails over pyarrow 26.
         train_dataset=Dataset(InMemoryTable.from_pylist(_rows(prepared)), fingerprint="rows"),
         processing_class=prepared.tokenizer,
@@ -181,10 +181,6 @@ def _loss(model: Any, example: Example) -> float:
     ids = torch.tensor([example.prompt + example.answer], device=model.device)
     logits = model(input_ids=ids).logits[0, len(example.prompt) - 1 : -1]
     return float(F.cross_entropy(logits.float(), ids[0, len(example.prompt) :]))
-
-
-def _is_half(model: Any) -> bool:
-    return bool(model.dtype == torch.bfloat16)
 
 
 def _say(answers: TextIO, values: dict[str, Any]) -> None:

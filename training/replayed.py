@@ -11,10 +11,11 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Completion, Message, Request
@@ -73,8 +74,8 @@ def build_generator(
     mark = _fingerprint(list(work), config, parts, variants or {})
     path = out.with_name(f"{out.name}.part")
     replayed = _Replayed(config, parts, variants or {})
-    with _Kept(path, mark, overwrite) as kept:
-        todo = {key: pair for key, pair in work.items() if key not in kept.done}
+    with closing(_Kept(path, mark, overwrite)) as kept:
+        todo = {key: pair for key, pair in work.items() if key not in kept.rows}
         with progress("episodes", len(work), len(work) - len(todo)) as advance:
 
             def keep(key: str, rows: list[dict[str, Any]]) -> None:
@@ -89,9 +90,8 @@ def build_generator(
             else:
                 for _, group in groups:
                     replayed.replay(group, keep)
-    rows_of = _read_parts(path, mark)
     path.unlink()
-    return [row for key in work for row in rows_of[key]]
+    return [row for key in work for row in kept.rows[key]]
 
 
 def _groups(keys: Sequence[str], todo: Work, size: int) -> Iterator[tuple[int, Work]]:
@@ -115,8 +115,6 @@ class _Replayed:
         return done
 
     def replay(self, work: Work, keep: Callable[[str, list[dict[str, Any]]], None]) -> None:
-        if not work:
-            return
         with Agent(self.config) as agent:
             rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
@@ -237,62 +235,39 @@ def _fingerprint(keys: list[str], config: Config, parts: PromptParts, variants: 
 
 
 class _Kept:
-    """The finished episodes of a build: a header line, then one JSON line each."""
+    """The finished episodes of a build and their rows, also in a file: a header line, then one JSON line each.
+
+    Raises:
+        InputError: the file cannot be written, or is of a build with other settings, and ``overwrite`` is false.
+    """
 
     def __init__(self, path: Path, mark: str, overwrite: bool) -> None:
-        self.path, self._mark = path, mark
-        if overwrite and path.exists() and _mark_of(path) != mark:
-            path.unlink()
-        self.done = set(_read_parts(path, mark))
-        self._file: IO[str] | None = None
-
-    def __enter__(self) -> _Kept:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            _drop_broken_line(self.path)
-            self._file = self.path.open("a", encoding="utf-8", newline="\n")
-            if not self.path.stat().st_size:
-                self._write({"build": self._mark})
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("a+b")
         except OSError as exc:
-            raise InputError(f"{self.path} cannot be written ({exc.strerror}); give a writable folder") from exc
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._file is not None:
-            self._file.close()
+            raise InputError(f"{path} cannot be written ({exc.strerror}); give a writable folder") from exc
+        self._file.seek(0)
+        *lines, _ = self._file.read().split(b"\n")  # drop an incomplete last line
+        if lines and json.loads(lines[0]).get("build") != mark:
+            if not overwrite:
+                self.close()
+                raise InputError(
+                    f"{path} was left by a build with other settings; give --overwrite to start again, or those settings"
+                )
+            lines = []
+        self._file.truncate(sum(len(line) + 1 for line in lines))
+        if not lines:
+            self._write({"build": mark})
+        self.rows = {value["key"]: value["rows"] for value in map(json.loads, lines[1:])}
 
     def add(self, key: str, rows: list[dict[str, Any]]) -> None:
+        self.rows[key] = rows
         self._write({"key": key, "rows": rows})
 
+    def close(self) -> None:
+        self._file.close()
+
     def _write(self, value: dict[str, Any]) -> None:
-        assert self._file is not None
-        self._file.write(json.dumps(value, ensure_ascii=False) + "\n")
+        self._file.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
         self._file.flush()
-
-
-def _mark_of(path: Path) -> str | None:
-    with path.open("rb") as file:
-        first = file.readline()
-    if not first.endswith(b"\n"):
-        return None  # interrupted within the first line
-    value = json.loads(first)
-    return str(value.get("build")) if isinstance(value, dict) else None
-
-
-def _read_parts(path: Path, mark: str) -> dict[str, list[dict[str, Any]]]:
-    if not path.exists():
-        return {}
-    stored = _mark_of(path)
-    if stored is not None and stored != mark:
-        raise InputError(
-            f"{path} was left by a build with other settings; give --overwrite to start again, or those settings"
-        )
-    lines = path.read_bytes().split(b"\n")[1:-1]  # drop an incomplete last line
-    return {value["key"]: value["rows"] for value in map(json.loads, lines)}
-
-
-def _drop_broken_line(path: Path) -> None:
-    if path.exists():
-        whole = path.read_bytes()
-        with path.open("rb+") as file:
-            file.truncate(whole.rfind(b"\n") + 1)

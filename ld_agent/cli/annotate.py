@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ld_agent.cli.memory import agent_on
 from ld_agent.cli.options import At, Conversation, Json, OneConfig, Overrides, Store
 from ld_agent.program import print_json
-
-if TYPE_CHECKING:
-    from ld_agent.agent import Agent
 
 Marks = Annotated[Path, typer.Argument(metavar="MARKS", help="The JSON-lines file of marks.")]
 
@@ -47,9 +45,8 @@ def annotate(
     from ld_agent.storage.address import shown as path_shown
     from ld_agent.types import utc
 
-    agent = _agent(store, config, overrides)
     count = 0
-    try:
+    with agent_on(store, config, overrides) as agent:
         when = agent.clock() if at is None else utc(at)
         while query := _line("query> ").strip():
             shown = candidates(agent, conversation, query, when)
@@ -68,8 +65,6 @@ def annotate(
                         raise
             add_mark(marks, mark)
             count += 1
-    finally:
-        agent.close(end_sessions=False)
     say(
         f"{count} quer{'y' if count == 1 else 'ies'} marked in {marks}; score them with "
         f"`ld-agent eval marks {marks} --store {path_shown(store)}`"
@@ -89,36 +84,18 @@ def marks(
 
       ld-agent eval marks marks.jsonl --store me.db --json
     """
-    from rich.table import Table
-
-    from ld_agent.cli.show import console
+    from ld_agent.cli.show import console, figure, figures_table
     from ld_agent.evaluation.annotation import agreement, load_marks
 
     loaded = load_marks(marks)
-    agent = _agent(store, config, overrides)
-    try:
+    with agent_on(store, config, overrides) as agent:
         result = agreement(agent, loaded)
-    finally:
-        agent.close(end_sessions=False)
     if as_json:
         print_json(result)
         return
     console.print(f"{result['queries']} queries, {result['records']} records looked at, k = {result['k']}")
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for heading in ("scorer", "accuracy", "recall", "precision"):
-        table.add_column(heading, justify="left" if heading == "scorer" else "right")
-    for name, figures in result["scorers"].items():
-        table.add_row(name, *("–" if value is None else f"{value:.3f}" for value in figures.values()))
-    console.print(table)
-
-
-def _agent(store: str, config: str | None, overrides: list[str] | None) -> Agent:
-    from ld_agent.agent import Agent
-    from ld_agent.config import load_config
-    from ld_agent.storage.opening import existing_store
-
-    existing_store(store).close()
-    return Agent(load_config(config, overrides or []).changed(store={"path": store}))
+    rows = [[name, *map(figure, figures.values())] for name, figures in result["scorers"].items()]
+    console.print(figures_table("", ["scorer", "accuracy", "recall", "precision"], rows))
 
 
 def _line(prompt: str) -> str:

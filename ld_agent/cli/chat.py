@@ -13,7 +13,7 @@ from typing import Any
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.weights import resolve_model
-from ld_agent.cli.show import console, plain, recalled_table, records_table, say, traits_table
+from ld_agent.cli.show import RecalledTable, console, plain, records_table, say, traits_table
 from ld_agent.cli.versions import versions_text
 from ld_agent.config import Config
 from ld_agent.errors import BackboneError, InputError
@@ -277,7 +277,7 @@ def _why(conversation: Conversation, argument: str) -> None:
     for view in memory.views:
         label = f"{view}: " if len(memory.views) > 1 else ""
         console.print(plain(label + VIEWS[view].ranking(memory), "dim"))
-        console.print(recalled_table([r for r in reply.recalled if r.record.view == view]))
+        console.print(RecalledTable([r for r in reply.recalled if r.record.view == view]))
         for line in _explained(reply.explanations.get(view, {})):
             console.print(plain(line, "dim"), soft_wrap=True)
     for name, traits in reply.traits.items():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from ld_agent.agent import Agent
-from ld_agent.cli.show import console, plain, recalled_table, records_table, traits_table
+from ld_agent.cli.show import RecalledTable, console, plain, records_table, traits_table
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.languages import ENGLISH
@@ -69,8 +70,8 @@ class _Shown:
             self._remembered(record)
         console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
         console.print(plain(f"{self._agent}: {reply.text}", "bold"))
-        details = (
-            [recalled_table(reply.recalled)] if reply.recalled else [Text("recalled: no relevant memory", style="dim")]
+        details: list[RenderableType] = (
+            [RecalledTable(reply.recalled)] if reply.recalled else [Text("recalled: no relevant memory", style="dim")]
         )
         known = "; ".join(f"{name} ({len(traits)}): {' '.join(traits)}" for name, traits in reply.traits.items())
         details.append(plain(f"traits known: {known or 'none yet'}", "dim"))

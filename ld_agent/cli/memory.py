@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneC
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
+    from ld_agent.agent import Agent
     from ld_agent.storage.base import Failure, StoredConversation
     from ld_agent.storage.sql_store import SQLStore
 
@@ -53,9 +55,7 @@ def _list_records(opened: SQLStore, stored: StoredConversation, as_json: bool) -
 
 
 def _list_conversations(opened: SQLStore, as_json: bool) -> None:
-    from rich.table import Table
-
-    from ld_agent.cli.show import console, plain
+    from ld_agent.cli.show import console, figures_table, plain
 
     rows: list[dict[str, Any]] = [
         {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)}
@@ -66,15 +66,9 @@ def _list_conversations(opened: SQLStore, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for heading in ("conversation", "speakers", "sessions", "utterances", "records", "traits"):
-        table.add_column(heading)
-    for row in rows:
-        cells = (
-            ", ".join(v) if isinstance(v, list) else str(v) for k, v in row.items() if k not in ("agent", "set_aside")
-        )
-        table.add_row(*(plain(cell) for cell in cells))
-    console.print(table if rows else "no conversations yet")
+    heads = ["conversation", "speakers", "sessions", "utterances", "records", "traits"]
+    cells = [[plain(", ".join(row[head]) if head == "speakers" else str(row[head])) for head in heads] for row in rows]
+    console.print(figures_table("", heads, cells, left=len(heads)) if rows else "no conversations yet")
     for row in rows:
         for aside in row["set_aside"]:
             text = f"{row['conversation']}: {aside['work']} of {aside['item']} was set aside: {aside['error']}"
@@ -123,33 +117,22 @@ def search(
 
       ld-agent memory search "her new job" --store me.db --conversation maya --at 2024-06-01T12:00:00+00:00
     """
-    from ld_agent.agent import Agent
-    from ld_agent.cli.show import console, plain, recalled_table
-    from ld_agent.config import load_config
+    from ld_agent.cli.show import RecalledTable, console, plain
     from ld_agent.replay import recalled_json
     from ld_agent.terminal import LongWork
 
-    existing(store).close()
-    settings = load_config(config, [*(overrides or []), *([f"memory.k={k}"] if k else [])])
-    settings = settings.changed(store={"path": store})
-    agent = Agent(settings)
-    agent.resources.progress = LongWork()
-    try:
-        chosen = (
-            [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
-        )
-        hits = [(c.id, r) for c in chosen for r in agent.recall(c, query, at)]
-    finally:
-        agent.close(end_sessions=False)
-    best = sorted(hits, key=lambda pair: -pair[1].score)[: settings.memory.k]
+    with agent_on(store, config, [*(overrides or []), *([f"memory.k={k}"] if k else [])]) as agent:
+        agent.resources.progress = LongWork()
+        hits = [(c.id, r) for c in chosen(agent, conversation) for r in agent.recall(c, query, at)]
+    best = sorted(hits, key=lambda pair: -pair[1].score)[: agent.config.memory.k]
     if as_json:
         print_json([{"conversation": name} | recalled_json(r) for name, r in best])
         return
     for name in dict.fromkeys(name for name, _ in best if conversation is None):
         console.print(plain(name, "bold"))
-        console.print(recalled_table([r for owner, r in best if owner == name]))
+        console.print(RecalledTable([r for owner, r in best if owner == name]))
     if conversation is not None or not best:
-        console.print(recalled_table([r for _, r in best]))
+        console.print(RecalledTable([r for _, r in best]))
 
 
 @app.command()
@@ -285,6 +268,25 @@ def stored_conversation(store: SQLStore, conversation_id: str) -> StoredConversa
     from ld_agent.storage.exchange import found_conversation
 
     return found_conversation(store, conversation_id)
+
+
+@contextmanager
+def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Iterator[Agent]:
+    """An agent on an existing store; leaving it ends no session."""
+    from ld_agent.agent import Agent
+    from ld_agent.config import load_config
+
+    existing(store).close()
+    agent = Agent(load_config(config, overrides or []).changed(store={"path": store}))
+    try:
+        yield agent
+    finally:
+        agent.close(end_sessions=False)
+
+
+def chosen(agent: Agent, conversation: str | None) -> Sequence[StoredConversation]:
+    """The named conversation, or all of them."""
+    return [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:

@@ -108,21 +108,22 @@ def list_command(store: Store) -> None:
 
       ld-agent keys list --store me.db
     """
-    from rich.table import Table
-
     from ld_agent.cli.memory import existing
-    from ld_agent.cli.show import console, plain
+    from ld_agent.cli.show import console, figures_table, plain
     from ld_agent.storage.served import Keys
 
     stored = Keys(existing(store)).all()
-    table = Table(box=None, padding=(0, 1), header_style="dim")
-    for heading in ("prefix", "tenant", "scopes", "a minute", "made", "revoked"):
-        table.add_column(heading)
+    heads = ["prefix", "tenant", "scopes", "a minute", "made", "revoked"]
+    rows = []
     for key in stored:
         days = [f"{at:%Y-%m-%d}" if at else "" for at in (key.created, key.revoked)]
         rate = "default" if key.rate is None else str(key.rate)
-        table.add_row(*(plain(cell) for cell in (key.prefix, key.tenant, " ".join(key.scopes), rate, *days)))
-    console.print(table if stored else "no keys; the server answers only on its own machine")
+        rows.append([plain(cell) for cell in (key.prefix, key.tenant, " ".join(key.scopes), rate, *days)])
+    console.print(
+        figures_table("", heads, rows, left=len(heads))
+        if rows
+        else "no keys; the server answers only on its own machine"
+    )
 
 
 @keys.command()

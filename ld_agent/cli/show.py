@@ -75,11 +75,6 @@ def figures_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Rend
     return table
 
 
-def recalled_table(recalled: Sequence[Recalled]) -> RenderableType:
-    """The recalled records, best first, or "no relevant memory"."""
-    return RecalledTable(recalled)
-
-
 def records_table(records: Sequence[Record]) -> RenderableType:
     if not records:
         return Text("nothing is remembered yet; a session is remembered when it ends (/end)", style="dim")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ld_agent.cli.memory import existing, stored_conversation
+from ld_agent.cli.memory import agent_on, chosen, existing
 from ld_agent.cli.options import MaybeConversation, OneConfig, Overrides, Store
 
 if TYPE_CHECKING:
@@ -33,37 +33,26 @@ def rebuild(
 
       ld-agent memory rebuild --store me.db -c recursive
     """
-    from ld_agent.agent import Agent
     from ld_agent.cli.show import say
-    from ld_agent.config import load_config
     from ld_agent.errors import BackboneError
 
-    existing(store).close()
-    settings = load_config(config, overrides or [])
-    settings = settings.changed(store={"path": store})
-    agent = Agent(settings)
-    try:
-        chosen = (
-            [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
-        )
-        count, total, problems = _backfilled(agent, chosen)
-    finally:
-        agent.close(end_sessions=False)
+    with agent_on(store, config, overrides) as agent:
+        count, total, problems = _backfilled(agent, chosen(agent, conversation))
     for problem in problems:
         say(problem)
-    say(f"backfilled {count} of {total} missing sessions for {', '.join(settings.memory.views)}")
+    say(f"backfilled {count} of {total} missing sessions for {', '.join(agent.config.memory.views)}")
     if problems:
         raise BackboneError(f"{total - count} sessions are still pending; run the same command again")
 
 
-def _backfilled(agent: Agent, chosen: Sequence[StoredConversation]) -> tuple[int, int, list[str]]:
+def _backfilled(agent: Agent, conversations: Sequence[StoredConversation]) -> tuple[int, int, list[str]]:
     """Backfill the views of conversations; how many sessions were taken in, of how many, and what failed."""
     from ld_agent.cli.show import say
     from ld_agent.rebuild import missing
     from ld_agent.rebuild import rebuild as rebuild_views
     from ld_agent.terminal import LongWork, bars
 
-    lacking = {c.id: missing(agent, c) for c in chosen}
+    lacking = {c.id: missing(agent, c) for c in conversations}
     total = sum(sum(views.values()) for views in lacking.values())
     count, problems = 0, list[str]()
     with bars() as progress:
@@ -76,7 +65,7 @@ def _backfilled(agent: Agent, chosen: Sequence[StoredConversation]) -> tuple[int
             progress.update(task, completed=count, description=f"digesting sessions: {view}")
 
         try:
-            for one in chosen:
+            for one in conversations:
                 if sum(lacking[one.id].values()):
                     problems += rebuild_views(agent, one, taken)
         except KeyboardInterrupt:

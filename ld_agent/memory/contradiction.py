@@ -12,7 +12,6 @@ import re
 from functools import lru_cache
 
 from ld_agent.languages.reading import Reading
-from ld_agent.memory import east_asian_contradiction as east_asian
 from ld_agent.modules.wording import EAST_ASIAN
 
 SOME = "at least 1"  # "I have a dog" does not rule out a second one
@@ -83,7 +82,8 @@ def _agree(newer: str, older: str) -> bool:
     """Whether two values are compatible, one possibly more specific: "portland, oregon" is "portland", and two dogs
     include a dog."""
     if EAST_ASIAN.search(newer + older):
-        return east_asian.agree(newer, older)
+        contained = newer in older or older in newer  # "上海浦东" is still "上海"
+        return newer == older or (contained and not newer.isdigit() and not older.isdigit())
     if SOME in (newer, older):
         return older != "0" if newer == SOME else newer == "1"
     words_newer, words_older = ({_stem(word) for word in re.findall(r"\w+", value)} for value in (newer, older))
@@ -102,8 +102,10 @@ def _numbers(trait: str, reading: Reading) -> set[str]:
 
 
 def _content(trait: str, reading: Reading) -> set[str]:
+    """Stems of the words that carry a trait's content; in Chinese and Korean, pairs of characters, or a single one."""
     if EAST_ASIAN.search(trait):
-        return east_asian.content(trait, reading)
+        runs = reading.pattern("empty").sub(" ", trait).split()
+        return {run[n : n + 2] for run in runs for n in range(max(len(run) - 1, 1))}
     words = re.findall(r"\w+(?:'\w+)?", _plain(trait))
     empty, tastes = reading.pattern("empty"), reading.tastes
     return {"like" if w in tastes else _stem(w) for w in words if not empty.fullmatch(w) and not w.endswith("n't")}

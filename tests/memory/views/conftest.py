@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from agent_parts import Scene
+from one_view import OneView
 
 from ld_agent.config import Config
 from ld_agent.memory.encoder import SentenceEncoder
@@ -17,3 +20,17 @@ def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: Topic
     made = Scene(config, encoder, topics)
     yield made
     made.close()
+
+
+@pytest.fixture
+def open_view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Callable[..., OneView]]:
+    """A function that opens views by name, all on one store file."""
+    opened: list[OneView] = []
+
+    def open_one(name: str, script: dict[str, Any] | None = None, **settings: Any) -> OneView:
+        opened.append(OneView(name, tmp_path / "store.db", encoder, topics, script, **settings))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.store.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -79,15 +78,3 @@ class OneView:
     def cosine(self, one: str, other: str) -> float:
         first, second = self._encoder.encode([one, other])
         return float(first @ second)
-
-
-def opener(
-    tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor, opened: list[OneView]
-) -> Callable[..., Any]:
-    """A function that opens views on one store file, and notes them in ``opened``."""
-
-    def make(name: str, script: dict[str, Any] | None = None, **settings: Any) -> OneView:
-        opened.append(OneView(name, tmp_path / "store.db", encoder, topics, script, **settings))
-        return opened[-1]
-
-    return make

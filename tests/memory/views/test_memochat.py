@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from one_view import DAY, MINUTE, START, OneView, opener
+from one_view import DAY, MINUTE, START, OneView
 
 from ld_agent.backbones.base import Completion
 from ld_agent.errors import BackboneError
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.types import Utterance
 
@@ -45,12 +42,8 @@ class Model:
 
 
 @pytest.fixture
-def view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Callable[..., OneView]]:
-    opened: list[OneView] = []
-    make = opener(tmp_path, encoder, topics, opened)
-    yield lambda model, **settings: make("memochat", {"memory": model}, **settings)
-    for one in opened:
-        one.store.close()
+def view(open_view: Callable[..., OneView]) -> Callable[..., OneView]:
+    return lambda model, **settings: open_view("memochat", {"memory": model}, **settings)
 
 
 def test_a_session_becomes_memos_by_topic(view):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from one_view import DAY, MINUTE, START, OneView, opener
+from one_view import DAY, MINUTE, START, OneView
 
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memorybank import _line_about
 from ld_agent.storage.recollection import KEPT, recalls_before
 
@@ -53,17 +50,12 @@ class Bank:
 
 
 @pytest.fixture
-def view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Callable[..., OneView]]:
-    opened: list[OneView] = []
-    make = opener(tmp_path, encoder, topics, opened)
-
+def view(open_view: Callable[..., OneView]) -> Callable[..., OneView]:
     def made(bank: Any = None, summaries: Any = summarizer, checked: bool = False, **settings: Any) -> OneView:
         settings["memorybank"] = {"checked": checked} | settings.get("memorybank", {})
-        return make("memorybank", {"summarizer": summaries, "memory": bank or Bank()}, **settings)
+        return open_view("memorybank", {"summarizer": summaries, "memory": bank or Bank()}, **settings)
 
-    yield made
-    for one in opened:
-        one.store.close()
+    return made
 
 
 def kinds(one: OneView) -> list[tuple[int, str, str, str]]:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
-from one_view import DAY, MINUTE, START, OneView, opener
+from one_view import DAY, MINUTE, START, OneView
 
 from ld_agent.errors import BackboneError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 
 ROME, VIOLIN = "Maya took her two dogs to Rome.", "Maya sold her violin to Ben."
 
 
 @pytest.fixture
-def view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Callable[..., OneView]]:
-    opened: list[OneView] = []
-    make = opener(tmp_path, encoder, topics, opened)
-    yield lambda answers, **settings: make("summary", {"summarizer": answers}, **settings)
-    for one in opened:
-        one.store.close()
+def view(open_view: Callable[..., OneView]) -> Callable[..., OneView]:
+    return lambda answers, **settings: open_view("summary", {"summarizer": answers}, **settings)
 
 
 def talk(one: OneView) -> None:
@@ -68,11 +61,9 @@ def test_a_model_that_fails_leaves_the_session_for_later(view):
     assert [r.text for r in later.records] == [ROME]
 
 
-def test_the_recall_is_reflected_on_if_rounds_are_set(tmp_path, encoder, topics):
-    opened: list[OneView] = []
+def test_the_recall_is_reflected_on_if_rounds_are_set(open_view):
     script = {"summarizer": [ROME, VIOLIN], "memory": "Enough: none"}
-    one = opener(tmp_path, encoder, topics, opened)("summary", script, summary={"rounds": 1})
+    one = open_view("summary", script, summary={"rounds": 1})
     talk(one)
     assert one.ask("Who bought your violin?") == []
     assert [entry["outcome"] for entry in one.view.explanation["rounds"]] == ["enough"]
-    one.store.close()

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from one_view import DAY, MINUTE, START, OneView, opener
+from one_view import DAY, MINUTE, START
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import StoreError
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 
 DOGS = ("Maya: My two dogs love the beach.", "Sam: What are the dogs called?", "Maya: Rex and Luna.")
 VIOLIN = ("Maya: I sold my violin to Ben.", "Sam: Do you miss the violin?")
 WORD_FOR_WORD = ("full", "history", "bm25", "dense")
 
 
-@pytest.fixture
-def view(tmp_path: Path, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Callable[..., OneView]]:
-    opened: list[OneView] = []
-    yield opener(tmp_path, encoder, topics, opened)
-    for one in opened:
-        one.store.close()
-
-
-def test_none_keeps_nothing_and_recalls_nothing(view):
-    one = view("none")
+def test_none_keeps_nothing_and_recalls_nothing(open_view):
+    one = open_view("none")
     one.session(0, *DOGS)
     assert one.records == []
     assert one.ask("Do your dogs love the beach?") == []
@@ -37,8 +25,8 @@ def test_none_keeps_nothing_and_recalls_nothing(view):
 
 
 @pytest.mark.parametrize("name", WORD_FOR_WORD)
-def test_records_know_where_they_come_from_and_outlive_the_process(view, name: str):
-    one = view(name)
+def test_records_know_where_they_come_from_and_outlive_the_process(open_view, name: str):
+    one = open_view(name)
     one.session(0, *DOGS)
     one.session(2, *VIOLIN)
     before = one.ask("Do your dogs love the beach?", 3)
@@ -49,37 +37,37 @@ def test_records_know_where_they_come_from_and_outlive_the_process(view, name: s
     assert not any(r.fallback for r in one.records)
     assert one.backbone.requests == []  # asks no model
     one.digest()
-    again = view(name)
+    again = open_view(name)
     again.digest()
     assert again.ask("Do your dogs love the beach?", 3) == before
     assert again.records == one.records
 
 
 @pytest.mark.parametrize("name", WORD_FOR_WORD)
-def test_nothing_younger_than_the_query_is_recalled(view, name: str):
-    one = view(name)
+def test_nothing_younger_than_the_query_is_recalled(open_view, name: str):
+    one = open_view(name)
     one.session(1, *VIOLIN)
     assert one.ask("Where is your violin?", 0.9) == []
     assert one.ask("Where is your violin?", 1.1)
 
 
 @pytest.mark.parametrize("name", WORD_FOR_WORD)
-def test_what_another_process_stored_is_seen(view, name: str):
-    early, other = view(name), view(name)
+def test_what_another_process_stored_is_seen(open_view, name: str):
+    early, other = open_view(name), open_view(name)
     assert early.ask("Where is your violin?") == []
     other.session(0, *VIOLIN)
     assert early.ask("Where is your violin?") == other.ask("Where is your violin?") != []
 
 
 @pytest.mark.parametrize("name", ["history", "bm25", "dense"])
-def test_k_bounds_what_is_recalled(view, name: str):
-    view(name).session(0, *DOGS, *VIOLIN)
-    assert len(view(name, k=2).ask("Do the dogs like the violin?")) == 2
+def test_k_bounds_what_is_recalled(open_view, name: str):
+    open_view(name).session(0, *DOGS, *VIOLIN)
+    assert len(open_view(name, k=2).ask("Do the dogs like the violin?")) == 2
 
 
 @pytest.mark.parametrize("name", WORD_FOR_WORD)
-def test_a_conversation_deleted_meanwhile_is_said_to_be(view, name: str):
-    one = view(name)
+def test_a_conversation_deleted_meanwhile_is_said_to_be(open_view, name: str):
+    one = open_view(name)
     one.session(0, *VIOLIN)
     assert one.ask("Where is your violin?")
     one.store.delete_conversation(one.key)
@@ -90,8 +78,8 @@ def test_a_conversation_deleted_meanwhile_is_said_to_be(view, name: str):
 # ---- dense and history
 
 
-def test_dense_finds_the_nearest_utterances_by_cosine_alone(view):
-    one = view("dense", k=2)
+def test_dense_finds_the_nearest_utterances_by_cosine_alone(open_view):
+    one = open_view("dense", k=2)
     one.session(0, *DOGS)
     one.session(50, *VIOLIN)
     found = one.ask("Which pets do you have?", 60)
@@ -104,14 +92,14 @@ def test_dense_finds_the_nearest_utterances_by_cosine_alone(view):
         assert len(r.record.sources) == 1
 
 
-def test_gamma_may_leave_no_relevant_memory(view):
-    view("dense").session(0, *VIOLIN)
-    assert view("dense", gamma=0.5).texts("Who bought your violin?") != []
-    assert view("dense", gamma=0.5).ask("What is the square root of nine?") == []
+def test_gamma_may_leave_no_relevant_memory(open_view):
+    open_view("dense").session(0, *VIOLIN)
+    assert open_view("dense", gamma=0.5).texts("Who bought your violin?") != []
+    assert open_view("dense", gamma=0.5).ask("What is the square root of nine?") == []
 
 
-def test_history_keeps_exchanges_and_never_across_sessions(view):
-    one = view("history")
+def test_history_keeps_exchanges_and_never_across_sessions(open_view):
+    one = open_view("history")
     one.session(0, *DOGS)
     one.session(1, *VIOLIN)
     assert [(r.text, r.sources, r.session) for r in one.records] == [
@@ -123,12 +111,12 @@ def test_history_keeps_exchanges_and_never_across_sessions(view):
     assert one.texts("Who has your violin now?")[0] == "\n".join(VIOLIN)
 
 
-def test_vectors_that_are_missing_are_made_and_stored(view):
-    one = view("dense")
+def test_vectors_that_are_missing_are_made_and_stored(open_view):
+    one = open_view("dense")
     one.session(0, *DOGS)
     before = one.ask("Which pets do you have?")
     one.store.db.execute("UPDATE record SET vector = NULL")
-    again = view("dense")
+    again = open_view("dense")
     assert again.ask("Which pets do you have?") == before
     assert again.store.without_vector() == []
 
@@ -136,8 +124,8 @@ def test_vectors_that_are_missing_are_made_and_stored(view):
 # ---- bm25
 
 
-def test_bm25_scores_as_worked_by_hand(view):
-    one = view("bm25")
+def test_bm25_scores_as_worked_by_hand(open_view):
+    one = open_view("bm25")
     one.session(0, "Maya: Red apples.", "Sam: Green apples taste sour.", "Maya: Bread.")
     [sour] = one.ask("sour")
     # Content words with the speaker's: 3, 5, 2; their mean is 10/3. "sour" stands in 1 of 3:
@@ -153,22 +141,22 @@ def test_bm25_scores_as_worked_by_hand(view):
 
 
 @pytest.mark.parametrize("text", ["What did you do?", "???", "zebra", "🎉"])
-def test_bm25_without_a_shared_content_word_recalls_nothing(view, text: str):
-    one = view("bm25")
+def test_bm25_without_a_shared_content_word_recalls_nothing(open_view, text: str):
+    one = open_view("bm25")
     one.session(0, *DOGS)
     assert one.ask(text) == []
 
 
-def test_bm25_of_texts_without_words(view):
-    one = view("bm25")
+def test_bm25_of_texts_without_words(open_view):
+    one = open_view("bm25")
     one.session(0, "😀: 🎉", "😎: !?")
     assert one.ask("violin") == []
     one.session(1, *VIOLIN)
     assert one.texts("violin") != []
 
 
-def test_bm25_compares_words_of_other_scripts(view):
-    one = view("bm25")
+def test_bm25_compares_words_of_other_scripts(open_view):
+    one = open_view("bm25")
     one.session(0, "민수: 어제 강아지와 산책했어요.", "민수: 빵을 구웠어요.")
     assert one.texts("강아지")[0] == "민수: 어제 강아지와 산책했어요."
 
@@ -176,8 +164,8 @@ def test_bm25_compares_words_of_other_scripts(view):
 # ---- full
 
 
-def test_full_gives_everything_newest_first(view):
-    one = view("full")
+def test_full_gives_everything_newest_first(open_view):
+    one = open_view("full")
     one.session(0, *(f"Maya: Line {n}." for n in range(10)))
     one.session(1, *VIOLIN)
     assert [r.text.count("\n") + 1 for r in one.records] == [8, 2, 2]
@@ -187,8 +175,8 @@ def test_full_gives_everything_newest_first(view):
     assert one.view.notes == ()
 
 
-def test_full_leaves_the_oldest_out_first_and_says_so(view):
-    one = view("full", context_window=160)
+def test_full_leaves_the_oldest_out_first_and_says_so(open_view):
+    one = open_view("full", context_window=160)
     for day in range(6):
         one.session(day, f"Maya: On day {day} I counted the boats in the harbour.", "Sam: How many were there?")
     # The generator's 64 new tokens leave 96 of 160, three quarters of them are 72: the newest records as far as they go
@@ -217,16 +205,16 @@ def test_the_running_session_has_priority_and_omissions_are_noted(config, encode
     assert prompt[0].content.count("On day 6") == 4
 
 
-def test_history_reflects_on_a_recall_if_rounds_are_set(view):
-    first = view("history")
+def test_history_reflects_on_a_recall_if_rounds_are_set(open_view):
+    first = open_view("history")
     first.session(0, *DOGS)
     first.session(1, *VIOLIN)
     plain, reflecting = (
-        view("history", k=1),
-        view("history", {"memory": "Missing: dogs, beach"}, k=1, history={"rounds": 1}),
+        open_view("history", k=1),
+        open_view("history", {"memory": "Missing: dogs, beach"}, k=1, history={"rounds": 1}),
     )
     assert plain.texts("Who bought the violin?") == ["\n".join(VIOLIN)]
     assert reflecting.texts("Who?") == ["\n".join(DOGS[:2])]
     assert [entry["outcome"] for entry in reflecting.view.explanation["rounds"]] == ["missing"]
-    none = view("history", {"memory": "Enough: none"}, history={"rounds": 1})
+    none = open_view("history", {"memory": "Enough: none"}, history={"rounds": 1})
     assert none.ask("Who bought the violin?") == []

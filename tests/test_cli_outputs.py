@@ -79,7 +79,7 @@ def test_a_file_is_replaced_only_when_its_block_ends_well(tmp_path: Path) -> Non
 
 
 def test_commands_refuse_with_one_line_and_change_nothing(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    store: Path, tmp_path: Path, command_line: CommandLine
 ) -> None:
     data = Path(__file__).parent.parent / "data" / "samples" / "three_sessions.jsonl"
     talk = tmp_path / "talk.jsonl"
@@ -99,7 +99,7 @@ def test_commands_refuse_with_one_line_and_change_nothing(
         ["eval", "response", talk, "-c", config, "--out", talk],
         ["ecm", "build", "continuing", "--from", talk, "-c", config, "--out", talk],
     ):
-        done = CommandLine(monkeypatch, capsys)(*arguments)
+        done = command_line(*arguments)
         assert done.code == 1, (arguments, done)
         assert done.err.count("\n") == 1, done.err
         assert "give another file" in done.err

@@ -76,10 +76,8 @@ def test_the_guide_shows_every_command(path: tuple[str, ...]):
 
 
 @pytest.mark.parametrize("path", [()] + [path for path, _ in COMMANDS], ids=lambda path: " ".join(path) or "ld-agent")
-def test_every_help_has_an_example(
-    path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    ran = CommandLine(monkeypatch, capsys)(*path, "--help")
+def test_every_help_has_an_example(path: tuple[str, ...], command_line: CommandLine):
+    ran = command_line(*path, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert re.search(rf"Examples?:\s+ld-agent {' '.join(path)}", ran.out)
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
 from datetime import timedelta
 
 from agent_parts import START, Scene
 
-from ld_agent.config import Config
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.storage.sqlite import Store
 
 VIEWS = ["events", "recursive", "conditional", "dense"]
@@ -31,9 +27,8 @@ FEW_READ = re.compile(
 grows, and the channels of all that a rewritten memory was made from."""
 
 
-def statements(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> dict[str, list[str]]:
+def statements(scene: Scene) -> dict[str, list[str]]:
     """By statement of three turns and a session's end, the lines of its plan."""
-    scene = Scene(config, encoder, topics)
     agent = scene.agent(**{"memory.views": VIEWS, "memory.quotes": 80})
     assert isinstance(agent.store, Store)
     seen: dict[str, None] = {}
@@ -47,15 +42,11 @@ def statements(config: Callable[..., Config], encoder: SentenceEncoder, topics: 
     maya.respond("I keep wasps in Paris.", at=START + timedelta(days=9, minutes=6))
     maya.end_session()
     db.set_trace_callback(None)
-    plans = {sql: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in seen if PLANNED.match(sql)}
-    scene.close()
-    return plans
+    return {sql: [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in seen if PLANNED.match(sql)}
 
 
-def test_no_statement_reads_or_sorts_a_whole_history(
-    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
-) -> None:
-    plans = statements(config, encoder, topics)
+def test_no_statement_reads_or_sorts_a_whole_history(scene: Scene) -> None:
+    plans = statements(scene)
     assert {sql.split()[0] for sql in plans} == {"SELECT", "INSERT", "UPDATE", "DELETE"}
 
     def planned(steps: re.Pattern[str], but: re.Pattern[str] = re.compile(r"(?!)")) -> dict[str, list[str]]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,13 +27,6 @@ START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 ROME = "Maya flew to Rome with her two dogs."
 VIOLIN = "Maya sold her violin to Ben."
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "store.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -143,13 +135,6 @@ def test_vectors_that_are_missing_are_made_and_stored(remember, ask, store: Stor
     assert ask(view, "Did the dogs like Rome?")[0].record.text == ROME
     rows = list(store.shelf(1, "events").rows_after(0))
     assert np.allclose(np.stack([row.vector for row in rows]), encoder.encode([ROME, VIOLIN]), atol=1e-6)
-
-
-def test_other_conversations_are_not_recalled(remember, ask, store: Store):
-    view = remember((0, "Rome!", ROME))
-    other = store.open_conversation("bob", "Sam").key
-    empty = EventView(replace(view._context, key=other))
-    assert ask(empty, "Rome") == []
 
 
 def test_a_conversation_deleted_meanwhile_is_said_to_be(remember, ask, store: Store):

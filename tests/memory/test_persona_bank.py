@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -22,13 +21,6 @@ READING = ENGLISH.reading
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "store.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

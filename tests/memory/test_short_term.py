@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,13 +12,6 @@ from ld_agent.storage.sqlite import Store
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 BETA = 3600.0
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "store.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -22,13 +20,6 @@ READING = ENGLISH.reading
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 TEXTS = ("Maya has two dogs.", "Maya sold her violin to Ben.", "Ben moved to Rome.")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "store.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

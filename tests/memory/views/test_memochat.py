@@ -162,13 +162,6 @@ def test_more_topics_than_fit_are_narrowed_to_the_nearest(view):
     assert one.models.count_tokens("memory", one.backbone.requests[-1].messages) <= one.models.prompt_budget("memory")
 
 
-def test_memos_outlive_the_process(view):
-    view(Model()).session(0, *LINES)
-    assert view(Model(picks="1")).texts("Dogs?", 1) == [
-        f"dogs in Rome: Maya took her dogs to Rome.\n{LINES[0]}\n{LINES[1]}"
-    ]
-
-
 def run_of(*lines: str) -> list[Utterance]:
     parts = [line.partition(": ") for line in lines]
     return [Utterance(f"u{n}", who, said, START + DAY, 1) for n, (who, _, said) in enumerate(parts, 1)]

@@ -1,0 +1,17 @@
+"""What the tests of the memory share: a store of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ld_agent.storage.sqlite import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path / "store.db")
+    yield opened
+    opened.close()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
+
+from pydantic import TypeAdapter
 
 from ld_agent.types import (
     Change,
@@ -66,16 +69,16 @@ class Call(Generic[T]):
 
 def people(after: str, containing: str, limit: int) -> Call[list[PersonSummary]]:
     query = {"after": after, "containing": containing, "limit": limit}
-    return Call("GET", PEOPLE, lambda j: [_person(p) for p in j["people"]], query)
+    return Call("GET", PEOPLE, _listed(PersonSummary, "people"), query)
 
 
 def person(person_id: str) -> Call[PersonSummary]:
-    return Call("GET", _of(person_id), _person)
+    return Call("GET", _of(person_id), lambda answer: _read(PersonSummary, answer))
 
 
 def recall(person: str, text: str, at: datetime | str | None, k: int | None) -> Call[list[Recalled]]:
     query = {"text": text} | ({"at": utc(at).isoformat()} if at else {}) | ({"k": k} if k else {})
-    return Call("GET", _of(person, "recall"), lambda j: [_recalled(r) for r in j["recalled"]], query)
+    return Call("GET", _of(person, "recall"), _recalled, query)
 
 
 def messages(person: str, text: str, thread: str, at: datetime | str | None) -> Call[Prompt]:
@@ -85,44 +88,35 @@ def messages(person: str, text: str, thread: str, at: datetime | str | None) -> 
 
 def observe(person: str, said: Iterable[Said | str], end_session: bool) -> Call[list[Utterance]]:
     given = [Said(one) if isinstance(one, str) else one for one in said]
-    utterances = [
-        {
-            "text": s.text,
-            "speaker": s.speaker,
-            "thread": s.thread,
-            "channel": s.channel,
-            "at": utc(s.at).isoformat() if s.at else None,
-        }
-        for s in given
-    ]
+    utterances = [asdict(s) | {"at": utc(s.at).isoformat() if s.at else None} for s in given]
     body = {"utterances": utterances, "end_session": end_session}
-    return Call("POST", _of(person, "observe"), lambda j: [_utterance(u) for u in j["utterances"]], body=body)
+    return Call("POST", _of(person, "observe"), _listed(Utterance, "utterances"), body=body)
 
 
 def records(person: str, after: str, limit: int) -> Call[list[Record]]:
     query = {"after": after, "limit": limit}
-    return Call("GET", _of(person, "records"), lambda j: [_record(r) for r in j["records"]], query)
+    return Call("GET", _of(person, "records"), _listed(Record, "records"), query)
 
 
 def traits(person: str, history: bool) -> Call[list[Trait]]:
-    return Call("GET", _of(person, "traits"), lambda j: [_trait(t) for t in j["traits"]], {"history": history})
+    return Call("GET", _of(person, "traits"), _traits, {"history": history})
 
 
 def threads(person: str) -> Call[list[ThreadSummary]]:
-    return Call("GET", _of(person, "threads"), lambda j: [_thread(t) for t in j["threads"]])
+    return Call("GET", _of(person, "threads"), _listed(ThreadSummary, "threads"))
 
 
 def sessions(person: str, before: int | None, limit: int) -> Call[list[SessionSummary]]:
     query = {"limit": limit} | ({"before": before} if before is not None else {})
-    return Call("GET", _of(person, "sessions"), lambda j: [_session(s) for s in j["sessions"]], query)
+    return Call("GET", _of(person, "sessions"), _listed(SessionSummary, "sessions"), query)
 
 
 def session(person: str, number: int) -> Call[SessionDetail]:
-    return Call("GET", _of(person, "sessions", str(number)), _session_detail)
+    return Call("GET", _of(person, "sessions", str(number)), lambda answer: _read(SessionDetail, answer))
 
 
 def changes(person: str) -> Call[list[Change]]:
-    return Call("GET", _of(person, "changes"), lambda j: [_change(c) for c in j["changes"]])
+    return Call("GET", _of(person, "changes"), _listed(Change, "changes"))
 
 
 def change(person: str, target: str, text: str | None, pinned: bool | None) -> Call[None]:
@@ -157,62 +151,29 @@ def _nothing(answer: Any) -> None:
     return None
 
 
-def _person(values: Mapping[str, Any]) -> PersonSummary:
-    return PersonSummary(**(dict(values) | {"last_at": utc(values["last_at"]) if values["last_at"] else None}))
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def _thread(values: Mapping[str, Any]) -> ThreadSummary:
-    return ThreadSummary(values["name"], values["utterances"], utc(values["last_at"]))
+def _read(kind: type[T], values: Any) -> T:
+    parsed: T = _reader(kind).validate_python(values)  # type: ignore[arg-type]  # a type is hashable
+    return parsed
 
 
-def _session(values: Mapping[str, Any]) -> SessionSummary:
-    return SessionSummary(
-        values["number"], values["thread"], values["closed"], values["utterances"], utc(values["start"]),
-        utc(values["end"]),
-    )  # fmt: skip
+def _listed(kind: type[T], name: str) -> Callable[[Any], list[T]]:
+    """How to parse a list of an answer."""
+    return lambda answer: [_read(kind, values) for values in answer[name]]
 
 
-def _session_detail(values: Mapping[str, Any]) -> SessionDetail:
-    return SessionDetail(
-        values["number"], tuple(_utterance(u) for u in values["utterances"]),
-        tuple(_record(r) for r in values["records"]),
-    )  # fmt: skip
+def _recalled(answer: Any) -> list[Recalled]:
+    """The numbers of a recall stand beside the fields of its record."""
+    return [_read(Recalled, {**values, "record": values}) for values in answer["recalled"]]
 
 
-def _change(values: Mapping[str, Any]) -> Change:
-    return Change(values["target"], values["action"], utc(values["at"]), values["before"])
+def _traits(answer: Any) -> list[Trait]:
+    return [_read(Trait, {**values, "source": values["source"] or ""}) for values in answer["traits"]]
 
 
-def _utterance(values: Mapping[str, Any]) -> Utterance:
-    return Utterance(values["id"], values["speaker"], values["text"], utc(values["at"]), values["session"],
-                     values.get("channel", "chat"), values.get("interrupted", False))  # fmt: skip
-
-
-def _record(values: Mapping[str, Any]) -> Record:
-    return Record(
-        values["id"], values["view"], values["text"], utc(values["at"]), values["session"], tuple(values["topics"]),
-        tuple(values["sources"]), values["fallback"], pinned=values["pinned"],
-        channel=values["channel"], said_by=tuple(values["said_by"]),
-    )  # fmt: skip
-
-
-def _recalled(values: Mapping[str, Any]) -> Recalled:
-    return Recalled(
-        _record(values), values["s_sem"], values["s_top"], values["decay"], values["score"], tuple(values["overlap"]),
-        dict(values["terms"]),
-    )  # fmt: skip
-
-
-def _trait(values: Mapping[str, Any]) -> Trait:
-    return Trait(
-        values["id"], values["speaker"], values["text"], utc(values["at"]), values["source"] or "",
-        utc(values["last_at"]), values["mentions"], values["superseded_by"], values["pinned"],
-        values["channel"],
-    )  # fmt: skip
-
-
-def _prompt(values: Mapping[str, Any]) -> Prompt:
-    return Prompt(
-        list(values["messages"]), _utterance(values["heard"]), tuple(_recalled(r) for r in values["recalled"]),
-        {name: tuple(texts) for name, texts in values["traits"].items()}, tuple(values["notes"]),
-    )  # fmt: skip
+def _prompt(answer: Any) -> Prompt:
+    return _read(Prompt, {**answer, "recalled": _recalled(answer)})

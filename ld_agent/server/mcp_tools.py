@@ -87,7 +87,7 @@ class _Tools:
 
         def recalled() -> list[dict[str, Any]]:
             hits = self._opened(person).recall(query, k=k)
-            return [RecalledShape.of_recalled(r).model_dump(mode="json") for r in hits[:k]]
+            return [RecalledShape.of(r).model_dump(mode="json") for r in hits[:k]]
 
         return await in_thread(recalled)
 

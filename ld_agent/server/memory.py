@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -54,10 +55,7 @@ def service_of(request: Request) -> Service:
 
 
 def person_shape(caller: Caller, stored: PersonSummary) -> PersonShape:
-    return PersonShape(
-        id=caller.person(stored.id), sessions=stored.sessions, utterances=stored.utterances, records=stored.records,
-        traits=stored.traits, last_at=stored.last_at,
-    )  # fmt: skip
+    return PersonShape.of(replace(stored, id=caller.person(stored.id)))
 
 
 @router.get("")
@@ -100,9 +98,7 @@ async def threads(request: Request, caller: MemoryCaller, person: Person) -> Thr
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     threads_of = await asyncio.to_thread(service.directory.threads, stored.key)
-    return ThreadList(
-        threads=[ThreadShape(name=t.name, utterances=t.utterances, last_at=t.last_at) for t in threads_of]
-    )
+    return ThreadList(threads=[ThreadShape.of(t) for t in threads_of])
 
 
 @router.get("/{person}/sessions")
@@ -117,12 +113,7 @@ async def sessions(
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     page = await asyncio.to_thread(service.directory.sessions, stored.key, before, limit + 1)
-    shown = [
-        SessionShape(
-            number=s.number, thread=s.thread, closed=s.closed, utterances=s.utterances, start=s.start, end=s.end
-        )
-        for s in page[:limit]
-    ]
+    shown = [SessionShape.of(s) for s in page[:limit]]
     return SessionPage(sessions=shown, next=shown[-1].number if len(page) > limit else None)
 
 
@@ -179,7 +170,7 @@ async def changes(request: Request, caller: MemoryCaller, person: Person) -> Cha
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     listed = await asyncio.to_thread(service.agent.store.changes, stored.key)
-    return ChangeList(changes=[ChangeShape(target=c.target, action=c.action, at=c.at, before=c.before) for c in listed])
+    return ChangeList(changes=[ChangeShape.of(c) for c in listed])
 
 
 @router.get("/{person}/recall")
@@ -195,7 +186,7 @@ async def recall(
     service = service_of(request)
     conversation = await service.known(caller.conversation_id(person))
     hits = await service.inside(conversation, lambda: conversation.recall(text, at, k=k))
-    return RecallList(recalled=[RecalledShape.of_recalled(r) for r in hits[:k]])
+    return RecallList(recalled=[RecalledShape.of(r) for r in hits[:k]])
 
 
 @router.post("/{person}/messages")
@@ -209,7 +200,7 @@ async def messages(request: Request, caller: MemoryCaller, person: Person, body:
         messages=prompt.messages,
         agent=conversation.agent_name,
         heard=UtteranceShape.of(prompt.heard),
-        recalled=[RecalledShape.of_recalled(r) for r in prompt.recalled],
+        recalled=[RecalledShape.of(r) for r in prompt.recalled],
         traits={name: list(texts) for name, texts in prompt.traits.items()},
         notes=list(prompt.notes),
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 
-from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
+from ld_agent.server.shapes import RecalledShape, RecordShape, Shape, TraitShape, UtteranceShape
 
 
 def _written(at: object) -> object:
@@ -23,7 +23,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
 Thread = Annotated[str, Field(max_length=200, description="The thread's name; empty: the one without a name.")]
 
 
-class PersonShape(BaseModel):
+class PersonShape(Shape):
     id: str
     sessions: int
     utterances: int
@@ -39,7 +39,7 @@ class PeoplePage(BaseModel):
     next: str | None
 
 
-class ThreadShape(BaseModel):
+class ThreadShape(Shape):
     name: str
     utterances: int
     last_at: datetime
@@ -49,7 +49,7 @@ class ThreadList(BaseModel):
     threads: list[ThreadShape]
 
 
-class SessionShape(BaseModel):
+class SessionShape(Shape):
     number: int
     thread: str
     closed: bool
@@ -82,7 +82,7 @@ class TraitList(BaseModel):
     traits: list[TraitShape]
 
 
-class ChangeShape(BaseModel):
+class ChangeShape(Shape):
     """What a person changed by hand; ``before`` is empty once its target was forgotten."""
 
     target: str

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel
-
-from ld_agent.types import Recalled, Record, Trait, Utterance
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
-class UtteranceShape(BaseModel):
+class Shape(BaseModel):
+    """The shape of a record of the package, whose fields have the same names."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, record: Any) -> Self:
+        return cls.model_validate(record)
+
+
+class UtteranceShape(Shape):
     """Something that was said. ``interrupted``: a reply that was cut short."""
 
     id: str
@@ -21,13 +30,8 @@ class UtteranceShape(BaseModel):
     channel: str
     interrupted: bool
 
-    @classmethod
-    def of(cls, said: Utterance) -> UtteranceShape:
-        return cls(id=said.id, session=said.session, speaker=said.speaker, text=said.text, at=said.at,
-                   channel=said.channel, interrupted=said.interrupted)  # fmt: skip
 
-
-class RecordShape(BaseModel):
+class RecordShape(Shape):
     """One memory.
 
     ``fallback``: the model's answer was unusable, and the text was extracted from the session. ``channel``: the least trusted
@@ -46,14 +50,6 @@ class RecordShape(BaseModel):
     channel: str
     said_by: list[str]
 
-    @classmethod
-    def of(cls, record: Record) -> RecordShape:
-        return cls(
-            id=record.id, view=record.view, text=record.text, at=record.at, session=record.session,
-            topics=list(record.topics), sources=list(record.sources), fallback=record.fallback, pinned=record.pinned,
-            channel=record.channel, said_by=list(record.said_by),
-        )  # fmt: skip
-
 
 class RecalledShape(RecordShape):
     """A memory with the numbers that recalled it; ``terms`` are those of the configured scorer."""
@@ -66,7 +62,7 @@ class RecalledShape(RecordShape):
     terms: dict[str, float]
 
     @classmethod
-    def of_recalled(cls, hit: Recalled) -> RecalledShape:
+    def of(cls, hit: Any) -> Self:
         return cls(
             **RecordShape.of(hit.record).model_dump(),
             s_sem=hit.s_sem, s_top=hit.s_top, decay=hit.decay, score=hit.score, overlap=list(hit.overlap),
@@ -74,7 +70,7 @@ class RecalledShape(RecordShape):
         )  # fmt: skip
 
 
-class TraitShape(BaseModel):
+class TraitShape(Shape):
     """One fact about one speaker. A superseded one stays as history, with the id of what replaced it."""
 
     id: str
@@ -83,18 +79,10 @@ class TraitShape(BaseModel):
     at: datetime
     last_at: datetime
     mentions: int
-    source: str | None
+    source: Annotated[str | None, BeforeValidator(lambda source: source or None)]
     superseded_by: str | None
     pinned: bool
     channel: str
-
-    @classmethod
-    def of(cls, trait: Trait) -> TraitShape:
-        return cls(
-            id=trait.id, speaker=trait.speaker, text=trait.text, at=trait.at, last_at=trait.last_at,
-            mentions=trait.mentions, source=trait.source or None, superseded_by=trait.superseded_by, pinned=trait.pinned,
-            channel=trait.channel,
-        )  # fmt: skip
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:

@@ -105,7 +105,7 @@ def explained(answered: Answered) -> dict[str, Any]:
     if reply is None:
         return {"repeated": True} if answered.repeated else {"notes": list(answered.notes)}
     return {
-        "recalled": [RecalledShape.of_recalled(r).model_dump(mode="json") for r in reply.recalled],
+        "recalled": [RecalledShape.of(r).model_dump(mode="json") for r in reply.recalled],
         "traits": {name: list(traits) for name, traits in reply.traits.items()},
         "notes": list(answered.notes),
         "timings_ms": rounded(reply.timings_ms),

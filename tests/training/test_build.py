@@ -68,11 +68,6 @@ def test_any_annotated_corpus_yields_extractor_rows(tmp_path: Path):
     assert rows[0]["corpus"] == "jsonl"
 
 
-def test_a_corpus_without_traits_is_rejected():
-    with pytest.raises(InputError, match=r"three_sessions.jsonl.*traits"):
-        rows_of("extractor", SAMPLES / "three_sessions.jsonl", Config())
-
-
 def test_summarizer_rows_have_names_instead_of_tags():
     source = SAMPLES / "dialogsum.jsonl"
     rows = rows_of("summarizer", source, Config())
@@ -180,6 +175,11 @@ def test_wrong_usage_gives_one_line(build: Build, tmp_path: Path):
     broken.write_text((SAMPLES / "dialogsum.jsonl").read_text().splitlines()[0] + "\n{oops\n")
     for arguments, code, words in (
         (("extractor", "--from", tmp_path / "nowhere.txt", "--out", out), 1, ("nowhere.txt",)),
+        (
+            ("extractor", "--from", SAMPLES / "three_sessions.jsonl", "--out", out),
+            1,
+            ("three_sessions.jsonl", "traits"),
+        ),
         (("extractor", "--from", PERSONAS, "--out", out, "--longest", "3"), 2, ("--longest", "extractor")),
         (("summarizer", "--from", broken, "--out", out), 1, ("broken.jsonl", "line 2")),
         (("extractor", "--from", PERSONAS, "--out", out, "--no-memory"), 2, ("generator", "extractor")),

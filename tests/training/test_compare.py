@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_parts import toy_rows, write
+from training_parts import log_of, toy_rows, write
 
 from ld_agent.evaluation.paper_figures import paper_table
 from ld_agent.evaluation.table_runs import collect
@@ -35,8 +34,7 @@ def test_perplexity_matches_training_and_differences_have_intervals(
     settings: Make, tmp_path: Path, tiny_llama: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ):
     tune(settings(max_steps=20), "generator")
-    with (tmp_path / "out" / "log.csv").open() as file:
-        best = min(float(row["eval_loss"]) for row in csv.DictReader(file) if row["eval_loss"])
+    best = min(float(row["eval_loss"]) for row in log_of(tmp_path / "out") if row["eval_loss"])
     rows = write(tmp_path / "rows.jsonl", [row | {"session": 2 + n % 2} for n, row in enumerate(toy_rows(7))])
     systems = [f"bare={rows}", f"tuned={rows}@{tmp_path / 'out'}"]
     result, _ = compare(capsys, monkeypatch, *systems, "--model", str(tiny_llama), "--json")

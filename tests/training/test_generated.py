@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from training_parts import log_of
 
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.local import LocalBackbone
@@ -24,11 +24,6 @@ from training.settings import TrainingSettings
 from training.train import tune
 
 Make = Callable[..., TrainingSettings]
-
-
-def log_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "log.csv").open() as file:
-        return list(csv.DictReader(file))
 
 
 def test_metrics_use_traits_instead_of_raw_answers():

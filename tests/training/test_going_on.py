@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from training_parts import log_of
 
 from ld_agent.errors import ConfigError, ModelError
 from training.settings import TrainingSettings
@@ -16,8 +16,7 @@ Make = Callable[..., TrainingSettings]
 
 
 def first_loss(folder: Path) -> float:
-    with (folder / "log.csv").open() as file:
-        return float(next(row["eval_loss"] for row in csv.DictReader(file) if row["eval_loss"]))
+    return float(next(row["eval_loss"] for row in log_of(folder) if row["eval_loss"]))
 
 
 def test_the_loss_starts_at_that_of_the_adapter(settings: Make, tmp_path: Path):

@@ -73,32 +73,20 @@ def test_gradients_match_finite_differences(biased: bool):
     assert torch.autograd.gradcheck(lambda *own: LoraSum.apply(own[0], weight, bias, *own[1:], 1.5), (x, down, up))
 
 
-def test_without_its_adapter_the_model_is_the_base():
+def test_a_saved_disabled_or_merged_adapter_is_as_pefts(tmp_path: Path):
     model, x = adapted(), torch.randn(3, 5)
     quicken(model)
-    plain = Small()(x)
-    assert not torch.allclose(model(x), plain)
+    plain, whole = Small()(x), model(x)
+    assert not torch.allclose(whole, plain)
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(PeftModel.from_pretrained(Small(), tmp_path)(x), whole)
     with model.disable_adapter():
         torch.testing.assert_close(model(x), plain)
-    whole = model(x)
-    model.merge_adapter()
-    torch.testing.assert_close(model(x), whole)
-
-
-def test_evaluation_equals_training_without_gradients():
-    model, x = adapted(), torch.randn(3, 5)
-    quicken(model)
-    trained = model(x)
     model.eval()
     with torch.no_grad():
-        torch.testing.assert_close(model(x), trained)
-
-
-def test_it_saves_a_peft_adapter(tmp_path: Path):
-    model, x = adapted(), torch.randn(3, 5)
-    quicken(model)
-    model.save_pretrained(tmp_path)
-    torch.testing.assert_close(PeftModel.from_pretrained(Small(), tmp_path)(x), model(x))
+        torch.testing.assert_close(model(x), whole)
+    model.merge_adapter()
+    torch.testing.assert_close(model(x), whole)
 
 
 @pytest.mark.parametrize("changes", [{"lora_dropout": 0.1}, {"use_dora": True}, {"lora_bias": True}])

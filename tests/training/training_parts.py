@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import runpy
 import sys
@@ -33,6 +34,12 @@ def toy_rows(count: int = 24) -> list[dict[str, Any]]:
 def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def log_of(folder: Path) -> list[dict[str, str]]:
+    """The rows of a run's ``log.csv``, without its speeds."""
+    with (folder / "log.csv").open() as file:
+        return [{k: v for k, v in row.items() if k != "tokens_per_second"} for row in csv.DictReader(file)]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """An Agent talks with any number of people: it opens their conversations and can learn from them in the background.
 
-A thin public face over `ld_agent.resources`; what is said and learned in one conversation belongs to
+A thin public face over `ld_agent.running.resources`; what is said and learned in one conversation belongs to
 `ld_agent.conversation`.
 """
 
@@ -13,7 +13,6 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from ld_agent.backbones.base import Backbone, Completion
-from ld_agent.background import Background
 from ld_agent.config import Config, load_config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
@@ -22,9 +21,10 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.base import ViewContext
 from ld_agent.memory.views.enabled import EnabledViews
 from ld_agent.modules.base import Models
-from ld_agent.relation import Relation
-from ld_agent.resources import Resources
-from ld_agent.stateless import without_memory
+from ld_agent.running.background import Background
+from ld_agent.running.resources import Resources
+from ld_agent.running.stateless import without_memory
+from ld_agent.state import Relation
 from ld_agent.steps import arun, run
 from ld_agent.storage.base import Store, StoredConversation
 from ld_agent.types import Recalled, ReplyOptions, checked_name, checked_text, utc

@@ -13,21 +13,21 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
+from ld_agent.checks.invention import Topics, answers_nothing, asks_what_was_told, supported
+from ld_agent.checks.named import names, part_about
+from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.errors import BackboneError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import asks, is_evidence, worths
 from ld_agent.modules.choice import agreed, timely
 from ld_agent.modules.generator import Generator, Prompted, Situation
-from ld_agent.modules.invention import Topics, answers_nothing, asks_what_was_told, supported
-from ld_agent.modules.named import names, part_about
-from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import only_repeats, reply_text
 from ld_agent.modules.summarizer import whole_sentences
-from ld_agent.modules.wording import SENTENCE_END, stems_of
 from ld_agent.prompts import as_line, as_name
 from ld_agent.steps import Steps
+from ld_agent.text import SENTENCE_END, stems_of
 from ld_agent.types import Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]

@@ -11,13 +11,11 @@ from datetime import datetime
 from typing import TypeVar
 
 from ld_agent.correcting import correct
-from ld_agent.ending import session_ended
 from ld_agent.errors import InputError
-from ld_agent.listener import Listener
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.relation import Relation
+from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
+from ld_agent.state import Listener, Relation, session_ended
 from ld_agent.steps import Steps, arun, run
-from ld_agent.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import Turn, checked_reply_time
 from ld_agent.types import (
     Prompt,

@@ -15,9 +15,9 @@ from ld_agent.languages.reading import Reading
 from ld_agent.memory.corrections import Carried, Correction, content, corrected_lines
 from ld_agent.memory.quotes import asks
 from ld_agent.memory.views.stored import dialogue
-from ld_agent.modules.wording import SENTENCE_END
-from ld_agent.relation import Relation
+from ld_agent.state import Relation
 from ld_agent.storage.base import Rewriting
+from ld_agent.text import SENTENCE_END
 from ld_agent.types import Record, Trait, Utterance
 
 OWN_LINES = 3

@@ -14,6 +14,8 @@ from typing import Any
 
 from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
+from ld_agent.checks.invention import asks_for_facts
+from ld_agent.checks.named import asked_about
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
@@ -22,13 +24,11 @@ from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.modules.generator import Generator, Prompted, Situation
-from ld_agent.modules.invention import asks_for_facts
-from ld_agent.modules.named import asked_about
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text, statements
-from ld_agent.relation import Relation
+from ld_agent.running.stopwatch import Stopwatch
+from ld_agent.state import Relation
 from ld_agent.steps import Steps, metered
-from ld_agent.stopwatch import Stopwatch
 from ld_agent.types import SAID, Reply, ReplyOptions, Tokens, Utterance, checked_text, iso, utc
 
 INTERRUPTED = "the reply was interrupted"

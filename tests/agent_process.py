@@ -147,7 +147,7 @@ def _child(task: Task, scene: Any, acknowledged: IO[bytes]) -> int:
 
 
 def _trace_postgres(trace: Callable[[str], None]) -> None:
-    from ld_agent.storage.postgres_connection import PostgresConnection
+    from ld_agent.storage.postgres.connection import PostgresConnection
 
     run = PostgresConnection._run
 

@@ -47,7 +47,7 @@ def _started(package: Any) -> Any:
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: str) -> str:
     """A database that has the store's tables, to copy."""
-    from ld_agent.storage.postgres import PostgresStore
+    from ld_agent.storage.postgres.store import PostgresStore
 
     name = _created(postgres_server, "template1")
     PostgresStore(_address(postgres_server, name)).close()

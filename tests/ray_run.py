@@ -15,8 +15,8 @@ from pathlib import Path
 from ld_agent.agent import Agent
 from ld_agent.config import parse_config
 from ld_agent.datasets.base import Episode, Turn
-from ld_agent.on_ray import on_ray, play_on_ray
-from ld_agent.replay import PlayedTurn, replay
+from ld_agent.running.on_ray import on_ray, play_on_ray
+from ld_agent.running.replay import PlayedTurn, replay
 
 AT = datetime(2024, 5, 1, tzinfo=UTC)
 SAID = {"ann": "I keep bees in Lyon.", "ben": "I paint boats."}

@@ -19,8 +19,8 @@ from typing import Any
 from ld_agent.config import Config, parse_config
 from ld_agent.datasets import load_episodes
 from ld_agent.evaluation import runner
-from ld_agent.evaluation.response import ResponseTask
 from ld_agent.evaluation.runner import Item, Keep, perform
+from ld_agent.evaluation.tasks.response import ResponseTask
 from training import replayed
 from training.ablations import PromptParts
 from training.rows import write_rows

@@ -17,7 +17,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.storage.base import Draft
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 SESSIONS, TRAITS = 70, 300
 HOUR = timedelta(hours=1)

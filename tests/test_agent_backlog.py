@@ -16,7 +16,7 @@ from ld_agent.storage.base import PATIENCE
 CHANGE = """
 import sys
 from datetime import UTC, datetime
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 store = Store(sys.argv[1])
 key = store.find_conversation("maya").key

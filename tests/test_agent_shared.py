@@ -15,9 +15,9 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ReplyStopped
-from ld_agent.rebuild import rebuild
-from ld_agent.resources import Resources
-from ld_agent.stream import AsyncReplyStream, SyncReplyStream
+from ld_agent.running.rebuild import rebuild
+from ld_agent.running.resources import Resources
+from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import INTERRUPTED
 from ld_agent.types import Reply, ReplyOptions, Utterance
 

@@ -10,7 +10,7 @@ import pytest
 from cli_commands import CommandLine, light_config, run_real
 
 import ld_agent.cli
-import ld_agent.storage.sqlite
+import ld_agent.storage.sqlite.store
 from ld_agent import __version__
 
 
@@ -65,7 +65,7 @@ def test_an_unforeseen_error_is_one_line_too(
         raise RuntimeError("first line\nsecond line")
 
     (tmp_path / "me.db").touch()
-    monkeypatch.setattr(ld_agent.storage.sqlite, "Store", broken)
+    monkeypatch.setattr(ld_agent.storage.sqlite.store, "Store", broken)
     ran = command_line("memory", "list", "--store", tmp_path / "me.db")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
@@ -81,7 +81,7 @@ def test_an_interrupt_is_exit_code_130(command_line: CommandLine, monkeypatch: p
         raise KeyboardInterrupt
 
     (tmp_path / "me.db").touch()
-    monkeypatch.setattr(ld_agent.storage.sqlite, "Store", interrupted)
+    monkeypatch.setattr(ld_agent.storage.sqlite.store, "Store", interrupted)
     ran = command_line("memory", "list", "--store", tmp_path / "me.db")
     assert (ran.code, ran.out, ran.err) == (130, "", "")
 

@@ -19,7 +19,7 @@ from cli_commands import EXECUTABLE, CommandLine, Untouched, environment, light_
 from ld_agent.agent import Agent
 from ld_agent.cli.chat import _Opening, _turn
 from ld_agent.config import load_config
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import Utterance
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

@@ -15,8 +15,8 @@ from ld_agent.agent import Agent
 from ld_agent.config import Config, load_config
 from ld_agent.datasets import load_episodes
 from ld_agent.memory.index.hybrid import TIME, weighted
-from ld_agent.replay import replay
-from ld_agent.storage.sqlite import Store
+from ld_agent.running.replay import replay
+from ld_agent.storage.sqlite.store import Store
 
 SUMMARY = "Ann talked about her garden and her bees."
 

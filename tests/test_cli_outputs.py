@@ -10,7 +10,7 @@ from cli_commands import CommandLine, light_config
 
 from ld_agent.errors import InputError
 from ld_agent.files import check_output, is_sqlite, written_atomically
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 TALK = '{"conversation": "c", "agent": "Sam", "utterances": []}\n'
 

@@ -12,7 +12,7 @@ from cli_commands import CommandLine, conversation_line, light_config, run_real,
 
 from ld_agent.memory.index.hybrid import TIME, weighted
 from ld_agent.shipped import shipped_path
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 SAMPLE = shipped_path("data/samples/three_sessions.jsonl")
 KEYS = {

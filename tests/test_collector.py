@@ -11,8 +11,8 @@ import pytest
 from test_turnstile import until
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.collector import Collector, Collectors
 from ld_agent.errors import BackboneError
+from ld_agent.running.collector import Collector, Collectors
 
 PATIENCE = 30.0
 

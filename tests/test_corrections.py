@@ -15,7 +15,7 @@ from ld_agent.errors import InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.corrections import Correction, rewritten
 from ld_agent.storage.exchange import export_lines, import_lines
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 VIEWS = ["events", "history", "bm25", "recursive", "conditional", "memorybank"]
 

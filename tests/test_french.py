@@ -10,14 +10,14 @@ import pytest
 
 from ld_agent import Agent, load_config
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.checks.contradiction import contradicts, slot
+from ld_agent.checks.invention import asks_what_was_told, supported
+from ld_agent.checks.not_knowing import says_unknown
+from ld_agent.checks.referents import referring
+from ld_agent.checks.subjects import corrected
 from ld_agent.languages import language
-from ld_agent.memory.contradiction import contradicts, slot
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.modules.invention import asks_what_was_told, supported
-from ld_agent.modules.not_knowing import says_unknown
-from ld_agent.modules.referents import referring
-from ld_agent.modules.subjects import corrected
 
 AT = datetime(2026, 1, 5, tzinfo=UTC)
 DECIDES = "memory.conditional.decision=with_reply"

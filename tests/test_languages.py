@@ -22,7 +22,7 @@ from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.extractor import parse_traits
 from ld_agent.modules.replies import ReplyStream, decision
-from ld_agent.modules.wording import SENTENCE_END, stems_of, terms_of
+from ld_agent.text import SENTENCE_END, stems_of, terms_of
 
 READING = ENGLISH.reading
 

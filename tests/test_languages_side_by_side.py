@@ -9,16 +9,16 @@ from pathlib import Path
 from ld_agent import Agent, load_config
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.checks.attribution import speaks_of_self
+from ld_agent.checks.contradiction import contradicts
+from ld_agent.checks.invention import asks_what_was_told
 from ld_agent.conversation import Conversation
 from ld_agent.languages import language
-from ld_agent.memory.contradiction import contradicts
 from ld_agent.memory.dates import periods
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.modules.attribution import speaks_of_self
-from ld_agent.modules.invention import asks_what_was_told
-from ld_agent.modules.wording import stems_of
+from ld_agent.text import stems_of
 
 FRENCH = str(Path(__file__).parents[1] / "data" / "samples" / "languages" / "fr")
 AT = datetime(2026, 1, 5, tzinfo=UTC)

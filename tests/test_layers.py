@@ -10,10 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LAYERS = (
     ("errors", "types"),
-    ("languages", "prompts", "storage", "backbones", "datasets"),
+    ("languages", "text", "checks", "prompts", "storage", "backbones", "datasets"),
     ("modules",),
     ("memory",),
-    ("agent", "conversation", "relation", "resources", "stateless", "turn"),
+    ("agent", "conversation", "state", "resources", "stateless", "turn"),
     ("rebuild", "replay"),
     ("evaluation", "training", "integrations"),
     ("server",),
@@ -30,8 +30,9 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def layer(module: str) -> str:
+    """The folder or file that a module is a layer by; what keeps agents going stands in one folder at several heights."""
     first, _, rest = module.partition(".")
-    return rest.partition(".")[0] if first == "ld_agent" else first
+    return rest.removeprefix("running.").partition(".")[0] if first == "ld_agent" else first
 
 
 def imported(tree: ast.AST) -> Iterator[str]:

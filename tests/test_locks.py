@@ -1,4 +1,4 @@
-"""No two threads wait for each other: interleavings that once hung, forced by events. The order is in `ld_agent.resources`."""
+"""No two threads wait for each other: interleavings that once hung, forced by events. `running.resources` names the order."""
 
 from __future__ import annotations
 

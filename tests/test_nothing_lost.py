@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent_process import Processes, Task
 
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 TEXTS = ["I keep bees in Lyon.", "I paint the bees.", "I sing in a choir.", "I moved to Oslo.", "I bought a boat."]
 GAPS = [0, 60, 7200, 60, 86_400]

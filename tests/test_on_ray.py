@@ -14,12 +14,12 @@ import pytest
 import ray_shared
 import yaml
 
-from ld_agent import on_ray
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation import runner
-from ld_agent.on_ray import _part, _plan, _prepare, _shares, play_on_ray
+from ld_agent.running import on_ray
+from ld_agent.running.on_ray import _part, _plan, _prepare, _shares, play_on_ray
 from training import replayed
 
 

@@ -18,7 +18,7 @@ from ld_agent.backbones.base import Request
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.storage.exchange import export_lines, import_lines
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import CHANNELS, SAID, least_trusted
 
 POISON = (

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from agent_parts import START, Scene
 
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 VIEWS = ["events", "recursive", "conditional", "dense"]
 PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)")

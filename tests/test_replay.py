@@ -15,7 +15,7 @@ from agent_parts import DAY, START, Scene, requests_of, retold
 from ld_agent.agent import Agent
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import BackboneError, InputError
-from ld_agent.replay import PlayedTurn, replay
+from ld_agent.running.replay import PlayedTurn, replay
 from ld_agent.storage.exchange import export_lines
 
 MINUTE = timedelta(minutes=1)

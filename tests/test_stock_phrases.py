@@ -7,7 +7,7 @@ from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.views import VIEWS
-from ld_agent.rebuild import rebuild
+from ld_agent.running.rebuild import rebuild
 
 PHRASE = ENGLISH.words.speechless
 VIEWS_OF_TEXT = [name for name in VIEWS if name not in ("none", "golden")]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from ld_agent.errors import ConversationBusyError
-from ld_agent.turnstile import Turnstile
+from ld_agent.running.turnstile import Turnstile
 
 PATIENCE = 30.0
 

@@ -15,7 +15,7 @@ from agent_process import Processes, Task
 from ld_agent.backbones.base import Request
 from ld_agent.errors import EncoderMismatchError, StoreError
 from ld_agent.storage.opening import open_store
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 
 def writer(path: Path, conversation: str, speaker: str, turns: int, **more: object) -> Task:

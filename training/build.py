@@ -21,8 +21,8 @@ from ld_agent.config import load_config
 from ld_agent.errors import InputError
 from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
-from ld_agent.on_ray import check_not_launched
 from ld_agent.program import lenient
+from ld_agent.running.on_ray import check_not_launched
 from training.ablations import ABLATIONS, FULL, PromptParts
 from training.command import Lenient, run_command
 from training.row_building import BuildRequest, held_out, origin

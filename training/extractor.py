@@ -22,7 +22,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
         InputError: no such file, or a corpus without annotated traits.
     """
     from ld_agent.datasets import format_of, load_annotated_utterances
-    from ld_agent.evaluation.extraction import joined
+    from ld_agent.evaluation.tasks.extraction import joined
     from ld_agent.modules.base import Models
     from ld_agent.modules.extractor import Extractor
     from training.rows import row_values
@@ -43,7 +43,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
 
 def answer(text: str, reading: Reading) -> str:
     """The traits in an extractor's answer as one text, without the grounding check, or NO_TRAIT."""
-    from ld_agent.evaluation.extraction import joined
+    from ld_agent.evaluation.tasks.extraction import joined
     from ld_agent.modules.extractor import parse_traits
 
     return joined(parse_traits(text, "", reading, lambda *_: True))

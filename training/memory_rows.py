@@ -22,13 +22,13 @@ from typing import Annotated, Any
 import typer
 
 from ld_agent.backbones.base import Message
+from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.config import Config
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import Vectors, configured
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.quotes import quotes
 from ld_agent.modules.generator import Situation, render
-from ld_agent.modules.not_knowing import says_unknown
 from ld_agent.types import Recalled, Record, Utterance
 from training.command import run_command
 from training.memory_relations import Fact, asked_about, asked_back, led, lists, relations

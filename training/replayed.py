@@ -25,9 +25,9 @@ from ld_agent.errors import InputError
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
-from ld_agent.on_ray import on_ray
 from ld_agent.prompts import as_line
-from ld_agent.replay import PlayedTurn, play, prompt_of, reply_options
+from ld_agent.running.on_ray import on_ray
+from ld_agent.running.replay import PlayedTurn, play, prompt_of, reply_options
 from ld_agent.steps import Steps, run_many
 from ld_agent.terminal import progress
 from training.ablations import FULL, PromptParts, reduced, situation_of

@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import typer
 
 from ld_agent.errors import InputError
+from ld_agent.evaluation.judging.verdicts import complete_run
 from ld_agent.evaluation.runner import Prediction
-from ld_agent.evaluation.verdicts import complete_run
 from ld_agent.files import check_output, written_atomically
 from training.command import run_command
 

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ld_agent.sections import AtLeastOne, Count, Positive, Section, Share
-from ld_agent.settings import SettingsFiles
+from ld_agent.config.sections import AtLeastOne, Count, Positive, Section, Share
+from ld_agent.config.settings import SettingsFiles
 
 NotNegative = Annotated[float, Field(ge=0)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ld_agent.checks.enumerations import listed
 from ld_agent.languages import ENGLISH
-from ld_agent.modules.enumerations import listed
 from training.row_building import BuildRequest, held_out, origin
 from training.talks import Talk, talks_of
 from training.train import main

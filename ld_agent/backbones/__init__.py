@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from ld_agent.backbones.base import Backbone, Completion, Message, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config.sections import BackboneSection
 from ld_agent.errors import ConfigError
-from ld_agent.sections import BackboneSection
 
 __all__ = ["BACKBONES", "Backbone", "Completion", "Message", "Request", "ScriptedBackbone", "build_backbone"]
 

@@ -41,7 +41,7 @@ def annotate(
     """
     from ld_agent.cli.show import console, day, plain, say
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.annotation import add_mark, candidates, new_mark
+    from ld_agent.evaluation.judging.annotation import add_mark, candidates, new_mark
     from ld_agent.storage.address import shown as path_shown
     from ld_agent.types import utc
 
@@ -85,7 +85,7 @@ def marks(
       ld-agent eval marks marks.jsonl --store me.db --json
     """
     from ld_agent.cli.show import console, figure, figures_table
-    from ld_agent.evaluation.annotation import agreement, load_marks
+    from ld_agent.evaluation.judging.annotation import agreement, load_marks
 
     loaded = load_marks(marks)
     with agent_on(store, config, overrides) as agent:

@@ -16,12 +16,12 @@ from ld_agent.backbones.weights import resolve_model
 from ld_agent.cli.show import RecalledTable, console, plain, records_table, say, traits_table
 from ld_agent.cli.versions import versions_text
 from ld_agent.config import Config
+from ld_agent.config.sections import SMOLLM2
 from ld_agent.errors import BackboneError, InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.base import MODULES
-from ld_agent.sections import SMOLLM2
 from ld_agent.storage.opening import open_store
 from ld_agent.terminal import LongWork
 from ld_agent.types import checked_text

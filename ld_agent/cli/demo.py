@@ -14,7 +14,7 @@ from ld_agent.cli.show import RecalledTable, console, plain, records_table, trai
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.languages import ENGLISH
-from ld_agent.replay import PlayedTurn, replay
+from ld_agent.running.replay import PlayedTurn, replay
 from ld_agent.shipped import shipped_path
 from ld_agent.types import Record, Utterance
 

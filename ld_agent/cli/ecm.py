@@ -43,9 +43,9 @@ def build(
     from ld_agent.config import load_config
     from ld_agent.datasets import load_episodes
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.ecm import write_samples
-    from ld_agent.evaluation.ecm_build import build as build_benchmark
-    from ld_agent.evaluation.ecm_build import load_requests
+    from ld_agent.evaluation.tasks.ecm import write_samples
+    from ld_agent.evaluation.tasks.ecm_build import build as build_benchmark
+    from ld_agent.evaluation.tasks.ecm_build import load_requests
     from ld_agent.files import check_output
 
     check_output(out, (source, config))
@@ -98,7 +98,7 @@ def run(
 
       ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
     """
-    from ld_agent.evaluation.ecm import EcmTask
+    from ld_agent.evaluation.tasks.ecm import EcmTask
 
     carry_out(
         lambda settings: EcmTask(data, settings, limit, merge),

@@ -1,5 +1,5 @@
 """``ld-agent eval``: measure modules and agents against references, with confidence intervals. One command for every
-entry of `ld_agent.evaluation.tasks`, and ``score``. Prints; decides nothing.
+entry of `ld_agent.evaluation.tasks.registry`, and ``score``. Prints; decides nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import typer
 
 from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite
 from ld_agent.cli.runs import carry_out, report
-from ld_agent.evaluation.tasks import TASKS, Option, TaskEntry
+from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
 from ld_agent.program import lenient
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ def figures(
     """
     from ld_agent.cli.show import console, figures_table
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.figures import FIGURES, draw, numbers
-    from ld_agent.evaluation.table_runs import collect
+    from ld_agent.evaluation.tables.figures import FIGURES, draw, numbers
+    from ld_agent.evaluation.tables.runs import collect
 
     if runs is None:
         raise InputError("--from is missing: give the folder with your runs")

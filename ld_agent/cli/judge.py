@@ -13,7 +13,7 @@ from ld_agent.cli.options import Drawn, Json, OneConfig, Seed
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
-    from ld_agent.evaluation.judge import Case
+    from ld_agent.evaluation.judging.judge import Case
 
 app = typer.Typer(help="Let a language model judge stored runs.", no_args_is_help=True)
 Runs = Annotated[
@@ -128,8 +128,8 @@ def form(
       ld-agent judge form here.jsonl alone.jsonl --questions pairs --out page.html
     """
     from ld_agent.cli.show import say
-    from ld_agent.evaluation.form import write_form
-    from ld_agent.evaluation.form_items import shown
+    from ld_agent.evaluation.judging.form import write_form
+    from ld_agent.evaluation.judging.form_items import shown
 
     selection = shown(sources, questions, limit, seed)
     key = write_form(selection.items, questions, out, seed=seed, about=selection.about)
@@ -161,7 +161,7 @@ def agree(
     """
     from ld_agent.datasets.records import json_lines, raise_bad
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.agreement import agreement_with_people
+    from ld_agent.evaluation.judging.agreement import agreement_with_people
 
     if keep and key is None:
         raise InputError("--keep needs --key, which says what the ratings are about")
@@ -176,8 +176,8 @@ def agree(
 
 def _agree_with_one_another(files: list[Path], key: Path | None, keep: bool, as_json: bool) -> None:
     from ld_agent.cli.show import say
-    from ld_agent.evaluation.form import preferences, read_key, read_ratings, summary, systems_of
-    from ld_agent.evaluation.form_figures import keep_ratings
+    from ld_agent.evaluation.judging.form import preferences, read_key, read_ratings, summary, systems_of
+    from ld_agent.evaluation.judging.form_figures import keep_ratings
 
     form_id, ratings = read_ratings(files)
     known = read_key(key, form_id) if key else None
@@ -209,8 +209,8 @@ def judged(
     from ld_agent.cli.show import say
     from ld_agent.config import load_config
     from ld_agent.evaluation.fallbacks import MARK, as_json, footnote, of_predictions
-    from ld_agent.evaluation.judge import ASPECTS, JUDGEMENTS
-    from ld_agent.evaluation.verdicts import cases, complete_run, pronounce, summarized, write_verdicts
+    from ld_agent.evaluation.judging.judge import ASPECTS, JUDGEMENTS
+    from ld_agent.evaluation.judging.verdicts import cases, complete_run, pronounce, summarized, write_verdicts
     from ld_agent.terminal import progress
 
     section = load_config(config, overrides).backbone

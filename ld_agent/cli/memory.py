@@ -16,7 +16,7 @@ from ld_agent.program import print_json
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
     from ld_agent.storage.base import Failure, StoredConversation
-    from ld_agent.storage.sql_store import SQLStore
+    from ld_agent.storage.sql.store import SQLStore
 
 app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_args_is_help=True)
 
@@ -118,7 +118,7 @@ def search(
       ld-agent memory search "her new job" --store me.db --conversation maya --at 2024-06-01T12:00:00+00:00
     """
     from ld_agent.cli.show import RecalledTable, console, plain
-    from ld_agent.replay import recalled_json
+    from ld_agent.running.replay import recalled_json
     from ld_agent.terminal import LongWork
 
     with agent_on(store, config, [*(overrides or []), *([f"memory.k={k}"] if k else [])]) as agent:
@@ -176,7 +176,7 @@ def import_command(
     from ld_agent.storage.address import is_address, shown
     from ld_agent.storage.exchange import import_file
     from ld_agent.storage.opening import open_store
-    from ld_agent.storage.sqlite_import import import_into_file
+    from ld_agent.storage.sqlite.importing import import_into_file
 
     if not source.is_file():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`")

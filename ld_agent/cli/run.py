@@ -19,8 +19,8 @@ from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output
-from ld_agent.on_ray import check_not_launched, play_on_ray
-from ld_agent.replay import PlayedTurn, replay
+from ld_agent.running.on_ray import check_not_launched, play_on_ray
+from ld_agent.running.replay import PlayedTurn, replay
 from ld_agent.storage.address import shown
 from ld_agent.terminal import LongWork, bars
 

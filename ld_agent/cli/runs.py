@@ -100,7 +100,7 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
 def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]]) -> None:
     from ld_agent.cli.show import console, figure, figures_table, plain
     from ld_agent.evaluation.fallbacks import MARK, counts_of, footnote, in_words
-    from ld_agent.evaluation.tasks import task_entry
+    from ld_agent.evaluation.tasks.registry import task_entry
 
     rows: list[list[RenderableType]]
     marked = {result["system"] for result in results if result["mostly_fallbacks"]}

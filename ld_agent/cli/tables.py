@@ -12,8 +12,8 @@ from ld_agent.cli.options import Json, RunsFolder
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
-    from ld_agent.evaluation.paper_figures import PaperTable
-    from ld_agent.evaluation.tables import FilledTable
+    from ld_agent.evaluation.tables.filled import FilledTable
+    from ld_agent.evaluation.tables.paper_figures import PaperTable
 
 
 def tables(
@@ -55,9 +55,9 @@ def tables(
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.paper_figures import paper_table, paper_tables
-    from ld_agent.evaluation.table_runs import collect
-    from ld_agent.evaluation.tables import fill, markdown
+    from ld_agent.evaluation.tables.filled import fill, markdown
+    from ld_agent.evaluation.tables.paper_figures import paper_table, paper_tables
+    from ld_agent.evaluation.tables.runs import collect
 
     wanted = list(paper_tables().values()) if name == "all" else [paper_table(name)]
     if session is not None:
@@ -107,7 +107,7 @@ def _plain(filled: FilledTable) -> dict[str, object]:
 
 
 def _planned(wanted: list[PaperTable], configs: list[str], *, as_json: bool) -> None:
-    from ld_agent.evaluation.table_plan import plan, shown, yours
+    from ld_agent.evaluation.tables.plan import plan, shown, yours
 
     planned = {table.name: dict(plan(table, configs)) for table in wanted}
     if as_json:

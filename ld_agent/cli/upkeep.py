@@ -48,8 +48,8 @@ def rebuild(
 def _backfilled(agent: Agent, conversations: Sequence[StoredConversation]) -> tuple[int, int, list[str]]:
     """Backfill the views of conversations; how many sessions were taken in, of how many, and what failed."""
     from ld_agent.cli.show import say
-    from ld_agent.rebuild import missing
-    from ld_agent.rebuild import rebuild as rebuild_views
+    from ld_agent.running.rebuild import missing
+    from ld_agent.running.rebuild import rebuild as rebuild_views
     from ld_agent.terminal import LongWork, bars
 
     lacking = {c.id: missing(agent, c) for c in conversations}

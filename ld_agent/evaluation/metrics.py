@@ -27,7 +27,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ld_agent.modules.wording import words_of
+from ld_agent.text import words_of
 
 Floats = NDArray[np.float64]
 References = Sequence[Sequence[str]]

@@ -15,7 +15,7 @@ from ld_agent.conversation import Conversation
 from ld_agent.datasets.base import Episode
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.runner import Item, Keep
-from ld_agent.replay import annotate, play
+from ld_agent.running.replay import annotate, play
 from ld_agent.steps import Steps, run_many
 
 Result = TypeVar("Result")

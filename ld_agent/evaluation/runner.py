@@ -28,7 +28,6 @@ from typing import Any, Protocol
 
 from ld_agent.config import Config
 from ld_agent.errors import InputError
-from ld_agent.evaluation.published import flat
 from ld_agent.evaluation.run_files import (
     PREDICTIONS,
     SCORES,
@@ -45,8 +44,9 @@ from ld_agent.evaluation.run_files import (
     values_of,
     write_scores,
 )
+from ld_agent.evaluation.tables.published import flat
 from ld_agent.languages import language
-from ld_agent.on_ray import check_not_launched, on_ray
+from ld_agent.running.on_ray import check_not_launched, on_ray
 from ld_agent.terminal import progress
 
 __all__ = [

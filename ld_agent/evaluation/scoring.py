@@ -14,7 +14,7 @@ from ld_agent.evaluation import fallbacks
 from ld_agent.evaluation.bootstrap import LEVEL, SAMPLES, compare, interval
 from ld_agent.evaluation.metrics import Measure, meteor_stages
 from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
-from ld_agent.evaluation.tasks import task_entry
+from ld_agent.evaluation.tasks.registry import task_entry
 
 if TYPE_CHECKING:
     from ld_agent.evaluation.bert_score import BertScore

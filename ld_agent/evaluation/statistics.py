@@ -15,9 +15,9 @@ from typing import Any
 
 from ld_agent.datasets import Episode, format_of, load_dialogues, load_episodes
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.ecm import is_benchmark, read_samples
+from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
 from ld_agent.files import check_output, written_atomically
-from ld_agent.modules.wording import words_of
+from ld_agent.text import words_of
 
 FORMAT = 1
 FILE = "statistics.json"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ld_agent.evaluation.wrong_person import judged
+from ld_agent.checks.enumerations import unfolded
+from ld_agent.evaluation.tasks.wrong_person import judged
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.views.memory_text import meaning, supported
-from ld_agent.modules.enumerations import unfolded
-from ld_agent.modules.wording import REPORTING, SENTENCE_END, words_of
+from ld_agent.text import REPORTING, SENTENCE_END, words_of
 from ld_agent.types import Record
 
 CLOSE = 4

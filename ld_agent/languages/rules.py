@@ -29,7 +29,7 @@ class Patterns(BaseModel):
 
 
 class Clauses(Patterns):
-    """How summaries state who does what, for `ld_agent.modules.subjects`.
+    """How summaries state who does what, for `ld_agent.checks.subjects`.
 
     Attributes:
         start: what may stand before the subject of a clause.
@@ -72,7 +72,7 @@ class Clauses(Patterns):
 
 
 class Referents(Patterns):
-    """How to find whom a trait is about, for `ld_agent.modules.referents`.
+    """How to find whom a trait is about, for `ld_agent.checks.referents`.
 
     Attributes:
         people: relations to the speaker: "sister", "dog".

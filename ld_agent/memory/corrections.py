@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ld_agent.checks.contradiction import negated
+from ld_agent.checks.named import occurs
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.contradiction import negated
 from ld_agent.memory.index.lexical import stems
-from ld_agent.modules.named import occurs
-from ld_agent.modules.wording import EAST_ASIAN, REPORTING, SENTENCE_END, stems_listed, stems_of
 from ld_agent.prompts import as_name
+from ld_agent.text import EAST_ASIAN, REPORTING, SENTENCE_END, stems_listed, stems_of
 from ld_agent.types import Record, Utterance
 
 _BETWEEN = re.compile(f"({SENTENCE_END.pattern})")

@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.checks.east_asian_numbers import chinese_number
 from ld_agent.languages.dates import Dates, Kind, Unit
 from ld_agent.languages.reading import Reading
-from ld_agent.modules.east_asian_numbers import chinese_number
 
 DAY = 86_400.0
 NEAR = 7 * DAY

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.config.sections import EncoderSection
 from ld_agent.errors import ModelError
 from ld_agent.memory.packaged_encoders import PACKAGED, mostly_in, packaged
-from ld_agent.sections import EncoderSection
 
 Vectors = NDArray[np.float32]
 CUT = 1_000  # characters of a window where tokens are not known

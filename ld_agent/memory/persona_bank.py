@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
+from ld_agent.checks.contradiction import contradicts, differ, same_slot
+from ld_agent.config.sections import PersonasSection
 from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.contradiction import contradicts, differ, same_slot
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.speaker_traits import NEVER, SpeakerTraits
-from ld_agent.sections import PersonasSection
 from ld_agent.storage.base import Store
 from ld_agent.storage.columns import microseconds
 from ld_agent.types import Trait, Utterance, least_trusted

@@ -12,11 +12,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.checks.named import part_about, part_asked, tells_of
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import windows
-from ld_agent.modules.named import part_about, part_asked, tells_of
 from ld_agent.types import Recalled, Utterance
 
 COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.checks.contradiction import slot
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.contradiction import slot
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.rough import WORTH_IT, RoughVectors, contenders
 from ld_agent.storage.columns import microseconds

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ld_agent.errors import ConfigError, ModelError
-from ld_agent.modules.wording import EAST_ASIAN, EAST_ASIAN_RUN, HAN, HAN_RUN, HANGUL, simplified
+from ld_agent.text import EAST_ASIAN, EAST_ASIAN_RUN, HAN, HAN_RUN, HANGUL, simplified
 
 UNIVERSAL_POS = frozenset("ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split())
 LONGEST = 100_000

@@ -12,10 +12,10 @@ from ld_agent.backbones import build_backbone
 from ld_agent.backbones.answer_text import AnswerStream
 from ld_agent.backbones.base import Backbone, Completion, Message, Request
 from ld_agent.config import Config
+from ld_agent.config.sections import ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
 from ld_agent.languages import Language, language
 from ld_agent.prompts import Prompt
-from ld_agent.sections import ModuleSection, ModulesSection
 
 MODULES = tuple(ModulesSection.model_fields)
 MOST_CHARACTERS_A_TOKEN = 16

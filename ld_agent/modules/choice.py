@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ld_agent.languages.reading import Reading
-from ld_agent.modules.wording import stems_of
+from ld_agent.text import stems_of
 
 NEXT = 0.9
 """The weight of a passage, relative to the one ranked before it. Fitted to 106 questions of ``data/samples/questions.jsonl``,

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from ld_agent.backbones.base import Completion, Message
+from ld_agent.checks.listed_traits import listed_traits
+from ld_agent.checks.numbers import counted, numbers
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
-from ld_agent.modules.listed_traits import listed_traits
-from ld_agent.modules.numbers import counted, numbers
-from ld_agent.modules.wording import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 from ld_agent.steps import Steps, run
+from ld_agent.text import EAST_ASIAN, HANGUL, first_paragraph, halves, stems_of, words_of
 
 FIRST_PERSON = re.compile(r"(?:I|My|We|Our)\b|[^a-zA-Z]*\Z")
 CODE = re.compile(r"[{}]|</?[a-z]\w*[=/>]|\w\(\s*\w*\s*=|\"\s*:|\\u[0-9a-f]{4}", re.IGNORECASE)

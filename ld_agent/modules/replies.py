@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache, partial
 
 from ld_agent.languages import ENGLISH, Language, stock_phrases
-from ld_agent.modules.wording import words_of
+from ld_agent.text import words_of
 from ld_agent.types import Utterance
 
 DECISION = re.compile(r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]*(?:remember|decision)[\s>*_\])]*:", re.IGNORECASE)

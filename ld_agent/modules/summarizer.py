@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.checks.subjects import Encode, corrected
+from ld_agent.config.sections import SummarizerSection
 from ld_agent.languages.reading import Reading
 from ld_agent.modules.base import Models
-from ld_agent.modules.subjects import Encode, corrected
-from ld_agent.modules.wording import SENTENCE_END, first_paragraph, halves, stems_of, words_of
 from ld_agent.prompts import as_name
-from ld_agent.sections import SummarizerSection
 from ld_agent.steps import Steps, run
+from ld_agent.text import SENTENCE_END, first_paragraph, halves, stems_of, words_of
 from ld_agent.types import Session, Utterance
 
 MARKS = re.compile(r"^[\s\"'*#\-]*")

@@ -15,12 +15,14 @@ from pydantic import BaseModel
 
 from ld_agent import __version__
 from ld_agent.agent import Agent
-from ld_agent.server import chat, errors, memory, metrics, page, responses
+from ld_agent.server import errors, metrics, page
 from ld_agent.server.errors import ErrorBody
 from ld_agent.server.limits import Bodies, Places, Rates
 from ld_agent.server.logins import Logins
 from ld_agent.server.logs import Logged
+from ld_agent.server.memory import routes as memory
 from ld_agent.server.metrics import Metrics
+from ld_agent.server.openai import chat, responses
 from ld_agent.server.service import Service
 from ld_agent.server.traces import traced
 from ld_agent.server.undo import Undoable

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from ld_agent.server.asked import Answered, Asked
 from ld_agent.server.limits import Places
+from ld_agent.server.openai.asked import Answered, Asked
+from ld_agent.server.openai.turns import RunningTurn
 from ld_agent.server.service import Service
-from ld_agent.server.turns import RunningTurn
 
 Events = Callable[[RunningTurn], AsyncIterator[str]]
 

@@ -18,15 +18,15 @@ from weakref import WeakValueDictionary
 
 from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
-from ld_agent.costs import Costs
 from ld_agent.errors import InputError, LDAgentError, StoreError
-from ld_agent.free_memory import return_free_memory
+from ld_agent.running.costs import Costs
+from ld_agent.running.free_memory import return_free_memory
+from ld_agent.running.watch import operation
 from ld_agent.server.errors import ApiError
-from ld_agent.server.memory_shapes import ObserveRequest
+from ld_agent.server.memory.shapes import ObserveRequest
 from ld_agent.storage.base import StoredConversation
 from ld_agent.storage.served import Answers, Directory, Keys
 from ld_agent.types import Reply, Utterance
-from ld_agent.watch import operation
 
 T = TypeVar("T")
 log = logging.getLogger("ld_agent.server")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ld_agent import __version__
 from ld_agent.errors import ConfigError
-from ld_agent.watch import Operation, watched_by
+from ld_agent.running.watch import Operation, watched_by
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

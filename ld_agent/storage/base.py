@@ -1,7 +1,7 @@
 """The interface between memory and a database: a store and its shelves. Its rows are defined in
 `ld_agent.storage.rows`.
 
-Knows no SQL, no engine and no mechanism. `ld_agent.storage.sql_store` implements it once for SQLite and PostgreSQL; the
+Knows no SQL, no engine and no mechanism. `ld_agent.storage.sql.store` implements it once for SQLite and PostgreSQL; the
 contract tests run on each.
 """
 

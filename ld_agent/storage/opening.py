@@ -9,7 +9,7 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.address import is_address, shown
 
 if TYPE_CHECKING:
-    from ld_agent.storage.sql_store import SQLStore
+    from ld_agent.storage.sql.store import SQLStore
 
 
 def open_store(path: str | Path) -> SQLStore:
@@ -20,7 +20,7 @@ def open_store(path: str | Path) -> SQLStore:
     """
     if is_address(path):
         return _postgres(str(path), create=True)
-    from ld_agent.storage.sqlite import Store
+    from ld_agent.storage.sqlite.store import Store
 
     return Store(path)
 
@@ -40,7 +40,7 @@ def existing_store(path: str | Path) -> SQLStore:
 
 def _postgres(address: str, create: bool) -> SQLStore:
     try:
-        from ld_agent.storage.postgres import PostgresStore
+        from ld_agent.storage.postgres.store import PostgresStore
     except ImportError as exc:
         raise StoreError(
             f"{shown(address)}: PostgreSQL needs further packages ({exc}); run: pip install 'ld_agent[postgres]'"

@@ -21,7 +21,7 @@ from ld_agent.storage.database import EVERYONE, Database, tenant_of
 from ld_agent.types import PersonSummary, SessionSummary, ThreadSummary, Utterance
 
 if TYPE_CHECKING:
-    from ld_agent.storage.sql_store import SQLStore
+    from ld_agent.storage.sql.store import SQLStore
 
 SCOPES = ("chat", "memory", "admin")
 PREFIX_LENGTH = 12
@@ -241,7 +241,7 @@ class Directory:
 
     def recalls(self, key: int, sessions: Sequence[int], most: int) -> dict[int, tuple[int, list[Utterance]]]:
         """By session, the number of replies that recalled its memories, and the latest of these replies."""
-        from ld_agent.storage.sql_rows import utterances
+        from ld_agent.storage.sql.rows import utterances
 
         rows = self._db.of(key).rows(
             f"""SELECT session, reply, replies FROM (
@@ -263,7 +263,7 @@ class Directory:
 
     def search(self, key: int, words: str, most: int) -> list[Utterance]:
         """Utterances that contain a text, whatever its case, the latest first."""
-        from ld_agent.storage.sql_rows import utterances
+        from ld_agent.storage.sql.rows import utterances
 
         where = r"conversation = ? AND lower(text) LIKE ? ESCAPE '\' ORDER BY pk DESC LIMIT ?"
         return utterances(self._db.of(key), where, (key, _pattern(words), most))

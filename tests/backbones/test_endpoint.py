@@ -21,9 +21,9 @@ from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone, as_plain_text
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.config import load_config
+from ld_agent.config.sections import SMOLLM2
 from ld_agent.errors import BackboneError, ConfigError, ModelError
 from ld_agent.modules.base import Models
-from ld_agent.sections import SMOLLM2
 
 
 def ask(text: str = "Hello?", module: str = "generator", **more: Any) -> Request:

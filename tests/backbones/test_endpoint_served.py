@@ -17,8 +17,8 @@ import pytest
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone
 from ld_agent.backbones.weights import resolve_model
+from ld_agent.config.sections import SMOLLM2
 from ld_agent.errors import BackboneError
-from ld_agent.sections import SMOLLM2
 
 
 def ask(text: str = "Hello?", module: str = "generator", **more: Any) -> Request:

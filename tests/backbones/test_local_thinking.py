@@ -13,7 +13,7 @@ from ld_agent.backbones import build_backbone
 from ld_agent.backbones.base import Message
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.backbones.local.chat_tokens import ChatTokens, TextStream
-from ld_agent.sections import BackboneSection
+from ld_agent.config.sections import BackboneSection
 from training.examples import encode
 from training.rows import Row
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from ld_agent.cli.annotate import register
 from ld_agent.errors import DataFileError, InputError, StoreError
-from ld_agent.evaluation.annotation import Mark, add_mark, load_marks
+from ld_agent.evaluation.judging.annotation import Mark, add_mark, load_marks
 from ld_agent.storage.base import Draft
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 

@@ -19,7 +19,8 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config, parse_config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.ecm import (
+from ld_agent.evaluation.runner import Prediction, perform
+from ld_agent.evaluation.tasks.ecm import (
     ASSISTANT,
     USER,
     EcmTask,
@@ -31,9 +32,8 @@ from ld_agent.evaluation.ecm import (
     read_samples,
     write_samples,
 )
-from ld_agent.evaluation.ecm_build import build, dialogues_of, load_requests
-from ld_agent.evaluation.memory_quality import MemoryTask, golden, memory_measures
-from ld_agent.evaluation.runner import Prediction, perform
+from ld_agent.evaluation.tasks.ecm_build import build, dialogues_of, load_requests
+from ld_agent.evaluation.tasks.memory_quality import MemoryTask, golden, memory_measures
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 

@@ -10,7 +10,7 @@ import pytest
 from cli_commands import CommandLine, conversation_line, scripted_config
 
 from ld_agent.datasets.base import Episode, Turn
-from ld_agent.evaluation.ecm import ASSISTANT, USER, Probe, Sample, write_samples
+from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, Probe, Sample, write_samples
 
 PLAIN = ("personas.cap=0", "modules.generator.grounded=false")
 

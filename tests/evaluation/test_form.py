@@ -13,10 +13,10 @@ from cli_commands import CommandLine, conversation_line, scripted_config
 
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.ecm import ASSISTANT, USER, Probe, Sample, write_samples
-from ld_agent.evaluation.form import cohen, fleiss, read_key, read_ratings, summary, systems_of, write_form
-from ld_agent.evaluation.form_items import BREAK, of_cases, shown
-from ld_agent.evaluation.judge import Case
+from ld_agent.evaluation.judging.form import cohen, fleiss, read_key, read_ratings, summary, systems_of, write_form
+from ld_agent.evaluation.judging.form_items import BREAK, of_cases, shown
+from ld_agent.evaluation.judging.judge import Case
+from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, Probe, Sample, write_samples
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 CASES = [

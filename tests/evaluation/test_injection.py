@@ -16,7 +16,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY
-from ld_agent.evaluation.injection import Case, answers, load_cases, obeyed
+from ld_agent.evaluation.tasks.injection import Case, answers, load_cases, obeyed
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.types import CHANNELS

@@ -11,10 +11,10 @@ import pytest
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import InputError
-from ld_agent.evaluation.agreement import agreement
-from ld_agent.evaluation.judge import Case, Verdicts, judge, letter, shuffled, whole_number
+from ld_agent.evaluation.judging.agreement import agreement
+from ld_agent.evaluation.judging.judge import Case, Verdicts, judge, letter, shuffled, whole_number
+from ld_agent.evaluation.judging.verdicts import average, drawn, pronounce, summarized
 from ld_agent.evaluation.run_files import Prediction
-from ld_agent.evaluation.verdicts import average, drawn, pronounce, summarized
 
 LINES = (("Ann", "I adopted a puppy."), ("Sam", "What is its name?"))
 

@@ -12,9 +12,9 @@ from cli_commands import CommandLine
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.jsonl import write_episodes
 from ld_agent.errors import DataFileError
-from ld_agent.evaluation.ecm import ASSISTANT, USER, Probe, Sample, write_samples
 from ld_agent.evaluation.statistics import read_statistics, statistics
-from ld_agent.evaluation.table_runs import collect
+from ld_agent.evaluation.tables.runs import collect
+from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, Probe, Sample, write_samples
 
 SAMPLES = Path(__file__).parent.parent.parent / "data" / "samples"
 START = datetime(2024, 5, 1, 18, 0, tzinfo=UTC)

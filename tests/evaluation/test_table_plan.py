@@ -14,11 +14,19 @@ import pytest
 from cli_commands import CommandLine
 
 from ld_agent.config import greedy_config, load_config
-from ld_agent.evaluation.paper_figures import Column, OurRow, PaperTable, Where, paper_table, paper_tables, satisfied
-from ld_agent.evaluation.published import unpublished
 from ld_agent.evaluation.run_files import PREDICTIONS
-from ld_agent.evaluation.table_plan import plan, shown
-from ld_agent.evaluation.table_runs import TableRun, collect
+from ld_agent.evaluation.tables.paper_figures import (
+    Column,
+    OurRow,
+    PaperTable,
+    Where,
+    paper_table,
+    paper_tables,
+    satisfied,
+)
+from ld_agent.evaluation.tables.plan import plan, shown
+from ld_agent.evaluation.tables.published import unpublished
+from ld_agent.evaluation.tables.runs import TableRun, collect
 from training.settings import load_settings
 
 CORPORA = {"MSC": "msc", "CC": "conversation_chronicles", "CARECALL": "carecall", "UBUNTU_IRC": "ubuntu_irc"}

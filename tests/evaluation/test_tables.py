@@ -12,13 +12,13 @@ from cli_commands import CommandLine, conversation_line
 
 from ld_agent.config import parse_config
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judge import Case, Verdicts
-from ld_agent.evaluation.paper_figures import OurRow, PaperRow, paper_table, paper_tables
-from ld_agent.evaluation.response import ResponseTask
+from ld_agent.evaluation.judging.judge import Case, Verdicts
+from ld_agent.evaluation.judging.verdicts import cases, read_verdicts, write_verdicts
 from ld_agent.evaluation.runner import Prediction, Run, describe, read_run
-from ld_agent.evaluation.table_runs import collect, short_name
-from ld_agent.evaluation.tables import FilledTable, fill, markdown
-from ld_agent.evaluation.verdicts import cases, read_verdicts, write_verdicts
+from ld_agent.evaluation.tables.filled import FilledTable, fill, markdown
+from ld_agent.evaluation.tables.paper_figures import OurRow, PaperRow, paper_table, paper_tables
+from ld_agent.evaluation.tables.runs import collect, short_name
+from ld_agent.evaluation.tasks.response import ResponseTask
 
 MSC = '{"personas": [["I row."], ["I bake."]], "dialog": [], "previous_dialogs": []}\n'
 

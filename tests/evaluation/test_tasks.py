@@ -15,7 +15,7 @@ from ld_agent.cli.evaluate import command_of
 from ld_agent.config import Config
 from ld_agent.evaluation.metrics import Measure, mean
 from ld_agent.evaluation.runner import Item, Keep, Prediction
-from ld_agent.evaluation.tasks import TASKS, Option, TaskEntry
+from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.checks.contradiction import contradicts, differ, negated, same_slot, slot
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.contradiction import contradicts, differ, negated, same_slot, slot
 
 READING = ENGLISH.reading
 

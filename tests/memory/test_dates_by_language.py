@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ld_agent.checks.east_asian_numbers import chinese_number
 from ld_agent.languages import ENGLISH, language
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.dates import periods
-from ld_agent.modules.east_asian_numbers import chinese_number
 
 READING = ENGLISH.reading
 

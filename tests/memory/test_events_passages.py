@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config.sections import MemorySection
 from ld_agent.errors import EncoderMismatchError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
@@ -16,11 +17,10 @@ from ld_agent.memory.views import Query, ViewContext
 from ld_agent.memory.views.events import EventView
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer, Summary
-from ld_agent.sections import MemorySection
 from ld_agent.steps import run
 from ld_agent.storage.base import Shelf
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import Recalled
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.config.sections import MemorySection
 from ld_agent.errors import BackboneError, ConfigError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
@@ -18,9 +19,8 @@ from ld_agent.memory.views import Query, ViewContext, build_views
 from ld_agent.memory.views.events import MOST_READ, EventView, _spread
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
-from ld_agent.sections import MemorySection
 from ld_agent.steps import run
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import Recalled, Utterance
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)

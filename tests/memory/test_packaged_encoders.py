@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from ld_agent import load_config
+from ld_agent.config.sections import GAMMAS
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.packaged_encoders import PACKAGED
-from ld_agent.sections import GAMMAS
 
 SAME = ("My dog is called Biscuit.", "我的狗叫饼干。", "우리 강아지 이름은 비스킷이에요.")
 OTHER = "昨天股市大跌，我赔了很多钱。"

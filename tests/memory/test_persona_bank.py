@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ld_agent.config.sections import PersonasSection
 from ld_agent.errors import InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.persona_bank import PersonaBank
-from ld_agent.sections import PersonasSection
 from ld_agent.storage.columns import EPOCH
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import Utterance
 
 READING = ENGLISH.reading

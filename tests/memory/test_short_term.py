@@ -8,7 +8,7 @@ import pytest
 
 from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 BETA = 3600.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.checks.attribution import belongs, own_traits
 from ld_agent.languages import ENGLISH
-from ld_agent.modules.attribution import belongs, own_traits
 
 READING = ENGLISH.reading
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ld_agent.backbones.base import Completion
+from ld_agent.checks.attribution import belongs
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.memory.views.memory_text import facts_from
-from ld_agent.modules.attribution import belongs
 from ld_agent.modules.extractor import LONGEST_BEFORE, _end_of, parse_traits
 from ld_agent.modules.replies import ReplyStream, repeatable, reply_text
 from ld_agent.modules.summarizer import cleaned, whole_sentences

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.checks.enumerations import folded, unfolded, with_subject
 from ld_agent.languages import ENGLISH
-from ld_agent.modules.enumerations import folded, unfolded, with_subject
 
 NAMES = ["Ann", "Ben"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.checks.invention import asks_for_facts, asks_what_was_told, made_up, supported
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.modules.invention import asks_for_facts, asks_what_was_told, made_up, supported
 
 READING = ENGLISH.reading
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.checks.invention import addressed, asks_what_was_told, supported
+from ld_agent.checks.not_knowing import says_unknown
+from ld_agent.checks.numbers import counted, numbers
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.modules.invention import addressed, asks_what_was_told, supported
-from ld_agent.modules.not_knowing import says_unknown
-from ld_agent.modules.numbers import counted, numbers
 
 READING = ENGLISH.reading
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ld_agent.modules.numbers import numbers
+from ld_agent.checks.numbers import numbers
 
 
 @pytest.mark.parametrize(

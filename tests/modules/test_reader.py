@@ -13,6 +13,7 @@ import pytest
 from ld_agent.answering import Answer, Answering
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
+from ld_agent.checks.invention import answers_nothing
 from ld_agent.config import Config
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
@@ -20,7 +21,6 @@ from ld_agent.memory.quotes import passages
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.generator import Generator, Situation
-from ld_agent.modules.invention import answers_nothing
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.steps import run
 from ld_agent.types import Utterance

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ld_agent.checks.referents import referring
 from ld_agent.languages import ENGLISH
-from ld_agent.modules.referents import referring
 
 READING = ENGLISH.reading
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ld_agent.checks.subjects import clauses, corrected, statements
 from ld_agent.languages import ENGLISH, language
 from ld_agent.languages.rules import Clauses
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.modules.subjects import clauses, corrected, statements
 
 LINES = [
     ("Mira", "I started a new job as a marine biologist. My sister Jo lives in Lisbon."),

@@ -11,10 +11,10 @@ from server_parts import Served, events, turn
 
 from ld_agent.backbones.base import Request
 from ld_agent.languages import ENGLISH
-from ld_agent.server.asked import Asked
-from ld_agent.server.chat import stream
 from ld_agent.server.history import Line
-from ld_agent.server.turns import RunningTurn
+from ld_agent.server.openai.asked import Asked
+from ld_agent.server.openai.chat import stream
+from ld_agent.server.openai.turns import RunningTurn
 from ld_agent.storage.served import Answer
 from ld_agent.types import ReplyOptions
 

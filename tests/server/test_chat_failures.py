@@ -12,10 +12,10 @@ from server_parts import Client, Served, events, turn
 
 from ld_agent.backbones.base import Request
 from ld_agent.errors import BackboneError, ReplyStopped
-from ld_agent.server.asked import Answered, Asked
-from ld_agent.server.chat import ChatMessage, ChatRequest
 from ld_agent.server.history import Line
-from ld_agent.server.turns import RunningTurn, fingerprint
+from ld_agent.server.openai.asked import Answered, Asked
+from ld_agent.server.openai.chat import ChatMessage, ChatRequest
+from ld_agent.server.openai.turns import RunningTurn, fingerprint
 from ld_agent.types import ReplyOptions
 
 pytestmark = pytest.mark.anyio

@@ -102,9 +102,9 @@ def test_what_a_server_left_pending_is_done_by_one_that_is_free(new_database: Ca
     from datetime import UTC, datetime
 
     from ld_agent.errors import ConversationBusyError
-    from ld_agent.storage.postgres import PostgresStore
+    from ld_agent.running.turnstile import Turnstile
+    from ld_agent.storage.postgres.store import PostgresStore
     from ld_agent.storage.served import Directory
-    from ld_agent.turnstile import Turnstile
 
     address, at = new_database(), datetime(2024, 5, 1, tzinfo=UTC)
     one, other = PostgresStore(address), PostgresStore(address)
@@ -136,7 +136,7 @@ def test_what_a_server_left_pending_is_done_by_one_that_is_free(new_database: Ca
 def test_a_store_that_closes_lets_go_of_a_turn_it_had_queued_for(new_database: Callable[[], str]) -> None:
     import psycopg
 
-    from ld_agent.storage.postgres import PostgresStore
+    from ld_agent.storage.postgres.store import PostgresStore
 
     address = new_database()
     one, other = PostgresStore(address), PostgresStore(address)

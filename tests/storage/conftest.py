@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ld_agent.storage.base import Draft
-from ld_agent.storage.sql_store import SQLStore
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sql.store import SQLStore
+from ld_agent.storage.sqlite.store import Store
 
 START = datetime(2024, 5, 1, 18, 30, 0, 123456, tzinfo=UTC)
 Fill = Callable[..., int]
@@ -38,7 +38,7 @@ def open_store(request: pytest.FixtureRequest, path: Path) -> Iterator[OpenStore
 
     def open_one() -> SQLStore:
         if request.param == "postgres":
-            from ld_agent.storage.postgres import PostgresStore
+            from ld_agent.storage.postgres.store import PostgresStore
 
             opened.append(PostgresStore(address, wait_seconds=5))
         else:

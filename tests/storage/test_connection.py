@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from ld_agent.errors import StoreError
-from ld_agent.storage import connection
-from ld_agent.storage.connection import APPLICATION_ID, Connection
-from ld_agent.storage.migrations import MIGRATIONS
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite import connection
+from ld_agent.storage.sqlite.connection import APPLICATION_ID, Connection
+from ld_agent.storage.sqlite.migrations import MIGRATIONS
+from ld_agent.storage.sqlite.store import Store
 
 Fill = Callable[..., int]
 
@@ -153,7 +153,7 @@ def test_a_folder_and_a_path_without_a_folder_are_refused(tmp_path: Path) -> Non
 WRITE_AS_NOBODY = """
 import os, sys
 from ld_agent.errors import StoreError
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 if os.getuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
@@ -229,7 +229,7 @@ FILL_A_SMALL_DISK = """
 import resource, signal, sys
 from datetime import UTC, datetime
 from ld_agent.errors import StoreError
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 store = Store(sys.argv[1])
 key = store.open_conversation("maya", "Sam").key
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -321,7 +321,7 @@ def test_a_closed_store_says_so(store: Store) -> None:
 
 OPEN_AT_ONCE = """
 import os, sys
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 for number in range(15):
     gate_out, gate_in = os.pipe()
     children = []

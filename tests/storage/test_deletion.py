@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ld_agent.errors import StoreError
-from ld_agent.storage.connection import Connection
 from ld_agent.storage.exchange import export_lines
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.connection import Connection
+from ld_agent.storage.sqlite.store import Store
 
 Fill = Callable[..., int]
 SECRET = "Quetzalcoatlus"

@@ -17,8 +17,8 @@ import pytest
 from ld_agent.errors import DataFileError, StoreError
 from ld_agent.storage.base import Draft
 from ld_agent.storage.exchange import copy_conversation, export_lines, import_file
-from ld_agent.storage.sqlite import Store
-from ld_agent.storage.sqlite_import import import_into_file
+from ld_agent.storage.sqlite.importing import import_into_file
+from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import UNNAMABLE
 
 ENGINES = ("sqlite", "postgres")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ld_agent.storage.base import UNENCODED, Draft
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 START = datetime(2024, 5, 1, 18, 30, tzinfo=UTC)
 FEW, MANY = 20, 1000

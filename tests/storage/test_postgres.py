@@ -20,11 +20,11 @@ from ld_agent.storage.exchange import export_lines
 from ld_agent.storage.opening import existing_store, open_store
 from ld_agent.storage.ranking import Inventory
 from ld_agent.storage.served import Directory, Keys
-from ld_agent.storage.sql_store import SQLStore
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sql.store import SQLStore
+from ld_agent.storage.sqlite.store import Store
 
 psycopg = pytest.importorskip("psycopg")
-from ld_agent.storage.postgres import PostgresStore  # noqa: E402 - skipped without its packages
+from ld_agent.storage.postgres.store import PostgresStore  # noqa: E402 - skipped without its packages
 
 Fill = Callable[..., int]
 AT = datetime(2024, 5, 1, tzinfo=UTC)
@@ -443,7 +443,7 @@ def test_a_tenant_sees_and_adds_only_its_own_rows(address: str, fill: Fill) -> N
 
 
 def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, tmp_path: Path) -> None:
-    from ld_agent.storage.postgres_migrations import MIGRATIONS
+    from ld_agent.storage.postgres.migrations import MIGRATIONS
 
     name = "schema_1_test"
     sql(postgres_server, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")

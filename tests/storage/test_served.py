@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from ld_agent.storage.served import ANSWERS_KEPT, Answer, Answers, Directory, Keys
-from ld_agent.storage.sql_store import SQLStore
+from ld_agent.storage.sql.store import SQLStore
 
 ENGINES = ("sqlite", "postgres")
 AT = datetime(2024, 5, 1, tzinfo=UTC)

@@ -16,7 +16,7 @@ from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.reindex import BATCH, reindex
 from ld_agent.storage.base import CATCH_UP, PATIENCE, TRAITS, Draft, Rewriting
 from ld_agent.storage.rows import COLUMNS
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 ENGINES = ("sqlite", "postgres")
 Fill = Callable[..., int]

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from ld_agent.storage.columns import microseconds
-from ld_agent.storage.connection import APPLICATION_ID
-from ld_agent.storage.migrations import MIGRATIONS
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.connection import APPLICATION_ID
+from ld_agent.storage.sqlite.migrations import MIGRATIONS
+from ld_agent.storage.sqlite.store import Store
 
 AT = datetime(2024, 5, 1, 18, 30, tzinfo=UTC)
 DAY = timedelta(days=1)

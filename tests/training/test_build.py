@@ -263,7 +263,7 @@ def systems(rows: Sequence[dict[str, Any]]) -> str:
 def test_generator_rows_equal_the_agents_prompts(scripted: Config, tmp_path: Path):
     """Every prompt equals that of an agent replaying the same conversation."""
     from ld_agent.agent import Agent
-    from ld_agent.replay import PlayedTurn, replay
+    from ld_agent.running.replay import PlayedTurn, replay
 
     rows = generator_rows(scripted, tmp_path / "rows.jsonl", width=1)
     played: list[PlayedTurn] = []
@@ -407,8 +407,8 @@ def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Pat
 
 def test_the_prompt_names_the_answered_utterance_unless_it_is_the_last(scripted: Config, tmp_path: Path):
     from ld_agent.agent import Agent
-    from ld_agent.evaluation.response import ResponseTask
-    from ld_agent.replay import replay
+    from ld_agent.evaluation.tasks.response import ResponseTask
+    from ld_agent.running.replay import replay
 
     source = tmp_path / "irc.jsonl"
     record = json.loads((SAMPLES / "ubuntu_irc.jsonl").read_text(encoding="utf-8"))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from training_parts import log_of, toy_rows, write
 
-from ld_agent.evaluation.paper_figures import paper_table
-from ld_agent.evaluation.table_runs import collect
-from ld_agent.evaluation.tables import fill
+from ld_agent.evaluation.tables.filled import fill
+from ld_agent.evaluation.tables.paper_figures import paper_table
+from ld_agent.evaluation.tables.runs import collect
 from training.compare import main
 from training.settings import TrainingSettings
 from training.train import tune

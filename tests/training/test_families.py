@@ -11,11 +11,11 @@ from backbones.tiny_models import TEMPLATE, save_model
 
 from ld_agent import Agent, load_config
 from ld_agent.datasets import load_episodes
-from ld_agent.evaluation.paper_figures import paper_table
-from ld_agent.evaluation.response import ResponseTask
 from ld_agent.evaluation.runner import perform, read_run
-from ld_agent.evaluation.table_runs import collect
-from ld_agent.evaluation.tables import fill
+from ld_agent.evaluation.tables.filled import fill
+from ld_agent.evaluation.tables.paper_figures import paper_table
+from ld_agent.evaluation.tables.runs import collect
+from ld_agent.evaluation.tasks.response import ResponseTask
 from ld_agent.shipped import shipped_path
 from training.ablations import PromptParts
 from training.replayed import build_generator

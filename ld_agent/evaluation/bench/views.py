@@ -23,7 +23,7 @@ from ld_agent.evaluation.bench.timing import machine
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS, check_views
-from ld_agent.replay import PlayedTurn, play
+from ld_agent.running.replay import PlayedTurn, play
 from ld_agent.shipped import shipped_path
 from ld_agent.steps import run_many
 from ld_agent.terminal import bars, errors

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.index.snapshot import Arrays, as_array, as_texts, packed, unpacked
-from ld_agent.modules.wording import terms_of
+from ld_agent.text import terms_of
 
 SATURATION = 1.2  # k1: how quickly repetitions of a word saturate
 LENGTH = 0.75  # b: how much long records are penalised

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ld_agent.config.sections import MemorySection
 from ld_agent.errors import ConfigError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import Merged, merged
@@ -17,7 +18,6 @@ from ld_agent.memory.views.none import NoneView
 from ld_agent.memory.views.recursive import RecursiveView
 from ld_agent.memory.views.summary import SummaryView
 from ld_agent.memory.views.utterances import Bm25View, DenseView, HistoryView
-from ld_agent.sections import MemorySection
 
 __all__ = [
     "VIEWS",

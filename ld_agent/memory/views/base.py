@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
+from ld_agent.config.sections import MemorySection
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
@@ -18,7 +19,6 @@ from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Shelf, Store
 from ld_agent.types import Recalled, Session

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ld_agent.checks.enumerations import folded, unfolded, with_subject
+from ld_agent.checks.named import occurs
+from ld_agent.checks.referents import referring
+from ld_agent.checks.subjects import Encode, corrected, statements
 from ld_agent.languages import Language
 from ld_agent.memory.views.memory_text import FEWEST_WORDS, Facts, meaning, supported
-from ld_agent.modules.enumerations import folded, unfolded, with_subject
-from ld_agent.modules.named import occurs
-from ld_agent.modules.referents import referring
-from ld_agent.modules.subjects import Encode, corrected, statements
-from ld_agent.modules.wording import HANGUL, REPORTING, SENTENCE_END, questions, words_of
+from ld_agent.text import HANGUL, REPORTING, SENTENCE_END, questions, words_of
 
 NOTED, NOTED_IN_HANGUL = 2 / 3, 0.5
 """Share of a statement's words that must have been said; in Korean, of its syllables, whose endings depend on the style."""

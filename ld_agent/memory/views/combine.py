@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ld_agent.modules.wording import words_of
+from ld_agent.text import words_of
 from ld_agent.types import Recalled
 
 T = TypeVar("T")

@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.checks.attribution import only_asks, speaks_of_self
+from ld_agent.checks.referents import referring
+from ld_agent.checks.subjects import statements
+from ld_agent.config.sections import MemorySection
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.views.base import Guidance, Query, ViewContext
 from ld_agent.memory.views.checks import NOTED, supported_note, supported_situation
 from ld_agent.memory.views.memory_text import supported
 from ld_agent.memory.views.stored import StoredView, draft_of
-from ld_agent.modules.attribution import only_asks, speaks_of_self
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.referents import referring
-from ld_agent.modules.subjects import statements
-from ld_agent.modules.wording import questions
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
+from ld_agent.text import questions
 from ld_agent.types import Recalled, Session, Utterance
 
 LABELS = {"remember": "remember", "decision": "remember", "related": "related", "situation": "situation",

@@ -19,10 +19,10 @@ from ld_agent.memory.views import VIEWS, build_views
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import merged
 from ld_agent.modules.replies import is_stock_phrase
-from ld_agent.pending import attempted
+from ld_agent.running.pending import attempted
+from ld_agent.running.watch import operation
 from ld_agent.steps import Steps, answered, side_by_side
 from ld_agent.types import Recalled, Session, Utterance
-from ld_agent.watch import operation
 
 BATCH = 8
 """Maximum number of sessions digested at once by a view that asks a model."""

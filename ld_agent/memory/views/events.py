@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ld_agent.config.sections import MemorySection
 from ld_agent.memory.index.base import Index, Search
 from ld_agent.memory.index.in_database import DatabaseFirst
 from ld_agent.memory.index.records import RecordIndex
@@ -11,7 +12,6 @@ from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import draft_of
 from ld_agent.modules.summarizer import Summary
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance

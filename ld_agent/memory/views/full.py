@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ld_agent.backbones.base import Message
+from ld_agent.config.sections import MemorySection
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query, ViewContext
 from ld_agent.memory.views.stored import VerbatimView, dialogue, recalled
 from ld_agent.prompts import as_line
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Record
 

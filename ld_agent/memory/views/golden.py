@@ -1,16 +1,16 @@
 """Human-annotated memory in place of a model's (LLM-Rsum, Table 5, "Gt. Memory"). Asks no model.
 
-The annotations come with a replayed corpus (`ld_agent.replay`); a conversation without any has no golden memory.
+The annotations come with a replayed corpus (`ld_agent.running.replay`); a conversation without any has no golden memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ld_agent.config.sections import MemorySection
 from ld_agent.memory.views.memory_text import memory_text
 from ld_agent.memory.views.recursive import VersionsView
 from ld_agent.memory.views.stored import draft_of
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.types import Session
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ld_agent.languages.reading import Reading
-from ld_agent.modules.wording import EAST_ASIAN, REPORTING, stems_of, words_of
+from ld_agent.text import EAST_ASIAN, REPORTING, stems_of, words_of
 
 Facts = dict[str, list[str]]
 """Sentences by speaker, oldest first; under "" those about nobody in particular."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ld_agent.config.sections import MemorySection
 from ld_agent.memory.views.base import Query, View
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.types import Recalled, Session
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.config.sections import MemorySection
 from ld_agent.errors import BackboneError
 from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.checks import checked_facts, dropped_in
@@ -19,7 +20,6 @@ from ld_agent.memory.views.reply_examples import reply_examples
 from ld_agent.memory.views.stored import draft_of
 from ld_agent.modules.base import retried
 from ld_agent.modules.summarizer import pack
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
 from ld_agent.storage.base import PATIENCE
 from ld_agent.types import Recalled, Record, Session, Utterance

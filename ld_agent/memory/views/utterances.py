@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ld_agent.config.sections import MemorySection
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.scoring import best
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.stored import StoredRecords, VerbatimView, ranking, recalled
-from ld_agent.modules.wording import terms_of
-from ld_agent.sections import MemorySection
 from ld_agent.steps import Steps
+from ld_agent.text import terms_of
 from ld_agent.types import Recalled
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.storage.base import Draft, Shelf
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 pytest.importorskip("psycopg")
-from ld_agent.storage.postgres import PostgresStore
+from ld_agent.storage.postgres.store import PostgresStore
 
 READING = ENGLISH.reading
 

@@ -14,7 +14,7 @@ from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.storage.base import Draft, Shelf
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 READING = ENGLISH.reading
 

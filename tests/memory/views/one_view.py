@@ -14,7 +14,7 @@ from ld_agent.memory.views import VIEWS, Query, View, ViewContext
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.steps import run
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import Recalled, Record
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from ld_agent.languages import ENGLISH, language
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.views.checks import Checked, checked, checked_facts, supported_situation
-from ld_agent.modules.wording import questions
+from ld_agent.text import questions
 
 LINES = [
     ("Maya", "I sold my violin last week."),

@@ -15,7 +15,7 @@ from ld_agent.errors import BackboneError
 from ld_agent.memory.views import VIEWS
 from ld_agent.prompts import as_line
 from ld_agent.storage.exchange import export_lines, import_file
-from ld_agent.storage.sqlite import Store
+from ld_agent.storage.sqlite.store import Store
 
 PAIRS = [pair for pair in combinations(VIEWS, 2) if not any(VIEWS[name].alone for name in pair)]
 SETS = [(name,) for name in VIEWS] + PAIRS

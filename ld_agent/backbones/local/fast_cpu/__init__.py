@@ -23,7 +23,7 @@ from ld_agent.backbones.local.steps import (
     Seq2SeqSteps,
     no_adapters,
 )
-from ld_agent.free_memory import return_free_memory
+from ld_agent.running.free_memory import return_free_memory
 
 __all__ = ["steps_for"]
 

@@ -1,0 +1,1 @@
+"""What may be said and stored: whose fact it is, what a reply invents, what contradicts. Asks no model, keeps nothing."""

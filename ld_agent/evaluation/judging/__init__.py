@@ -1,0 +1,1 @@
+"""Ratings by people or a judge: forms, verdicts, agreement. Plays nothing itself."""

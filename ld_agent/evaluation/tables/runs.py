@@ -1,0 +1,237 @@
+"""Runs as seen by the tables: their facts, and their figures by measure and session.
+
+A run's facts follow from its configuration and data (`Facts`). Its figures come from its predictions, from the verdicts
+next to them and, if computing them needs a model, from its ``scores.json``. Anything unfinished, empty or made for
+another run is left out, with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ld_agent.config import parse_config
+from ld_agent.datasets import format_of
+from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
+from ld_agent.evaluation.fallbacks import Counts, in_words, of_predictions
+from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS
+from ld_agent.evaluation.judging.verdicts import (
+    MEASURES,
+    PEOPLE,
+    Judged,
+    average,
+    complete_run,
+    read_verdicts,
+    verdicts_under,
+)
+from ld_agent.evaluation.metrics import Measure
+from ld_agent.evaluation.runner import SCORES, Run, runs_under
+from ld_agent.evaluation.tables.facts import facts_of
+from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, satisfied
+from ld_agent.evaluation.tables.table_figures import TableFigures, figures_under
+from ld_agent.evaluation.tasks.registry import TASKS
+
+_QUANTIZED = re.compile(r"(?i)(?:[.-](?:i?q\d\w*|b?f16|f32))?\.gguf$")
+"""How the name of a GGUF file ends: ".Q4_1.gguf", "-q4_k_m.gguf"."""
+PLAIN = ("frequency", "length")
+"""Measures that are not shares, and so not shown in per cent."""
+
+
+@dataclass(slots=True)
+class TableRun:
+    """One finished run.
+
+    Attributes:
+        facts: what it is, for `matches`: task, corpus and `FACTS`.
+    """
+
+    folder: Path
+    run: Run
+    facts: Facts
+    backbone: str
+    verdicts: list[Judged] = field(default_factory=list)
+    _measures: dict[str, Measure] | None = None
+
+    @property
+    def hash(self) -> str:
+        return str(self.run.header["hash"])
+
+    @property
+    def name(self) -> str:
+        return self.run.name
+
+    @property
+    def data_sha256(self) -> str:
+        return str(self.run.header["data_sha256"])
+
+    @property
+    def note(self) -> str:
+        """The note under a table that contains the run."""
+        counted = ", ".join(f"session {number}: {self.count(number)}" for number in self.sessions)
+        config = self.run.header["config"]
+        given = {module: section.get("adapter") for module, section in config["modules"].items()}
+        adapters = [
+            f"{module} ({adapter})" if module == "generator" else module for module, adapter in given.items() if adapter
+        ]
+        return (
+            f"Ours, run {self.name} ({self.folder}): backbone {self.backbone}, "
+            f"{'adapters ' + ', '.join(adapters) if adapters else 'no adapters'}; views {', '.join(self.facts['views'])}; "
+            f"encoder {config['encoder']['model']}; "
+            f"data {self.run.header['data']}, {self.count(None)} predictions ({counted}); "
+            f"fallbacks: {in_words(self.fallbacks) or 'not counted'}."
+        )
+
+    @property
+    def system(self) -> str:
+        """The same for runs of one configuration over different data."""
+        return json.dumps([self.run.name, {**self.run.header["config"], "store": None}], sort_keys=True)
+
+    @property
+    def fallbacks(self) -> Counts:
+        """How often its mechanisms fell back; {}: nothing was counted."""
+        return of_predictions(self.run.predictions)
+
+    @property
+    def sessions(self) -> list[int]:
+        return sorted({p.session for p in self.run.predictions})
+
+    def count(self, session: int | None) -> int:
+        """Number of predictions of a session; None: of all."""
+        return sum(1 for p in self.run.predictions if session in (None, p.session))
+
+    def matches(self, where: Where) -> bool:
+        return satisfied(self.facts, where)
+
+    def figure(self, measure: str, session: int | None = None) -> str:
+        """A figure as shown in a table; "" if it was not run."""
+        if measure in MEASURES:
+            value = self._judged(measure, session)
+            return "" if value is None else f"{value:.2f}"
+        if not self.count(session):
+            return ""
+        if self._measures is None:
+            task = TASKS.get(self.run.task)
+            self._measures = {} if task is None else task.measure(self.run.predictions)
+        if measure in self._measures:
+            figure = self._measures[measure]
+            if session is not None:
+                figure = figure.where([p.session == session for p in self.run.predictions])
+            value = figure.overall
+        else:
+            value = self._scored(measure, session)
+        return "" if value is None or math.isnan(value) else f"{value if measure in PLAIN else 100 * value:.2f}"
+
+    def _judged(self, measure: str, session: int | None) -> float | None:
+        kind = MEASURES[measure]
+        judged = next((judged for judged in self.verdicts if judged.kind == kind), None)
+        if judged is None:
+            return None
+        if session is not None:
+            judged = judged.about({p.key for p in self.run.predictions if p.session == session})
+        if measure == "average":
+            means = [average(judged.stated(aspect)) for aspect in ASPECTS]
+            known = [value for value in means if value is not None]
+            return sum(known) / len(known) if len(known) == len(means) else None
+        aspect = measure.removeprefix(f"{PEOPLE}_")
+        if aspect in ERRORS.values():
+            stated = judged.stated("error" if kind == PEOPLE else "")
+            wrong = [value for value in stated if isinstance(value, int) and ERRORS.get(value) == aspect]
+            return 100 * len(wrong) / len(stated) if stated else None
+        return average(judged.stated("" if kind == "score" else aspect))
+
+    def _scored(self, measure: str, session: int | None) -> float | None:
+        path = self.folder / SCORES
+        if not path.is_file():
+            return None
+        try:
+            scores = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as exc:
+            raise DataFileError(path, None, f"no scores ({exc}); score the run again with ld-agent eval score") from exc
+        if scores.get("hash") != self.hash:
+            raise InputError(f"{path} was made for another configuration (hash differs); score the run again")
+        whole = session is None or self.sessions == [session]
+        value = scores.get(measure) if whole else scores.get("by_session", {}).get(str(session), {}).get(measure)
+        return float(value) if isinstance(value, int | float) else None
+
+
+Entry = TableRun | TableFigures
+
+
+@dataclass(slots=True)
+class Collected:
+    """The runs and other figures of a folder, and what was left out, with reasons."""
+
+    runs: list[Entry]
+    comparisons: list[Judged]
+    left_out: list[str]
+
+
+def collect(folder: Path) -> Collected:
+    """Read every run in a folder and below.
+
+    Raises:
+        InputError: no such folder, or not one run in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"no folder {folder}; give one that ld-agent eval … --out has filled")
+    collected = Collected([], [], [])
+    for path in runs_under(folder):
+        try:
+            collected.runs.append(_read(path))
+        except LDAgentError as exc:
+            collected.left_out.append(str(exc))
+    collected.runs += figures_under(folder, collected.left_out)
+    if not collected.runs and not collected.left_out:
+        raise InputError(f"no run in {folder} or below; make one with ld-agent eval … --out")
+    known = {run.hash for run in collected.runs}
+    for path in verdicts_under(folder):
+        try:
+            judged = read_verdicts(path)
+        except LDAgentError as exc:
+            collected.left_out.append(str(exc))
+            continue
+        judged_runs = [run for run in collected.runs if isinstance(run, TableRun) and run.folder == path.parent]
+        if not set(judged.runs) <= known or not judged_runs or judged_runs[0].hash != judged.runs[0]:
+            collected.left_out.append(f"{path}: the verdicts are about another run (hash differs); judge again")
+        elif judged.kind not in ("prefer", "compare", "choose"):
+            judged_runs[0].verdicts.append(judged)
+        else:
+            collected.comparisons.append(judged)
+    return collected
+
+
+def short_name(model: str) -> str:
+    """A model's name without its location: "package:x/SmolLM2-135M-Instruct.Q4_1.gguf" → "SmolLM2-135M-Instruct"."""
+    name = model.rstrip("/").rpartition("/")[2]
+    return _QUANTIZED.sub("", name)
+
+
+def _read(path: Path) -> TableRun:
+    run = complete_run(path)
+    empty = sum(1 for p in run.predictions if not p.text.strip())
+    if empty == len(run.predictions):
+        raise InputError(f"{path}: all {empty} predictions are empty; fix the configuration and run again")
+    try:
+        config = parse_config(run.header["config"], str(path))
+    except ConfigError as exc:
+        raise ConfigError(f"{exc}: the run was made by another version; repeat it") from exc
+    section = config.modules.generator.backbone or config.backbone
+    corpus = _corpus(Path(run.header["data"])) if "corpus" not in run.header else _named(run.header["corpus"])
+    facts = {"task": run.task, "corpus": corpus} | facts_of(config)
+    return TableRun(path, run, facts, short_name(section.model))
+
+
+def _corpus(data: Path) -> str | None:
+    """The corpus of a file, by its format; None: unknown."""
+    file = next(iter(sorted(data.rglob("*.txt"))), data) if data.is_dir() else data
+    try:
+        return _named(format_of(file))
+    except LDAgentError:
+        return None
+
+
+def _named(corpus: str) -> str:
+    return CORPORA.get(corpus, corpus)

@@ -1,0 +1,1 @@
+"""What `ld-agent eval` measures: one file a task."""

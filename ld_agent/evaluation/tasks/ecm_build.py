@@ -1,0 +1,268 @@
+"""Build ECM's three benchmarks with any backbone (ECM, section 4).
+
+- `continuing`: a dialogue, and a later question that requires remembering it.
+- `knowledge`: sessions between two people, and questions about facts that one of them disclosed.
+- `feedback`: a request, a poor answer, advice and a better answer; later, a similar request to which the advice applies.
+
+`ecm` defines samples and asks their questions. Malformed model output yields no sample and is counted by its error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ld_agent.backbones.base import Message, Request
+from ld_agent.datasets.base import Episode, Turn
+from ld_agent.datasets.records import json_lines, raise_bad, text_lines
+from ld_agent.errors import InputError
+from ld_agent.evaluation.tasks.ecm import ASSISTANT, BENCHMARKS, USER, Probe, Sample
+from ld_agent.languages import ENGLISH
+from ld_agent.steps import Complete, Steps, run_many
+from ld_agent.text import stems_of
+
+MODULE = "builder"
+SHORT, LONG = 96, 192  # new tokens of a question or advice, and of an answer or chat
+FEWEST_LINES = 4  # of a dialogue worth continuing
+START = datetime(2024, 1, 1, 12, tzinfo=UTC)
+CHAT_LINES = 6  # before a request
+PACE = timedelta(seconds=30)
+QUESTION = re.compile(r"^\W*question\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+ANSWER = re.compile(r"^\W*answer\W*:\s*(.+)$", re.IGNORECASE | re.MULTILINE)
+QUOTES = re.compile('["“”]')
+SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Built:
+    """The samples of a benchmark.
+
+    Attributes:
+        dropped: number of sources and facts without a sample, by the error in the model's text.
+    """
+
+    samples: list[Sample] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def build(
+    benchmark: str,
+    sources: Sequence[Episode] | Sequence[str],
+    complete: Complete,
+    *,
+    wanted: int | None = None,
+    width: int = 8,
+    done: Callable[[], None] = lambda: None,
+) -> Built:
+    """Build a benchmark.
+
+    Args:
+        benchmark: one of `BENCHMARKS`.
+        sources: conversations, with personas for ``knowledge``; requests (texts) for ``feedback``.
+        complete: answers requests, such as a backbone's ``generate``.
+        wanted: stop once so many samples were made; None: use every source.
+        width: maximum number of sources processed concurrently.
+        done: called after each source.
+
+    Raises:
+        InputError: the benchmark is unknown, or no source is suitable for it.
+        BackboneError: the model failed.
+    """
+    if benchmark not in BENCHMARKS:
+        raise InputError(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
+    built = Built()
+    work: list[Steps[Sample | None]] = []
+    if benchmark == "feedback":
+        requests = [source for source in sources if isinstance(source, str)]
+        work = [feedback(f"feedback{n}", text, built.dropped) for n, text in enumerate(requests, 1)]
+        needs = "requests, one text each"
+    else:
+        episodes = [source for source in sources if isinstance(source, Episode)]
+        if benchmark == "knowledge":
+            work = [knowledge(e, built.dropped) for e in episodes if facts_of(e)]
+            needs = "conversations with persona facts of the user"
+        else:
+            work = [continuing(e, built.dropped) for episode in episodes for e in dialogues_of(episode)]
+            needs = f"conversations of at least {FEWEST_LINES} utterances"
+    if not work:
+        raise InputError(f"no sources to build {benchmark} from; it needs {needs}")
+    tried = 0
+    while tried < len(work) and (wanted is None or len(built.samples) < wanted):
+        missing = len(work) if wanted is None else wanted - len(built.samples)
+        batch = work[
+            tried : tried + missing
+        ]  # as many as are missing, so that the outcome does not depend on the width
+        tried += len(batch)
+        samples: dict[int, Sample] = {}
+        for position, sample in run_many(enumerate(batch), complete, width):
+            if sample is not None:
+                samples[position] = sample
+            done()
+        built.samples += [samples[position] for position in sorted(samples)]
+    for unused in work[tried:]:
+        unused.close()
+    return built
+
+
+# ---- the three benchmarks, as steps that ask a model
+
+
+def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
+    """Create one question and answer that require the dialogue (ECM, section 4.1).
+
+    An answer that repeats nothing of the dialogue but what its question already says can be given without a memory.
+    """
+    lines = [(turn.speaker, turn.text) for turn in source.turns]
+    [answer] = yield [_request(ENGLISH.prompt("ecm_continue").render(lines=lines), LONG)]
+    probe = _probe(answer.text)
+    if probe is None:
+        dropped["no question and answer"] += 1
+        return None
+    reading = ENGLISH.reading
+    remembered = stems_of(" ".join(text for _, text in lines), reading) - stems_of(probe.question, reading)
+    if not remembered & stems_of(probe.reference, reading):
+        dropped["no use of the dialogue"] += 1
+        return None
+    return Sample(source.id, "continuing", source, (probe,))
+
+
+def knowledge(episode: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
+    """Create a question and answer for each persona fact of the user (ECM, section 4.2)."""
+    facts = facts_of(episode)
+    template = ENGLISH.prompt("ecm_knowledge")
+    requests = [_request(template.render(fact=fact), SHORT, template.constant_messages) for fact in facts]
+    answers = yield requests
+    probes = [probe for answer in answers if (probe := _probe(answer.text)) is not None]
+    dropped["no question and answer"] += len(facts) - len(probes)
+    dropped["no fact gave a question"] += not probes
+    return Sample(episode.id, "knowledge", in_roles(episode), tuple(probes)) if probes else None
+
+
+def feedback(name: str, request: str, dropped: Counter[str]) -> Steps[Sample | None]:
+    """Create a request with answer, advice and better answer, and a similar request (ECM, section 4.3)."""
+    similar_prompt = ENGLISH.prompt("ecm_similar")
+    similar, background = yield [
+        _request(similar_prompt.render(request=request), SHORT, similar_prompt.constant_messages),
+        _request(ENGLISH.prompt("ecm_background").render(request=request), LONG),
+    ]
+    other, chat = _one_line(similar.text), _chat(background.text)
+    if not other or other.casefold() == request.casefold():
+        dropped["no similar request"] += 1
+        return None
+    if not chat:
+        dropped["no chat before the request"] += 1
+        return None
+    pair = (request, other)
+    drafts = yield [_request(ENGLISH.prompt("ecm_answer").render(request=text, advice=""), LONG) for text in pair]
+    asked = list(zip(pair, (draft.text.strip() for draft in drafts), strict=True))
+    if not all(draft for _, draft in asked):
+        dropped["an empty answer"] += 1
+        return None
+    [remark] = yield [_request(ENGLISH.prompt("ecm_feedback").render(pairs=asked), SHORT)]
+    advice = _one_line(remark.text)
+    if not advice:
+        dropped["no advice"] += 1
+        return None
+    better = yield [_request(ENGLISH.prompt("ecm_answer").render(request=text, advice=advice), LONG) for text in pair]
+    improved, reference = (answer.text.strip() for answer in better)
+    if not improved or not reference:
+        dropped["an empty answer"] += 1
+        return None
+    said = [*chat, (USER, request), (ASSISTANT, asked[0][1]), (USER, advice), (ASSISTANT, improved)]
+    turns = tuple(Turn(speaker, text, START + n * PACE, 1) for n, (speaker, text) in enumerate(said))
+    return Sample(name, "feedback", Episode(name, ASSISTANT, turns), (Probe(other, reference),))
+
+
+# ---- sources
+
+
+def facts_of(episode: Episode) -> tuple[str, ...]:
+    """Return the persona facts of everyone but the agent."""
+    return tuple(fact for name, facts in episode.personas.items() if name != episode.agent for fact in facts)
+
+
+def in_roles(episode: Episode) -> Episode:
+    """Rename the agent to `ASSISTANT` and everyone else to `USER`."""
+    turns = tuple(replace(t, speaker=ASSISTANT if t.speaker == episode.agent else USER) for t in episode.turns)
+    return Episode(episode.id, ASSISTANT, turns, source=episode.source)
+
+
+def dialogues_of(episode: Episode) -> Iterator[Episode]:
+    """Yield each session that is long enough and includes both roles as a separate dialogue."""
+    whole = in_roles(episode)
+    for number in dict.fromkeys(turn.session for turn in whole.turns):
+        turns = tuple(turn for turn in whole.turns if turn.session == number)
+        if len(turns) >= FEWEST_LINES and {turn.speaker for turn in turns} == {USER, ASSISTANT}:
+            name = episode.id if number is None else f"{episode.id}/session{number}"
+            numbered = tuple(replace(turn, session=1) for turn in turns)
+            yield Episode(name, ASSISTANT, numbered, source=episode.source)
+
+
+def load_requests(path: Path) -> list[str]:
+    """Read requests for ``feedback``: one per line, or JSON lines with ``instruction`` (self-instruct seeds).
+
+    Raises:
+        DataFileError: a JSON line is malformed.
+        InputError: the file cannot be read or contains no requests.
+    """
+    lines = [text for _, text in text_lines(path, raise_bad)]
+    if lines and lines[0].startswith("{"):
+        lines = [record.text("instruction") for record in json_lines(path, raise_bad)]
+    if not lines:
+        raise InputError(f"{path} contains no requests; give a text file with one request per line")
+    return list(dict.fromkeys(" ".join(line.split()) for line in lines))
+
+
+# ---- parsing model output
+
+
+def _request(messages: tuple[Message, ...], max_new_tokens: int, constant_messages: int = 0) -> Request:
+    return Request(messages, MODULE, max_new_tokens, cacheable_prefix=constant_messages)
+
+
+def _probe(text: str) -> Probe | None:
+    """Parse the first question line and answer line; text after them is ignored."""
+    question, answer = QUESTION.search(text), ANSWER.search(text)
+    if question is None or answer is None or answer.start() < question.end():
+        return None
+    asked, expected = _bare(question[1]), _bare(answer[1])
+    return Probe(asked, expected) if asked and expected else None
+
+
+def _one_line(text: str) -> str:
+    """Return the first line of a text without label and quotes; "" if there is none."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return _bare(re.sub(r"^\W*(?:request|advice|suggestion|feedback)\W*:", "", line, flags=re.IGNORECASE))
+
+
+def _bare(text: str) -> str:
+    """Return a text without markup and without the quotes around it; it keeps quotes if there are more within it."""
+    text = " ".join(text.split()).strip("*` ")
+    inner = text.strip('"“”*` ')
+    text = text if QUOTES.search(inner) else inner
+    return text if re.search(r"\w", text) else ""
+
+
+def _chat(text: str) -> list[tuple[str, str]]:
+    """Parse up to `CHAT_LINES` alternating turns, from the user's first to the assistant's last.
+
+    A chat ends before a line that repeats an earlier one: small models go round in circles.
+    """
+    said: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        match = SAID.match(line)
+        if match is None:
+            if line.strip():
+                break
+            continue
+        speaker, utterance = USER if match[1].casefold() == "user" else ASSISTANT, match[2].strip()
+        if speaker != (ASSISTANT if len(said) % 2 else USER) or len(said) == CHAT_LINES:
+            break
+        if any(utterance.casefold() == earlier.casefold() for _, earlier in said):
+            break
+        said.append((speaker, utterance))
+    return said[: len(said) // 2 * 2]

@@ -1,0 +1,138 @@
+"""Memory quality: an agent's memories of a conversation compared with human annotations (Rsum, Figure 5).
+
+Measures precision, recall and F1 of words: additions cost precision, omissions cost recall. Replies are not generated.
+Knows only which memory mechanisms rewrite their records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ld_agent.agent import Agent
+from ld_agent.config import Config
+from ld_agent.conversation import Conversation
+from ld_agent.datasets import Episode, load_episodes
+from ld_agent.errors import InputError
+from ld_agent.evaluation.metrics import Measure, mean, shares
+from ld_agent.evaluation.played import PlayedTask
+from ld_agent.evaluation.runner import Prediction
+from ld_agent.evaluation.support import rests_on, statements
+from ld_agent.text import words_of
+from ld_agent.types import Record
+
+REWRITTEN = frozenset({"recursive", "golden"})
+"""Views whose newest record replaces all earlier ones."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+
+class MemoryTask(PlayedTask):
+    """Collect the memories of every conversation of a file after its last session.
+
+    Args:
+        limit: maximum number of conversations; None: all.
+
+    Raises:
+        InputError: the file is missing or has neither persona facts nor annotated traits.
+        DataFileError: a record is malformed.
+    """
+
+    name = "memory"
+
+    def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
+        episodes = {e.id: e for e in load_episodes(data, limit=limit) if golden(e)}
+        if not episodes:
+            raise InputError(
+                f"{data} does not annotate what to remember; give conversations with personas or annotated traits"
+            )
+        super().__init__(episodes, {e.id: (" ".join(golden(e)),) for e in episodes.values()}, {})
+
+    def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
+        records = conversation.records
+        kept = standing(records)
+        lines = [(u.speaker, u.text, u.at) for u in conversation.utterances]
+        names = list(dict.fromkeys(speaker for speaker, *_ in lines))
+        stated, unsupported = list[str](), list[str]()
+        for record in records:
+            before = [line for line in lines if line[-1] <= record.at]
+            said = [(who, text) for who, text, _ in before]
+            when = agent.models.language.dates.years_and_months(at for *_, at in before)
+            of_record = statements(record, names)
+            stated += of_record
+            unsupported += [s for s in of_record if not rests_on(s, said, when)]
+        return " ".join(r.text for r in kept), {
+            "records": len(records),
+            "words": sum(len(words_of(r.text)) for r in records),
+            "utterances": len(episode.turns),
+            "memories": [r.text for r in kept],
+            "statements": stated,
+            "unsupported": unsupported,
+            "dropped": sum(int(record.details.get("dropped", 0)) for record in records),
+        }
+
+
+def golden(episode: Episode) -> tuple[str, ...]:
+    """Return the annotated facts about the speakers: the traits of utterances, or else the personas or the last memory."""
+    traits = [trait for turn in episode.turns for trait in turn.traits or ()]
+    if not traits and not episode.personas and episode.memories:
+        return tuple(fact for facts in episode.memories[-1].facts.values() for fact in facts)
+    return tuple(dict.fromkeys(traits or [fact for facts in episode.personas.values() for fact in facts]))
+
+
+def standing(records: Sequence[Record]) -> list[Record]:
+    """Return the current records: only the newest of a view that rewrites its memory."""
+    newest = {record.view: record for record in records}
+    return [r for r in records if r.view not in REWRITTEN or r is newest[r.view]]
+
+
+def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    """Compute precision, recall and F1 over bags of words, averaged over conversations; and how much was remembered.
+
+    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1). ``unsupported`` is the share of
+    model-written statements that the dialogue does not support (`ld_agent.evaluation.support`), and ``dropped`` the share
+    that the mechanism itself found unsupported and did not store.
+    """
+    counts = [(_number(p, "records"), _number(p, "utterances"), _number(p, "words")) for p in predictions]
+    shared = [_shared(p.text, p.references[0]) for p in predictions]
+    precisions = [both / remembered if remembered else 0.0 for both, remembered, _ in shared]
+    recalls = [both / annotated if annotated else 0.0 for both, _, annotated in shared]
+    return {
+        "precision": mean(precisions),
+        "recall": mean(recalls),
+        "f1": mean(2 * both / (memory + notes) if both else 0.0 for both, memory, notes in shared),
+        "frequency": shares([(records, utterances) for records, utterances, _ in counts]),
+        "length": shares([(words, records) for records, _, words in counts]),
+    } | _unsupported(predictions)
+
+
+def _unsupported(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    counts = [
+        (len(p.details["unsupported"]), len(p.details["statements"])) for p in predictions if "statements" in p.details
+    ]
+    if len(counts) < len(predictions):
+        return {}
+    dropped = [_number(p, "dropped") for p in predictions]
+    written = [(number, number + stored) for number, (_, stored) in zip(dropped, counts, strict=True)]
+    return {"unsupported": shares(counts)} | ({"dropped": shares(written)} if any(dropped) else {})
+
+
+def statements_of(prediction: Prediction) -> list[str]:
+    """Return the sentences of a memory, record by record."""
+    memories = prediction.details.get("memories") or [prediction.text]
+    sentences = [part.strip(" -*") for memory in memories for part in _SENTENCE_END.split(str(memory))]
+    return list(dict.fromkeys(sentence for sentence in sentences if words_of(sentence)))
+
+
+def _number(prediction: Prediction, key: str) -> int:
+    """Return a count stored with a prediction; 0 in runs of older versions."""
+    return int(prediction.details.get(key, 0))
+
+
+def _shared(first: str, second: str) -> tuple[int, int, int]:
+    """Return the number of words that two texts share, as bags, and their lengths in words."""
+    first_words, second_words = words_of(first), words_of(second)
+    return (Counter(first_words) & Counter(second_words)).total(), len(first_words), len(second_words)

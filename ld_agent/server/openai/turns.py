@@ -1,0 +1,259 @@
+"""One turn for a chat request: compare it with the store, answer it, keep the answer.
+
+Knows no protocol. A turn runs independently of its connection, so that a disconnect ends the reply and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ld_agent.config import Config
+from ld_agent.conversation import Conversation
+from ld_agent.errors import BackboneError, ModelError, ReplyStopped
+from ld_agent.running.watch import operation
+from ld_agent.server.errors import ApiError
+from ld_agent.server.history import Comparison, Line, compare
+from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
+from ld_agent.server.openai.repeats import begun, keep
+from ld_agent.server.openai.shapes import RecalledShape, rounded
+from ld_agent.server.service import Service
+from ld_agent.turn import INTERRUPTED
+from ld_agent.types import ReplyOptions, Utterance
+
+CLOSED_SESSION = "the request changes turns of a finished session; its memory is not changed"
+
+
+@dataclass(slots=True)
+class RunningTurn:
+    """A running turn: its pieces as they arrive, then its answer."""
+
+    work: asyncio.Task[Answered]
+    _pieces: asyncio.Queue[str | None]
+    _listening: list[bool] = field(default_factory=lambda: [True])
+    _coming: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def begin(cls, service: Service, asked: Asked) -> RunningTurn:
+        loop, queue, listening = asyncio.get_running_loop(), asyncio.Queue[str | None](), [True]
+        coming = asyncio.Event()
+
+        def deliver(piece: str) -> None:
+            queue.put_nowait(piece)
+            coming.set()
+
+        def hear(piece: str) -> None:
+            if not listening[0] or service.ending:
+                raise ReplyStopped
+            loop.call_soon_threadsafe(deliver, piece)
+
+        async def turn() -> Answered:
+            try:
+                return await answer(service, asked, hear)
+            finally:
+                queue.put_nowait(None)
+
+        work = service.start(turn())
+        work.add_done_callback(lambda work: coming.set())
+        return cls(work, queue, listening, coming)
+
+    async def begun(self, patience: float) -> None:
+        """Wait for the first piece or the answer, but no longer than ``patience`` seconds.
+
+        Raises:
+            ApiError, LDAgentError: the turn has failed before its first piece.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._coming.wait(), patience)
+        if self.work.done() and self._pieces.qsize() <= 1:
+            self.work.result()
+
+    async def pieces(self, ping: float) -> AsyncIterator[str | None]:
+        """Yield the pieces of the reply, and None after ``ping`` seconds without one."""
+        while True:
+            try:
+                piece = await asyncio.wait_for(self._pieces.get(), ping)
+            except TimeoutError:
+                yield None
+                continue
+            if piece is None:
+                return
+            yield piece
+
+    def leave(self) -> None:
+        """End the reply because the client left; what was generated so far is kept."""
+        self._listening[0] = False
+        self.work.add_done_callback(lambda work: work.cancelled() or work.exception())
+
+
+def fingerprint(body: Any) -> str:
+    """A fingerprint that distinguishes requests with the same Idempotency-Key."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def explained(answered: Answered) -> dict[str, Any]:
+    """The explanation of an answer: its ``ld_agent`` block."""
+    reply = answered.reply
+    if reply is None:
+        return {"repeated": True} if answered.repeated else {"notes": list(answered.notes)}
+    return {
+        "recalled": [RecalledShape.of(r).model_dump(mode="json") for r in reply.recalled],
+        "traits": {name: list(traits) for name, traits in reply.traits.items()},
+        "notes": list(answered.notes),
+        "timings_ms": rounded(reply.timings_ms),
+        "tokens": {"prompt": reply.tokens.prompt, "completion": reply.tokens.completion},
+        "heard": reply.heard.id,
+        "reply": reply.utterance.id if reply.utterance else None,
+    }
+
+
+async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | None = None) -> Answered:
+    """Answer a request.
+
+    Raises:
+        ApiError: the Idempotency-Key was used for another request.
+        LDAgentError: as `Conversation.arespond`.
+    """
+    with operation("invoke_agent", asked.conversation or "") as watched:
+        watched.model, watched.agent = asked.model or service.model, service.config.agent.name
+        watched.provider = _provider(service.agents[watched.model].config)
+        answered = await _answer(service, asked, hear)
+        watched.tokens = answered.prompt_tokens, answered.completion_tokens
+        watched.said = asked.lines[-1].text, answered.text
+        return answered
+
+
+def _provider(config: Config) -> str:
+    """The kind of backbone that generates replies; "openai" is also what tracing calls any endpoint of this protocol."""
+    return (config.modules.generator.backbone or config.backbone).kind
+
+
+async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | None) -> Answered:
+    if asked.conversation is None:
+        said = [("assistant" if line.by_agent else "user", line.text) for line in asked.lines]
+        try:
+            done = await service.agents[asked.model or service.model].answer(
+                said, asked.options, bare=asked.task, on_text=hear
+            )
+        except ReplyStopped:
+            raise ApiError(499, "the client left", "client_left") from None
+        except (BackboneError, ModelError) as exc:
+            raise ApiError(502, f"the model failed: {exc}; nothing was stored", "model_failed") from exc
+        text, why = done.text, done.why_none("generator")
+        if not text.strip() and not asked.task:
+            text = service.agents[asked.model or service.model].resources.models.language.words.speechless
+        notes = (why,) if why else ()
+        return Answered(asked.id, text, done.finish, done.prompt_tokens, done.completion_tokens, notes=notes)
+    async with service.lock(asked.conversation):
+        conversation = await service.open(asked.conversation, asked.thread or "", asked.model)
+        async with conversation.relation.turnstile.aheld():
+            return await _answered(service, conversation, asked, hear)
+
+
+async def _answered(
+    service: Service, conversation: Conversation, asked: Asked, hear: Callable[[str], None] | None
+) -> Answered:
+    if asked.key is not None:
+        earlier = await service.briefly_inside(conversation, lambda: begun(service, conversation, asked))
+        if earlier is not None:
+            return earlier
+    speaker, compared, notes = await service.briefly_inside(
+        conversation, lambda: _prepared(service, conversation, asked)
+    )
+    listening: dict[str, Any] = {"on_text": hear, "options": asked.options}
+    if compared.answer_again:
+        reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
+    else:
+        reply = await conversation.arespond(asked.lines[-1].text, speaker, **listening)
+    finish = CUT_OFF if INTERRUPTED in reply.notes else reply.finish
+    answered = Answered(
+        asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
+    )
+    await service.brief(lambda: keep(service, conversation, asked, answered))
+    service.explain(conversation.id, reply)
+    service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
+    return answered
+
+
+def _now(service: Service, conversation: Conversation) -> datetime:
+    """The current time, or that of the last utterance if another server's clock was ahead."""
+    last = service.agent.store.last_utterance(conversation.key, conversation.thread)
+    now = service.agent.clock()
+    return now if last is None else max(now, last.at)
+
+
+def _prepared(
+    service: Service, conversation: Conversation, asked: Asked
+) -> tuple[str | None, Comparison, tuple[str, ...]]:
+    """Synchronise the thread with the client's lines; return the speaker, the comparison and notes."""
+    speaker = _speaker(conversation, asked.name)
+    stored = _stored(service, conversation, asked)
+    lines = [Line(u.speaker == conversation.agent_name, u.text) for u in stored]
+    compared = compare(lines, asked.lines, asked.whole) if asked.thread is not None else _said_next(lines, asked)
+    replaced = [u for u in stored[compared.recognised :] if u.text] if compared.replaced else []
+    running = {u.id for u in service.agent.store.open_utterances(conversation.key, asked.thread or "")}
+    if compared.answer_again and (not stored or stored[compared.recognised - 1].id not in running):
+        compared = Comparison(compared.recognised, compared.replaced, compared.missing)
+    if any(u.id not in running for u in replaced):
+        return speaker, Comparison(len(lines), 0), (CLOSED_SESSION,)
+    if replaced:
+        conversation.replace([u.id for u in replaced])
+        service.unexplain(conversation.id)
+    for line in compared.missing:
+        conversation.observe(line.text, conversation.agent_name if line.by_agent else speaker)
+    return speaker, compared, ()
+
+
+def _stored(service: Service, conversation: Conversation, asked: Asked) -> list[Utterance]:
+    """The stored lines of the thread: all of them if the client sent a history, else the running session."""
+    store, thread = service.agent.store, asked.thread or ""
+    if asked.thread is not None and (asked.whole or len(asked.lines) > 1):
+        return store.thread_utterances(conversation.key, thread)
+    return store.open_utterances(conversation.key, thread)
+
+
+def _said_next(stored: list[Line], asked: Asked) -> Comparison:
+    """Without a thread there is no comparison: the last line is appended."""
+    return compare(stored, asked.lines[-1:], whole=False)
+
+
+def _speaker(conversation: Conversation, name: str | None) -> str | None:
+    """The person's name, as in the first utterance, so that traits stay together if the display name changes."""
+    known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
+    return known or (name if name != conversation.agent_name else None)
+
+
+def options(
+    most: int | None, temperature: float | None, top_p: float | None, seed: int | None, instructions: str
+) -> ReplyOptions:
+    """What a request wants of its reply. Without a seed each draws its own, so that a regenerated reply differs."""
+    return ReplyOptions(most, temperature, top_p, secrets.randbits(31) if seed is None else seed, instructions)
+
+
+def new_id(prefix: str) -> str:
+    return f"{prefix}{uuid.uuid4().hex}"
+
+
+def checked_lines(lines: list[Line], most: int) -> tuple[Line, ...]:
+    """The lines of a request.
+
+    Raises:
+        ApiError: too many, none, the last is not the person's, or it is empty.
+    """
+    if len(lines) > most:
+        raise ApiError(
+            413, f"{len(lines)} messages; send at most {most}, the latest ones", "too_many_messages", "messages"
+        )
+    if not lines or lines[-1].by_agent:
+        raise ApiError(400, "the last message must be the user's", "invalid_messages", "messages")
+    if not lines[-1].text.strip():
+        raise ApiError(400, "the last message is empty; give it some text", "empty_message", "messages")
+    return tuple(line for line in lines if line.text.strip())

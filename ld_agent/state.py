@@ -1,0 +1,294 @@
+"""What all threads of one conversation share: the persona bank, the memory, and the pending work on both.
+
+Knows nothing of prompts for replies, of SQL, or of how a model is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ld_agent.backbones.reasoning import without_reasoning
+from ld_agent.checks.attribution import own_traits
+from ld_agent.checks.referents import referring
+from ld_agent.errors import InputError, StoreError
+from ld_agent.languages import AUTO, detected, language
+from ld_agent.memory.persona_bank import PersonaBank
+from ld_agent.memory.running import recalled_lines
+from ld_agent.memory.short_term import ShortTermCache
+from ld_agent.memory.views.enabled import EnabledViews, Remembered
+from ld_agent.modules.extractor import Extractor
+from ld_agent.modules.replies import is_stock_phrase
+from ld_agent.running.pending import attempted
+from ld_agent.running.turnstile import Turnstile
+from ld_agent.steps import Steps, side_by_side
+from ld_agent.storage.base import TRAITS
+from ld_agent.storage.columns import EPOCH
+from ld_agent.types import Recalled, Record, Utterance, checked_name, checked_text, utc
+
+if TYPE_CHECKING:
+    from ld_agent.memory.views.base import Query, ViewContext
+    from ld_agent.running.resources import Resources
+
+
+class Relation:
+    """The agent and the people of one conversation.
+
+    Its state in memory (the persona bank, the indexes) mirrors the store and is reloaded after another process, or a
+    manual edit, changed the store.
+
+    Attributes:
+        key: the conversation's key in the store.
+        turnstile: lets one caller in at a time.
+        models: the agent's, with the prompts of the conversation's language.
+        complete, acomplete: ask a model on this conversation's account.
+        revision: increases whenever the threads' mirrors may be out of date.
+    """
+
+    def __init__(self, resources: Resources, conversation_id: str, agent_name: str) -> None:
+        self.resources, self.id, self.agent_name = resources, conversation_id, agent_name
+        config, self._store = resources.config, resources.store
+        self.key = self._store.open_conversation(conversation_id, agent_name).key
+        self._version: Hashable = self._store.version(self.key)  # read first, so that later writes are noticed
+        self._edits = self._store.edits(self.key)
+        self.revision = 0
+        shared = self._store.turn_lock(self.key)
+        self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
+        self.complete = resources.costs.metered(conversation_id, resources.asking.complete)
+        self.acomplete = resources.costs.ametered(conversation_id, resources.asking.acomplete)
+        self.models, self._settled = resources.models, config.language != AUTO
+        self._script_noted = False
+        self.bank = PersonaBank(
+            self._store, self.key, resources.encoder, config.personas, self.models.language.reading, resources.progress
+        )
+        self.bank.seed(agent_name, config.agent.persona, EPOCH)
+        self.views = self._views()
+        self._notes = self.views.enable()
+        self._settle_language()
+        self._store.retry(self.key, once=True)  # retry what failed while a model was unavailable
+
+    def _views(self) -> EnabledViews:
+        return EnabledViews(self.resources.config.memory.views, self._context())
+
+    def _context(self) -> ViewContext:
+        return self.resources.view_context(self.key, self.agent_name, self.models)
+
+    def _settle_language(self) -> None:
+        """With ``language: auto``, adopt the language of the first utterance that has letters. Later ones do not count, so
+        that a conversation that is reopened keeps its language."""
+        if self._settled:
+            return
+        said = (u.text for u in self._store.session_utterances(self.key, 1) if u.speaker != self.agent_name)
+        code = next(filter(None, (detected([text]) for text in said)), None)
+        if code is None:
+            return
+        self._settled = True
+        if code != self.models.language.code:
+            self.models = self.models.speaking(language(code))
+            self.views = self._views()
+
+    def first_unknown_script(self, text: str) -> bool:
+        """Whether a text is the first in a script that the encoder does not know."""
+        if self._script_noted or self.resources.encoder.knows_script(text):
+            return False
+        self._script_noted = True
+        return True
+
+    def recalled(self, query: Query, k: int | None = None) -> Steps[Remembered]:
+        """What all views recall: at most ``k`` records each, or as configured and within the budget of a prompt."""
+        if k is None:
+            return self.views.recall(query)
+        context = self._context()
+        settings = context.settings.model_copy(update={"k": k})
+        views = EnabledViews(self.resources.config.memory.views, replace(context, settings=settings))
+        return views.recall(query, within_budget=False)
+
+    def recalled_lines(self, query: Query, k: int | None = None) -> list[Recalled]:
+        """What people said in the running sessions of all threads, as far as it is relevant to a query."""
+        settings, said = self.resources.config.memory, self._store.open_utterances(self.key, None)
+        most = settings.k if k is None else k
+        return recalled_lines(query, said, self.agent_name, self.resources.encoder, most, settings.least_cosine)
+
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """Pick up what other processes have stored; use inside the turnstile.
+
+        Raises:
+            StoreError: the conversation was deleted.
+        """
+        if not self._store.is_stored(self.key):
+            raise StoreError(f"conversation {self.id!r} was deleted; reopen it with Agent.conversation")
+        self.refresh()
+        try:
+            yield
+        except BaseException:
+            self._version = None  # an interrupted write may have left the mirrors out of date
+            raise
+
+    def refresh(self) -> None:
+        """Drop mirrors that another process has made out of date. Do not call this in a transaction."""
+        version = self._store.version(self.key)
+        if version == self._version:
+            return
+        self._store.check_encoder(self.resources.encoder.name, self.resources.encoder.dimension)
+        self.bank.drop_mirror()
+        if self._store.edits(self.key) != self._edits:
+            self.changed_by_hand()
+        self.revision += 1
+        self._version = version
+
+    def changed_by_hand(self) -> None:
+        """Drop every mirror after something was edited, pinned or forgotten by hand."""
+        self.revision += 1
+        self._edits = self._store.edits(self.key)
+        self.bank.drop_mirror()
+        self.resources.indexes.drop(self.key)
+        self.views = self._views()
+
+    def take_notes(self) -> list[str]:
+        """Return and clear the notes about pending work since the last reply."""
+        notes, self._notes = self._notes, []
+        return list(dict.fromkeys(notes))
+
+    # ---- pending work
+
+    def pending(self, *, answered: bool = False) -> Steps[None]:
+        """Do all pending work concurrently: extract traits, digest closed sessions, observe running ones.
+
+        Utterances waiting for a reply are skipped: a prompt contains what was learned before its utterance and no more,
+        whether or not the work was interrupted.
+
+        Args:
+            answered: no utterance waits for a reply; include everything that was said.
+        """
+        self._settle_language()
+        store, key = self._store, self.key
+        last = [store.last_utterance(key, thread) for thread in store.open_threads(key)]
+        unanswered = frozenset(() if answered else (u.id for u in last if u and u.speaker != self.agent_name))
+        waiting = [u for u in store.unextracted(key) if u.id not in unanswered]
+        running = [u.session for u in last if u]
+        failures = yield from side_by_side([self._learned(waiting), *self.views.pending(running, unanswered)])
+        self._notes += [note for notes in failures for note in notes]
+
+    def _attributed(
+        self, said: Sequence[Utterance], extracted: Sequence[tuple[str, ...]], before: Sequence[str]
+    ) -> list[tuple[str, ...]]:
+        """Attribute the traits of utterances, given in time order, to the person they are about; keep the agent's only
+        if they are its own."""
+        reading = self.models.language.reading
+        extracted = [
+            tuple(trait for raw in traits if (trait := referring(raw, u.text, reading)) is not None)
+            for u, traits in zip(said, extracted, strict=True)
+        ]
+        of_agent = [
+            t for u, traits in zip(said, extracted, strict=True) if u.speaker == self.agent_name for t in traits
+        ]
+        known = self.bank.nearest(of_agent, but=self.agent_name)
+        kept = []
+        for utterance, traits, text_before in zip(said, extracted, before, strict=True):
+            if utterance.speaker == self.agent_name:
+                kept.append(own_traits(traits, utterance.text, reading, known, text_before))
+            else:
+                kept.append(traits)
+                known += traits
+        return kept
+
+    def _told(self, said: Utterance) -> str:
+        """What an utterance tells; "" for a stock phrase."""
+        stock = is_stock_phrase(said, self.agent_name, self.models.language)
+        return "" if stock else said.text
+
+    def _learned(self, waiting: list[Utterance]) -> Steps[list[str]]:
+        """Extract the traits of utterances and merge them into the persona banks."""
+
+        by_id = {u.id: u for u in waiting}
+
+        def learn(items: Sequence[str]) -> Steps[None]:
+            utterances = [by_id[item] for item in items]
+            answered = [self._store.answered(self.key, u) for u in utterances]
+            settings = self.resources.config.modules.extractor
+            extractor = Extractor(self.models, settings.prompting, settings.grounded)
+            extracted = yield from extractor.steps([self._told(u) for u in utterances], answered)
+            if self.resources.config.personas.attribution:
+                extracted = self._attributed(utterances, extracted, answered)
+            with self._store.writing(self.key):
+                if (
+                    self._store.version(self.key) != self._version
+                ):  # `refresh` would wait for locks that precede the store's
+                    self.bank.drop_mirror()  # count what another process has learned instead of overwriting it
+                self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])
+
+        return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
+
+
+class Listener:
+    """What enters one thread.
+
+    Args:
+        cache: the thread's running session.
+        agent: the agent's name.
+        user: the name of a speaker who gives none.
+    """
+
+    def __init__(self, cache: ShortTermCache, agent: str, user: str) -> None:
+        self._cache, self._agent, self._user = cache, agent, user
+
+    def hear(self, text: str, speaker: str | None, at: datetime | str | None, channel: str = "chat") -> Utterance:
+        """Append an utterance to the running session; the agent's without its reasoning.
+
+        Raises:
+            InputError: an unusable text, name or time.
+        """
+        name = self._user if speaker is None else checked_name(speaker)
+        if name == self._agent and isinstance(text, str):
+            text = without_reasoning(text)
+        return self._cache.append(name, checked_text(text), None if at is None else utc(at), channel)
+
+    def answerable(self, speaker: str | None) -> str:
+        """The name of a speaker whom the agent can answer.
+
+        Raises:
+            InputError: the speaker is the agent.
+        """
+        name = self._user if speaker is None else speaker
+        if name == self._agent:
+            raise InputError(
+                f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
+            )
+        return name
+
+    def unanswered(self) -> Utterance:
+        """What was said last, if the agent has not answered it.
+
+        Raises:
+            InputError: there is nothing to answer.
+        """
+        running = self._cache.utterances
+        if not running or running[-1].speaker == self._agent:
+            raise InputError("the running session has no unanswered utterance; use respond(text)")
+        return running[-1]
+
+
+def session_ended(relation: Relation, cache: ShortTermCache, at: datetime | str | None) -> Steps[list[Record]]:
+    """End the running session, as steps; return the records made from it.
+
+    Raises:
+        InputError: ``at`` is before its last utterance.
+    """
+    store = relation.resources.store
+    if not cache.utterances:
+        return []
+    last = cache.utterances[-1]
+    if at is not None and utc(at) < last.at:
+        raise InputError(f"at={at} is before the session's last utterance ({last.at.isoformat()}); give a later time")
+    yield from relation.pending(answered=True)
+    relation.refresh()
+    with store.writing(relation.key):
+        cache.reload()
+        if cache.utterances and cache.utterances[-1].session == last.session:
+            cache.end()
+    yield from relation.pending(answered=True)
+    return store.records(relation.key, session=last.session)

@@ -1,0 +1,1 @@
+"""The store on PostgreSQL. Knows no recall and no model."""

@@ -1,0 +1,207 @@
+"""The schema in PostgreSQL as numbered, append-only steps, like `ld_agent.storage.sqlite.migrations`. Never edit a released one.
+
+Tables and columns are those of SQLite, so that the shared SQL fits both. Tables that grow with use are partitioned by a
+hash of the conversation. Text is compared bytewise, as in SQLite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+PARTITIONS = 8
+TEXT = 'text COLLATE "C" NOT NULL'
+OWNER = "conversation bigint NOT NULL REFERENCES conversation ON DELETE CASCADE"
+
+
+def _partitioned(name: str, columns: str) -> str:
+    parts = (
+        f"CREATE TABLE {name}_{n} PARTITION OF {name} FOR VALUES WITH (MODULUS {PARTITIONS}, REMAINDER {n})"
+        for n in range(PARTITIONS)
+    )
+    return ";\n".join([f"CREATE TABLE {name} ({columns}) PARTITION BY HASH (conversation)", *parts])
+
+
+SETTING = "(SELECT current_setting('ld_agent.tenant', true))"
+"""The tenant a transaction acts for; a subquery, so that it is evaluated once per statement, not per row."""
+EVERY_ROW = f"{SETTING} = '*/'"
+OWN_ROWS = f"tenant = {SETTING} OR {EVERY_ROW}"
+PARTITIONED = ("utterance", "digested", "observed", "record", "trait", "passage", "recall")
+OWNED = (*PARTITIONED, "session", "speaker", "enabled", "verdict", "failure", "change", "snapshot", "answer")
+"""Tables whose rows belong to a conversation."""
+
+
+def _owned_by_tenant(table: str) -> Iterator[str]:
+    """Ties a table's rows to the tenant of their conversation."""
+    yield f"ALTER TABLE {table} DROP CONSTRAINT {table}_conversation_fkey"
+    yield f"ALTER TABLE {table} ADD COLUMN tenant {TEXT} DEFAULT '/'"
+    yield f"UPDATE {table} t SET tenant = c.tenant FROM conversation c WHERE c.pk = t.conversation AND c.tenant != '/'"
+    yield f"ALTER TABLE {table} ALTER COLUMN tenant SET DEFAULT current_setting('ld_agent.tenant', true)"
+    yield f"""ALTER TABLE {table} ADD FOREIGN KEY (conversation, tenant)
+        REFERENCES conversation (pk, tenant) ON DELETE CASCADE"""
+
+
+def _confined(table: str, rows: str) -> Iterator[str]:
+    yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"
+    yield f"CREATE POLICY tenant ON {table} USING ({rows})"
+
+
+COUNT_WORDS = """CREATE FUNCTION words_counted(words text) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    WITH whole AS MATERIALIZED (
+        SELECT ARRAY(SELECT json_array_elements_text(words::json -> 0)) AS names, json_array_length(words::json -> 1) AS windows),
+    said AS MATERIALIZED (
+        SELECT place, names[place] AS speaker, stem FROM whole,
+            json_array_elements(words::json -> 1) WITH ORDINALITY AS turn (stems, place), json_array_elements_text(stems) AS stem
+        UNION ALL SELECT NULL, NULL, stem
+        FROM json_array_elements(words::json -> 2) AS sentence (stems), json_array_elements_text(stems) AS stem),
+    by_speaker AS MATERIALIZED (SELECT stem, speaker, count(*) AS said FROM said GROUP BY stem, speaker)
+    SELECT jsonb_build_object('words', (SELECT count(*) FROM said), 'windows', (SELECT windows FROM whole), 'by', (
+        SELECT coalesce(jsonb_object_agg(name, (SELECT coalesce(sum(said), 0) FROM by_speaker WHERE speaker = name)), '{}')
+        FROM (SELECT DISTINCT unnest(names) AS name FROM whole) AS named), 'spoken', (
+        -- of each stem: how often it is said, in how many windows, and how often by each speaker
+        SELECT coalesce(jsonb_object_agg(stem, jsonb_build_array(said, shown, by)), '{}') FROM (
+            SELECT stem, sum(said) AS said,
+                coalesce(jsonb_object_agg(speaker, said) FILTER (WHERE speaker IS NOT NULL), '{}') AS by
+            FROM by_speaker GROUP BY stem) AS counted
+        LEFT JOIN (
+            SELECT stem, count(DISTINCT number) AS shown FROM said, whole, unnest(ARRAY[place, place + 1]) AS number
+            WHERE number <= windows GROUP BY stem) AS in_windows USING (stem))) $$"""
+"""Counts the stems of a passage, given as `Passages.words_text`."""
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    # 1: what SQLite's schema is after its sixth step
+    (
+        "CREATE TABLE meta (key text PRIMARY KEY, value text NOT NULL)",
+        f"""CREATE TABLE conversation (
+            pk bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- never given twice
+            id {TEXT} UNIQUE,
+            agent {TEXT},
+            utterances bigint NOT NULL DEFAULT 0,
+            records bigint NOT NULL DEFAULT 0,
+            traits bigint NOT NULL DEFAULT 0,
+            edits bigint NOT NULL DEFAULT 0,
+            version bigint NOT NULL DEFAULT 0  -- of what is stored of it: every transaction that writes adds one
+        ) WITH (fillfactor = 70)""",
+        f"""CREATE TABLE session (
+            {OWNER}, number bigint NOT NULL, closed smallint NOT NULL DEFAULT 0, thread {TEXT} DEFAULT '',
+            PRIMARY KEY (conversation, number))""",
+        "CREATE INDEX session_thread ON session (conversation, thread, number)",
+        "CREATE INDEX session_open ON session (conversation, thread) WHERE closed = 0",
+        "CREATE SEQUENCE utterance_pk",
+        _partitioned(
+            "utterance",
+            f"""pk bigint NOT NULL DEFAULT nextval('utterance_pk'), {OWNER}, id {TEXT}, session bigint NOT NULL,
+            speaker {TEXT}, text {TEXT}, at bigint NOT NULL, extracted smallint NOT NULL DEFAULT 0,
+            replaced smallint NOT NULL DEFAULT 0, channel {TEXT} DEFAULT 'chat',
+            PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
+        ),
+        "CREATE INDEX utterance_session ON utterance (conversation, session, pk)",
+        "CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0",
+        _partitioned(
+            "digested",
+            f"{OWNER}, view {TEXT}, session bigint NOT NULL, PRIMARY KEY (conversation, view, session)",
+        ),
+        _partitioned(
+            "observed",
+            f"{OWNER}, view {TEXT}, utterance {TEXT}, PRIMARY KEY (conversation, view, utterance)",
+        ),
+        "CREATE SEQUENCE record_pk",
+        _partitioned(
+            "record",
+            f"""pk bigint NOT NULL DEFAULT nextval('record_pk'), {OWNER}, id {TEXT}, view {TEXT}, session bigint NOT NULL,
+            text {TEXT}, at bigint NOT NULL, topics {TEXT}, sources {TEXT}, fallback smallint NOT NULL DEFAULT 0,
+            details {TEXT} DEFAULT '{{}}', vector vector, pinned smallint NOT NULL DEFAULT 0,
+            channel {TEXT} DEFAULT 'chat', said_by {TEXT} DEFAULT '[]',
+            PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
+        ),
+        "CREATE INDEX record_view ON record (conversation, view, pk)",
+        "CREATE INDEX record_session ON record (conversation, session, pk)",
+        "CREATE INDEX record_pinned ON record (conversation) WHERE pinned = 1",
+        "CREATE INDEX record_bare ON record (pk) WHERE vector IS NULL",
+        "CREATE SEQUENCE trait_pk",
+        _partitioned(
+            "trait",
+            f"""pk bigint NOT NULL DEFAULT nextval('trait_pk'), {OWNER}, id {TEXT}, speaker {TEXT}, text {TEXT},
+            at bigint NOT NULL, source {TEXT}, last_at bigint NOT NULL, mentions bigint NOT NULL DEFAULT 1,
+            superseded_by text COLLATE "C", vector vector, pinned smallint NOT NULL DEFAULT 0,
+            channel {TEXT} DEFAULT 'chat', PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
+        ),
+        "CREATE INDEX trait_speaker ON trait (conversation, speaker, pk)",
+        # A record's key is unique, but no constraint can span partitions: a trigger replaces the foreign key.
+        f"CREATE TABLE passage (record bigint PRIMARY KEY, words {TEXT}, vectors bytea NOT NULL)",
+        """CREATE FUNCTION forget_passage() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN DELETE FROM passage WHERE record = old.pk; RETURN NULL; END'""",
+        "CREATE TRIGGER record_gone AFTER DELETE ON record FOR EACH ROW EXECUTE FUNCTION forget_passage()",
+        f"CREATE TABLE speaker ({OWNER}, name {TEXT}, first bigint NOT NULL, PRIMARY KEY (conversation, name))",
+        """CREATE FUNCTION know_speaker() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN INSERT INTO speaker (conversation, name, first) VALUES (new.conversation, new.speaker, new.pk)
+             ON CONFLICT DO NOTHING; RETURN NULL; END'""",
+        "CREATE TRIGGER speaker_known AFTER INSERT ON utterance FOR EACH ROW EXECUTE FUNCTION know_speaker()",
+        f"""CREATE TABLE enabled ({OWNER}, view {TEXT}, since bigint NOT NULL, through bigint NOT NULL,
+            PRIMARY KEY (conversation, view))""",
+        f"""CREATE TABLE verdict ({OWNER}, view {TEXT}, utterance {TEXT}, worth smallint NOT NULL,
+            PRIMARY KEY (conversation, view, utterance))""",
+        f"""CREATE TABLE failure ({OWNER}, work {TEXT}, item {TEXT}, attempts bigint NOT NULL, error {TEXT},
+            PRIMARY KEY (conversation, work, item))""",
+        f"""CREATE TABLE change (pk bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, {OWNER}, target {TEXT},
+            action {TEXT}, at bigint NOT NULL, before {TEXT})""",
+        "CREATE INDEX change_conversation ON change (conversation, pk)",
+        f"""CREATE TABLE snapshot ({OWNER}, view {TEXT}, last_key bigint NOT NULL, data bytea NOT NULL,
+            PRIMARY KEY (conversation, view))""",
+        f"""CREATE TABLE api_key (prefix {TEXT} PRIMARY KEY, hash {TEXT} UNIQUE, tenant {TEXT}, scopes {TEXT},
+            rate bigint, created bigint NOT NULL, revoked bigint)""",
+        f"""CREATE TABLE answer (id {TEXT} PRIMARY KEY, {OWNER}, thread {TEXT}, request text COLLATE "C",
+            fingerprint {TEXT}, reply {TEXT}, finish {TEXT}, prompt_tokens bigint NOT NULL,
+            completion_tokens bigint NOT NULL, at bigint NOT NULL, UNIQUE (conversation, request))""",
+        "CREATE INDEX answer_at ON answer (at)",
+    ),
+    # 2: which replies recalled a record
+    (
+        _partitioned(
+            "recall",
+            f"{OWNER}, record {TEXT}, utterance {TEXT}, PRIMARY KEY (conversation, record, utterance)",
+        ),
+        "CREATE INDEX recall_utterance ON recall (conversation, utterance)",
+    ),
+    # 3: the owner of every row, and policies that show a tenant only its own; passages partitioned like their records
+    (
+        f"""ALTER TABLE conversation ADD COLUMN tenant {TEXT} GENERATED ALWAYS AS
+            (CASE WHEN strpos(id, '/') > 1 THEN split_part(id, '/', 1) ELSE '/' END) STORED""",
+        "ALTER TABLE conversation ADD UNIQUE (pk, tenant)",
+        "ALTER TABLE passage RENAME TO passage_before",
+        _partitioned(
+            "passage",
+            f"""record bigint NOT NULL, {OWNER}, words {TEXT}, vectors bytea NOT NULL,
+            PRIMARY KEY (conversation, record)""",
+        ),
+        """INSERT INTO passage SELECT p.record, r.conversation, p.words, p.vectors
+            FROM passage_before p JOIN record r ON r.pk = p.record""",
+        "DROP TABLE passage_before",
+        """CREATE OR REPLACE FUNCTION forget_passage() RETURNS trigger LANGUAGE plpgsql AS
+            'BEGIN DELETE FROM passage WHERE conversation = old.conversation AND record = old.pk; RETURN NULL; END'""",
+        *(sql for table in OWNED for sql in _owned_by_tenant(table)),
+        *(sql for table in ("conversation", "api_key", *OWNED) for sql in _confined(table, OWN_ROWS)),
+        *_confined("meta", EVERY_ROW),
+        "CREATE POLICY known_to_all ON meta FOR SELECT USING (true)",
+        *(
+            f"ALTER TABLE {table}_{n} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY"  # accessed through the parent only
+            for table in PARTITIONED
+            for n in range(PARTITIONS)
+        ),
+    ),
+    # 4: replies that ended early
+    (
+        "ALTER TABLE utterance ADD COLUMN interrupted smallint NOT NULL DEFAULT 0",
+        "CREATE INDEX utterance_replaced ON utterance (conversation) WHERE replaced = 1",
+    ),
+    # 5: the words of passages counted, so that BM25 is a query
+    (
+        COUNT_WORDS,
+        "ALTER TABLE passage ADD COLUMN spoken jsonb, ADD COLUMN lengths jsonb",
+        """CREATE FUNCTION count_passage() RETURNS trigger LANGUAGE plpgsql AS
+            'DECLARE counted jsonb := words_counted(new.words);
+             BEGIN new.spoken := counted -> ''spoken''; new.lengths := counted - ''spoken''; RETURN new; END'""",
+        """CREATE TRIGGER words_counted BEFORE INSERT OR UPDATE OF words ON passage
+            FOR EACH ROW EXECUTE FUNCTION count_passage()""",
+        "UPDATE passage SET words = words",
+        "ALTER TABLE passage ALTER COLUMN spoken SET NOT NULL, ALTER COLUMN lengths SET NOT NULL",
+    ),
+)

@@ -250,3 +250,15 @@ def test_an_interrupt_ends_the_run_and_says_how_to_go_on(tmp_path: Path):
     assert len(turns) == len(set(turns))
     assert turns[-1] == (1, 40)
     assert len(stored_texts(store, "a")) == 80
+
+
+def test_a_reader_who_leaves_early_gets_no_traceback(tmp_path: Path):
+    path = tmp_path / "long.jsonl"
+    path.write_text(conversation_line("a", turns=150, sessions=1, text="bees " * 200), encoding="utf-8")
+    with start("run", path, "-c", light_config(tmp_path)) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

@@ -17,6 +17,8 @@ from training.settings import TrainingSettings
 
 SHOWN = 3
 """Rows that are shown."""
+LONGEST_TRIAL = 10.0
+"""Maximum number of seconds for timing one batch."""
 
 
 def show(settings: TrainingSettings, module: str) -> None:
@@ -48,7 +50,7 @@ def show(settings: TrainingSettings, module: str) -> None:
 
 
 def _seconds_a_token(model: Any, logits: AnswerLogits, prepared: Prepared, settings: TrainingSettings) -> float:
-    """Time the forward and backward pass of a batch of rows of median length."""
+    """Time forward and backward passes per token on rows of median length, on a whole batch if that is fast enough."""
     lengths = prepared.train.lengths
     ordered = sorted(range(len(lengths)), key=lambda place: lengths[place])
     size = min(settings.per_device_train_batch_size, len(ordered))
@@ -56,6 +58,9 @@ def _seconds_a_token(model: Any, logits: AnswerLogits, prepared: Prepared, setti
     examples = [prepared.train[place] for place in ordered[start : start + size]]
     model.train()
     _pass_seconds(model, logits, prepared.collator(examples[:1]))  # warm up
+    one = _pass_seconds(model, logits, prepared.collator(examples[:1]))
+    if one * size > LONGEST_TRIAL:
+        return one / len(examples[0])
     return _pass_seconds(model, logits, prepared.collator(examples)) / sum(map(len, examples))
 
 

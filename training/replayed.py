@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
-from ld_agent.backbones.base import Completion, Message, Request
+from ld_agent.backbones.base import Message, Request
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, annotated
 from ld_agent.errors import InputError
@@ -28,7 +28,7 @@ from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
 from ld_agent.prompts import as_line
 from ld_agent.running.on_ray import on_ray
 from ld_agent.running.replay import PlayedTurn, play, prompt_of, reply_options
-from ld_agent.steps import Steps, run_many
+from ld_agent.steps import Steps, answering_some, run_many
 from ld_agent.terminal import progress
 from training.ablations import FULL, PromptParts, reduced, situation_of
 from training.rows import row_values
@@ -123,7 +123,7 @@ class _Replayed:
                     emit = partial(self._emit, agent, rows[key], corpus, episode=episode)
                     # Ids are unique only within a corpus.
                     played = play(agent, replace(episode, id=key), emit, teacher_forced=True)
-                    yield key, answered(played, _known(agent, episode, self.parts))
+                    yield key, answering_some(played, _known(agent, episode, self.parts))
 
             for key, _ in run_many(steps(), agent.models.complete, len(work)):
                 keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
@@ -164,31 +164,11 @@ def _situation(agent: Agent, turn: PlayedTurn, episode: Episode) -> Situation:
     return situation if options is None else replace(situation, instructions=options.instructions)
 
 
-def answered(steps: Steps[None], known: Answer) -> Steps[None]:
-    """Run steps, answering requests to the generator, those to the reader and those that ``known`` can answer."""
-    try:
-        requests = next(steps)
-        while True:
-            given: dict[int, Completion] = {}
-            for position, request in enumerate(requests):
-                text = UNASKED.get(request.module) or known(request)
-                if text is not None:
-                    given[position] = Completion(text, 0, 0)
-            others = [request for position, request in enumerate(requests) if position not in given]
-            try:
-                completions = iter((yield others) if others else ())
-            except BaseException as exc:
-                requests = steps.throw(exc)
-            else:
-                requests = steps.send([given[n] if n in given else next(completions) for n in range(len(requests))])
-    except StopIteration:
-        return
-
-
 def _known(agent: Agent, episode: Episode, parts: PromptParts) -> Answer:
-    """Return answers to extractor requests that need no model: annotated traits, and NO_TRAIT for unused personas."""
+    """Return answers to requests that need no model: those to generator and reader, and to the extractor annotated traits, and
+    NO_TRAIT for unused personas."""
     if parts.user_personas and parts.agent_personas and not parts.annotated:
-        return lambda request: None
+        return lambda request: UNASKED.get(request.module)
     prompting = agent.config.modules.extractor.prompting
     render = Extractor(agent.models, prompting).prompt_for
     traits: dict[tuple[Message, ...], list[str]] = defaultdict(list)
@@ -204,7 +184,7 @@ def _known(agent: Agent, episode: Episode, parts: PromptParts) -> Answer:
 
     def known(request: Request) -> str | None:
         if request.module != "extractor" or (request.messages in extracted and not parts.annotated):
-            return None
+            return UNASKED.get(request.module)
         text = " ".join(traits.get(request.messages, ())) or NO_TRAIT
         return f"Traits: {text}" if prompting == "chain_of_thought" else text
 

@@ -234,7 +234,11 @@ def _sent(call: Call[Any]) -> dict[str, Any]:
 def _answer(call: Call[T], response: httpx.Response) -> T:
     if response.is_success:
         is_json = response.headers.get("content-type", "").startswith("application/json")
-        return call.read(response.json() if is_json else response.text)
+        try:
+            return call.read(response.json() if is_json else response.text)
+        except (ValueError, KeyError, TypeError) as exc:
+            what = f"{call.method} {call.path} was answered with something else than the client expects"
+            raise ServerError(f"{what}; use the server's version of ld_agent", response.status_code) from exc
     try:
         error = response.json()["error"]
         raise ServerError(error["message"], response.status_code, error.get("code"))

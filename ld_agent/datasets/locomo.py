@@ -19,7 +19,7 @@ from ld_agent.datasets.records import Record, UniqueIds, built, json_document
 from ld_agent.errors import DataFileError
 
 _SESSION = re.compile(r"session_(\d+)")
-_DATE = "%I:%M %p on %d %B %Y"
+_DATE = "%I:%M%pon%d%B%Y"
 
 
 def recognises(value: Any) -> bool:
@@ -81,6 +81,6 @@ def _text(utterance: Record) -> str:
 def _date(conversation: Record, key: str) -> datetime:
     text = conversation.text(key)
     try:
-        return datetime.strptime(text.strip().replace(",", ""), _DATE).replace(tzinfo=UTC)
+        return datetime.strptime("".join(text.replace(",", " ").split()), _DATE).replace(tzinfo=UTC)
     except ValueError as exc:
         raise conversation.error(f"{key}={text!r} is not a date such as 1:56 pm on 8 May, 2023: {exc}") from exc

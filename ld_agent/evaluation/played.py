@@ -5,11 +5,10 @@ To add one, subclass `PlayedTask` and say what is measured. Knows no files of pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ld_agent.agent import Agent
-from ld_agent.backbones.base import Completion, Request
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.datasets.base import Episode
@@ -18,7 +17,6 @@ from ld_agent.evaluation.runner import Item, Keep
 from ld_agent.running.replay import annotate, play
 from ld_agent.steps import Steps, run_many
 
-Result = TypeVar("Result")
 WIDTH = 4
 """Conversations played concurrently."""
 PROMPTS = ("[!je]*.yaml", "extractor*.yaml")
@@ -87,24 +85,6 @@ def live(agent: Agent, episode: Episode) -> Steps[None]:
             session = turn.session
         conversation.observe(turn.text, turn.speaker, turn.at)
     yield from conversation.ending()
-
-
-def answering_some(steps: Steps[Result], given: Callable[[Request], str | None]) -> Steps[Result]:
-    """Run steps, and answer those requests with ``given`` for which it returns a text; a model answers the others."""
-    try:
-        requests = next(steps)
-        while True:
-            texts = [given(request) for request in requests]
-            others = [request for request, text in zip(requests, texts, strict=True) if text is None]
-            try:
-                completions = iter((yield others) if others else ())
-            except BaseException as exc:
-                requests = steps.throw(exc)
-            else:
-                requests = steps.send([next(completions) if t is None else Completion(t, 0, 0) for t in texts])
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
 
 
 def _decided_with_replies(config: Config) -> bool:

@@ -211,3 +211,11 @@ class Lines:
         assert self._file is not None
         self._file.write(json.dumps(value, ensure_ascii=False) + "\n")
         self._file.flush()
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted key."""
+    flattened: dict[str, Any] = {}
+    for key, value in values.items():
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flattened

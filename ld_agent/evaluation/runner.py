@@ -36,6 +36,7 @@ from ld_agent.evaluation.run_files import (
     Prediction,
     Run,
     finish,
+    flat,
     line_of,
     missing,
     prediction_of,
@@ -44,7 +45,6 @@ from ld_agent.evaluation.run_files import (
     values_of,
     write_scores,
 )
-from ld_agent.evaluation.tables.published import flat
 from ld_agent.languages import language
 from ld_agent.running.on_ray import check_not_launched, on_ray
 from ld_agent.terminal import progress

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
 from ld_agent.running.costs import Cost
+from ld_agent.server.errors import ERRORS
 from ld_agent.server.identity import AdminCaller
-from ld_agent.server.openai.chat import ERRORS
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 TEXT = "text/plain; version=0.0.4; charset=utf-8"

@@ -180,14 +180,14 @@ class Service:
             raise ApiError(404, f"no person {conversation_id.rpartition('/')[2]!r} is known", "person_not_found")
         return conversation
 
-    async def known(self, conversation_id: str, thread: str = "") -> Conversation:
+    async def known(self, conversation_id: str) -> Conversation:
         """Open an existing conversation; see `open`.
 
         Raises:
             ApiError: 404.
         """
         await self.stored(conversation_id)
-        return await self.open(conversation_id, thread)
+        return await self.open(conversation_id, "")
 
     # ---- changes
 

@@ -52,8 +52,9 @@ def test_locomo_errors_name_the_problem_and_lose_no_other_session(
     assert re.search(message, str(bad[0]))
 
 
-def test_locomo_midnight_and_noon(samples: Path, tmp_path: Path) -> None:
-    text = (samples / "locomo.json").read_text(encoding="utf-8").replace("9:05 am", "12:05 am")
+@pytest.mark.parametrize("written", ["12:05 am on 3 February, 2024", "12:05AM on 3 february 2024"])
+def test_locomo_midnight_however_it_is_spaced(samples: Path, tmp_path: Path, written: str) -> None:
+    text = (samples / "locomo.json").read_text(encoding="utf-8").replace("9:05 am on 3 February, 2024", written)
     (tmp_path / "l.json").write_text(text, encoding="utf-8")
     assert load_episodes(tmp_path / "l.json")[0].turns[0].at.hour == 0
 

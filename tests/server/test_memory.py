@@ -176,6 +176,19 @@ async def test_a_server_that_is_not_there():
         MemoryClient("http://127.0.0.1:9").people()
 
 
+@pytest.mark.parametrize("answer", ['{"people": [{"id": "ann"}]}', "{}", "[]", "no JSON"])
+async def test_another_server_is_an_error_of_one_line(answer: str):
+    def other(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, text=answer, headers={"content-type": "application/json"})
+
+    client = MemoryClient(
+        "http://other", http=httpx.Client(transport=httpx.MockTransport(other), base_url="http://other")
+    )
+    with pytest.raises(ServerError, match="GET /v1/memory/people was answered with something else") as raised:
+        client.people()
+    assert "\n" not in str(raised.value)
+
+
 async def test_the_client_for_threads_asks_the_same(served: Served):
     async with served() as client:
         await past(memory_of(client))

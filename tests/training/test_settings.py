@@ -95,6 +95,11 @@ def test_invalid_files_are_rejected(tmp_path: Path):
             load_settings(file)
 
 
+def test_all_documented_settings_exist():
+    assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "glm-4-9b", "blenderbot-400m",
+                                                    "qwen3-4b", "qwen3-8b", "llama-3.1-8b"}  # fmt: skip
+
+
 def assigned(settings: TrainingSettings) -> list[str]:
     return [f"{key}={json.dumps(value)}" for key, value in settings.model_dump(mode="json").items()]
 

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from ld_agent.config import load_config
+from ld_agent.evaluation.run_files import flat
 from ld_agent.shipped import shipped_path
 
 Values = dict[str, Any]
@@ -99,11 +100,3 @@ def assignment(key: str, value: Any) -> str:
     else:
         text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return f"{key}={text}"
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> Values:
-    """Return nested values by dotted key."""
-    flattened: Values = {}
-    for key, value in values.items():
-        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flattened

@@ -23,7 +23,7 @@ from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.config import Config
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
-from ld_agent.evaluation.played import answering_some, in_memory, live
+from ld_agent.evaluation.played import in_memory, live
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.evaluation.tasks.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.tasks.spoken_answers import contains
@@ -34,7 +34,7 @@ from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import reply_text
 from ld_agent.running.replay import play
-from ld_agent.steps import Steps, run_many, side_by_side
+from ld_agent.steps import Steps, answering_some, run_many, side_by_side
 from ld_agent.storage.exchange import copy_conversation
 from ld_agent.text import words_of
 from ld_agent.types import Reply, Utterance

@@ -19,12 +19,12 @@ from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, sacrebleu, token_f1
-from ld_agent.evaluation.played import answering_some, in_memory
+from ld_agent.evaluation.played import in_memory
 from ld_agent.evaluation.runner import Item, Keep, Prediction
 from ld_agent.modules.replies import long_sentences, statements
 from ld_agent.prompts import as_line
 from ld_agent.running.replay import PlayedTurn, play, prompt_of
-from ld_agent.steps import Steps, run_many
+from ld_agent.steps import Steps, answering_some, run_many
 
 WIDTH = 16
 """Episodes played concurrently; their pending requests form one batch of the backbone."""

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from ld_agent.errors import DataFileError, StoreError
-from ld_agent.server.errors import ApiError
+from ld_agent.server.errors import ERRORS, ApiError
 from ld_agent.server.identity import Caller, MemoryCaller, Person
 from ld_agent.server.memory.shapes import (
     ChangeList,
@@ -36,9 +36,8 @@ from ld_agent.server.memory.shapes import (
     TraitList,
     When,
 )
-from ld_agent.server.openai.chat import ERRORS
-from ld_agent.server.openai.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 from ld_agent.server.service import Service
+from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 from ld_agent.storage.exchange import export_lines, import_lines
 from ld_agent.types import PersonSummary
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, Field
 
-from ld_agent.server.openai.shapes import RecalledShape, RecordShape, Shape, TraitShape, UtteranceShape
+from ld_agent.server.shapes import RecalledShape, RecordShape, Shape, TraitShape, UtteranceShape
 
 
 def _written(at: object) -> object:

@@ -12,11 +12,11 @@ from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field
 
 from ld_agent.backbones.reasoning import text_of, without_reasoning
-from ld_agent.server.errors import ApiError, ErrorBody, as_api_error
-from ld_agent.server.handing_out import handed_out
+from ld_agent.server.errors import ERRORS, ApiError, as_api_error
 from ld_agent.server.history import Line, is_task
 from ld_agent.server.identity import HEADERS, MEMORY_HEADER, ChatCaller, addressed
 from ld_agent.server.openai.asked import Answered, Asked
+from ld_agent.server.openai.handing_out import handed_out
 from ld_agent.server.openai.turns import RunningTurn, checked_lines, explained, fingerprint, new_id, options
 from ld_agent.server.service import Service
 
@@ -31,15 +31,6 @@ IdempotencyKey = Annotated[
         description="A repeated request gets the same answer and is stored once.",
     ),
 ]
-ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody, "description": text}
-    for code, text in {
-        400: "The request is invalid.", 401: "No valid key.", 403: "The key lacks the scope.", 404: "Not there.",
-        408: "The body came too slowly.", 409: "The request conflicts with an earlier one.", 413: "Too large.",
-        415: "Wrong content type.", 429: "Too many requests; see Retry-After.", 502: "The model failed.",
-        503: "The store failed, or the server is not ready.",
-    }.items()
-}  # fmt: skip
 
 
 class TextPart(BaseModel):

@@ -11,13 +11,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from ld_agent.server.errors import ApiError, as_api_error
-from ld_agent.server.handing_out import handed_out
+from ld_agent.server.errors import ERRORS, ApiError, as_api_error
 from ld_agent.server.history import Line
 from ld_agent.server.identity import HEADERS, MEMORY_HEADER, Caller, ChatCaller, addressed, checked_id
 from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
 from ld_agent.server.openai.chat import (
-    ERRORS,
     SEED,
     IdempotencyKey,
     ReasoningPart,
@@ -26,6 +24,7 @@ from ld_agent.server.openai.chat import (
     check_model,
     said_in,
 )
+from ld_agent.server.openai.handing_out import handed_out
 from ld_agent.server.openai.turns import RunningTurn, checked_lines, explained, fingerprint, new_id, options
 from ld_agent.server.service import Service
 from ld_agent.types import ReplyOptions

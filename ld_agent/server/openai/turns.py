@@ -24,8 +24,8 @@ from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
 from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
 from ld_agent.server.openai.repeats import begun, keep
-from ld_agent.server.openai.shapes import RecalledShape, rounded
 from ld_agent.server.service import Service
+from ld_agent.server.shapes import RecalledShape, rounded
 from ld_agent.turn import INTERRUPTED
 from ld_agent.types import ReplyOptions, Utterance
 

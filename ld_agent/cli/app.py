@@ -13,7 +13,6 @@ from ld_agent.cli import (
     bench,
     ecm,
     evaluate,
-    figures,
     judge,
     memory,
     serve,
@@ -43,7 +42,6 @@ app.add_typer(evaluate.app, name="eval")
 app.add_typer(ecm.app, name="ecm")
 app.add_typer(judge.app, name="judge")
 app.command("tables")(tables.tables)
-app.command("figures")(figures.figures)
 app.command("statistics")(statistics.statistics)
 app.add_typer(serve.keys, name="keys")
 app.add_typer(adapters.app, name="adapters")

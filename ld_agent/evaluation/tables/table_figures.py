@@ -19,8 +19,6 @@ from ld_agent.evaluation.statistics import read_statistics
 from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, satisfied
 
 RATINGS = ".ratings.json"
-CHATS = "chats"
-"""The task of people's ratings of whole chats that belong to no run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class TableFigures:
 
     Attributes:
         backbone: shown in the row's label: the data.
-        facts: for `matches`: task ("statistics", "ratings" or `CHATS`), corpus, session, benchmark.
+        facts: for `matches`: task ("statistics" or "ratings"), corpus, session, benchmark.
         figures: by measure; a float is shown with two decimals.
         note: shown under the table.
     """
@@ -106,19 +104,9 @@ def _statistics(path: Path) -> Iterator[TableFigures]:
 def _ratings(path: Path) -> Iterator[TableFigures]:
     try:
         ratings: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["ratings"]
-        by = f"{ratings['items']} {'chats' if CHATS in ratings else 'samples'} by {ratings['annotators']} people."
-        rated = list(_rated(ratings))
+        values = {name: float(ratings[name]) for name in ("qualified", "kappa") if ratings[name] is not None}
+        by = f"{ratings['items']} samples by {ratings['annotators']} people."
+        data, facts = str(ratings["data"]), {"task": "ratings", "benchmark": str(ratings["benchmark"])}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise DataFileError(path, None, f"not ratings ({exc!r}); make them again with ld-agent judge agree") from exc
-    for data, facts, values in rated:
-        yield TableFigures(path.parent, data, facts, values, f"Ratings of {data}: {by}")
-
-
-def _rated(ratings: Mapping[str, Any]) -> Iterator[tuple[str, Facts, dict[str, float]]]:
-    """What was rated, its facts and its figures: a benchmark, or each system's chats."""
-    if CHATS in ratings:
-        for system, means in ratings[CHATS].items():
-            yield str(system), {"task": CHATS}, {aspect: float(mean) for aspect, mean in means.items()}
-        return
-    values = {name: float(ratings[name]) for name in ("qualified", "kappa") if ratings[name] is not None}
-    yield str(ratings["data"]), {"task": "ratings", "benchmark": str(ratings["benchmark"])}, values
+    yield TableFigures(path.parent, data, facts, values, f"Ratings of {data}: {by}")

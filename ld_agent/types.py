@@ -184,9 +184,17 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Trait:
-    """One persona fact of one speaker. A superseded trait is kept, with the id of its replacement.
+    """One persona fact of one speaker. One that has ended, or was superseded, is kept as history.
 
-    ``pinned``: included in every prompt and never superseded. ``channel``: that of the utterance that revealed it.
+    Attributes:
+        at, last_at: when it was told first and last.
+        source: id of the utterance that revealed it; "": the configuration.
+        superseded_by: id of the trait that replaced it.
+        pinned: included in every prompt while it holds, and never superseded or ended.
+        channel: that of its source.
+        holds_from: when it began; None: unknown, counts as ``at``.
+        holds_until: when it ends, as far as is known; None: open.
+        ended_by: id of the utterance that said that it ended; "": none.
     """
 
     id: str
@@ -199,10 +207,22 @@ class Trait:
     superseded_by: str | None = None
     pinned: bool = False
     channel: str = "chat"
+    holds_from: datetime | None = None
+    holds_until: datetime | None = None
+    ended_by: str = ""
 
     @property
     def active(self) -> bool:
-        return self.superseded_by is None
+        """Whether nothing said has superseded or ended it; a plan stays active after its date."""
+        return self.superseded_by is None and not self.ended_by
+
+    def over(self, at: datetime) -> bool:
+        """Whether it no longer held at a time."""
+        return not self.active if self.holds_until is None else self.holds_until <= at
+
+    def held(self, at: datetime) -> bool:
+        """Whether it held at a time, whenever that was told."""
+        return (self.holds_from or self.at) <= at and not self.over(at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The persona banks P_u, P_a, …: the traits of every speaker of one conversation (LD-Agent, section 2.3).
 
 A trait that repeats a known one is counted, not stored again; one that contradicts an older trait on the same topic
-supersedes it, and the older one is kept as history. Traits for a prompt are selected by relevance and recency. Asks no
-model: traits arrive as text.
+supersedes it. What was superseded, or was said to have ended, is kept as history with the time of its end. Traits for
+a prompt are selected by relevance and recency. Asks no model: traits arrive as text.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from ld_agent.errors import InputError
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import SentenceEncoder, Vectors
 from ld_agent.memory.index.base import Progress, no_progress
-from ld_agent.memory.speaker_traits import NEVER, SpeakerTraits
+from ld_agent.memory.speaker_traits import SpeakerTraits
 from ld_agent.storage.base import Store
 from ld_agent.storage.columns import microseconds
 from ld_agent.types import Trait, Utterance, least_trusted
 
 RECENCY_SECONDS = 30 * 86_400.0
 NEAREST = 100
+Holds = tuple[datetime | None, datetime | None]
+"""From when and until when a trait holds; None: not said."""
+OPEN: Holds = (None, None)
+NO_HOLDS: Mapping[tuple[str, str], Holds] = {}
 ENCODED_AT_ONCE = 256
 """Number of traits encoded before they are stored, so that an interrupted run keeps its work."""
 
@@ -68,13 +72,10 @@ class PersonaBank:
     def _read(self) -> dict[str, SpeakerTraits]:
         stored = self._shelf.traits()
         fresh = self._encoded([trait for trait, vector in stored if vector is None])
-        known_from = {trait.id: microseconds(trait.at) for trait, _ in stored}
         banks: dict[str, SpeakerTraits] = {}
         for trait, vector in stored:
             bank = banks.setdefault(trait.speaker, SpeakerTraits(self._encoder.dimension, self._reading))
             bank.add(trait, fresh[trait.id] if vector is None else vector)
-            if trait.superseded_by is not None:
-                bank.put(len(bank) - 1, trait, known_from.get(trait.superseded_by, microseconds(trait.at)))
         return banks
 
     def _encoded(self, bare: Sequence[Trait]) -> dict[str, Vectors]:
@@ -90,8 +91,8 @@ class PersonaBank:
         return vectors
 
     def traits(self, speaker: str | None = None, *, history: bool = False) -> list[Trait]:
-        """The traits of a speaker (None: of everyone), in the order they were learned; ``history``: superseded ones
-        too."""
+        """The traits of a speaker (None: of everyone), in the order they were learned; ``history``: those that are no
+        longer active too."""
         banks = self._banks.values() if speaker is None else [b for b in [self._banks.get(speaker)] if b]
         return [t for bank in banks for t in bank.traits if history or t.active]
 
@@ -106,14 +107,41 @@ class PersonaBank:
                 if not any(self._is(text, trait.text, cosine) for trait, cosine in cosines):
                     self._add(speaker, text, at, source="")
 
-    def merge(self, extracted: Sequence[tuple[Utterance, Sequence[str]]]) -> None:
-        """Merge the traits found in utterances atomically, each utterance once."""
+    def merge(
+        self, extracted: Sequence[tuple[Utterance, Sequence[str]]], holds: Mapping[tuple[str, str], Holds] = NO_HOLDS
+    ) -> None:
+        """Merge the traits found in utterances atomically, each utterance once.
+
+        Args:
+            holds: when traits hold, by utterance id and text, where that was said.
+        """
         self._encoder.encode([text for _, texts in extracted for text in texts])  # one batch; `_add` meets the cache
         with self._mirrored():
             for utterance, texts in extracted:
                 if self._shelf.mark_extracted(utterance.id):
                     for text in texts:
-                        self._add(utterance.speaker, text, utterance.at, utterance.id, utterance.channel)
+                        when = holds.get((utterance.id, text), OPEN)
+                        self._add(utterance.speaker, text, utterance.at, utterance.id, utterance.channel, when)
+
+    def end(self, trait_id: str, at: datetime, by: str) -> bool:
+        """Note that a trait holds only until a time, which may be to come; atomic.
+
+        Args:
+            by: id of the utterance that said so.
+
+        Returns:
+            False: nothing changed, because the trait is gone, pinned or no longer active, or less trusted text says so.
+        """
+        for bank in self._banks.values():
+            for row, trait in enumerate(bank.traits):
+                if trait.id == trait_id and trait.active and not trait.pinned:
+                    said = self._store.utterances_by_id(self._key, [by]).get(by)
+                    if said is None or _less_trusted(said.channel, trait.channel):
+                        return False
+                    with self._mirrored():
+                        self._update(bank, row, _ended(trait, at, by))
+                    return True
+        return False
 
     @contextmanager
     def _mirrored(self) -> Iterator[None]:
@@ -128,10 +156,12 @@ class PersonaBank:
     def _bank(self, speaker: str) -> SpeakerTraits:
         return self._banks.setdefault(speaker, SpeakerTraits(self._encoder.dimension, self._reading))
 
-    def _add(self, speaker: str, text: str, at: datetime, source: str, channel: str = "chat") -> None:
+    def _add(
+        self, speaker: str, text: str, at: datetime, source: str, channel: str = "chat", holds: Holds = OPEN
+    ) -> None:
         vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
         least = min(self._settings.merge_similarity, self._settings.topic_similarity)
-        rivals = list(bank.rivals(text, vector, least)) if self._settings.reconcile else []
+        rivals = list(bank.rivals(text, vector, least, microseconds(at))) if self._settings.reconcile else []
         overruled = [
             row
             for row, t, cosine in rivals
@@ -146,16 +176,21 @@ class PersonaBank:
             row = max(same)[1]
             trait = bank.traits[row]
             trait = replace(trait, last_at=max(trait.last_at, at), mentions=trait.mentions + 1)
-            self._update(bank, row, trait, NEVER)
         else:
-            trait = self._shelf.add(speaker, text, at, source, vector)
+            trait, row = self._shelf.add(speaker, text, at, source, vector), len(bank)
             bank.add(trait, vector)
+        begins, until = holds
+        if same or begins or until:
+            held = replace(trait, holds_from=begins or trait.holds_from, holds_until=until or trait.holds_until)
+            self._update(bank, row, held)
         for row in overruled:
-            self._update(bank, row, replace(bank.traits[row], superseded_by=trait.id), microseconds(trait.at))
+            older = bank.traits[row]
+            older = _ended(older, begins or at, source) if source else older  # a configured persona has no time
+            self._update(bank, row, replace(older, superseded_by=trait.id))
 
-    def _update(self, bank: SpeakerTraits, row: int, trait: Trait, overruled_from: int) -> None:
+    def _update(self, bank: SpeakerTraits, row: int, trait: Trait) -> None:
         self._shelf.update(trait)
-        bank.put(row, trait, overruled_from)
+        bank.put(row, trait)
 
     def _overrules(self, newer: str, older: str, similarity: float) -> bool:
         one_topic = similarity >= self._settings.topic_similarity or same_slot(newer, older, self._reading)
@@ -171,7 +206,7 @@ class PersonaBank:
     ) -> Mapping[str, tuple[str, ...]]:
         """The traits for a prompt, by speaker: those relevant to the query or mentioned recently.
 
-        Traits learned after ``at`` are ignored, and traits they superseded count as active.
+        Traits learned after ``at`` are ignored, and so are those that no longer held at ``at``; what ended later counts.
 
         Args:
             query: (dimension,) unit vector.
@@ -209,7 +244,7 @@ class PersonaBank:
         return [trait.text for bank in others for trait in bank.nearest(vectors, NEAREST)]
 
     def known_speakers(self) -> list[str]:
-        """All speakers with active or superseded traits, in the order of their first trait."""
+        """All speakers with traits, active or not, in the order of their first trait."""
         return list(self._banks)
 
     def require(self, speaker: str, speakers: Sequence[str]) -> None:
@@ -223,6 +258,10 @@ class PersonaBank:
             raise InputError(
                 f"unknown speaker {speaker!r}; this conversation has: {', '.join(everyone) or 'nobody yet'}"
             )
+
+
+def _ended(trait: Trait, at: datetime, by: str) -> Trait:
+    return replace(trait, holds_until=min(trait.holds_until or at, at), ended_by=by)
 
 
 def _less_trusted(channel: str, other: str) -> bool:

@@ -11,7 +11,7 @@ from ld_agent.checks.contradiction import slot
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.rough import WORTH_IT, RoughVectors, contenders
-from ld_agent.storage.columns import microseconds
+from ld_agent.storage.columns import EPOCH, microseconds
 from ld_agent.types import Trait
 
 NEVER = np.iinfo(np.int64).max
@@ -31,8 +31,8 @@ class SpeakerTraits:
         self.traits: list[Trait] = []
         self._vectors = np.empty((0, dimension), np.float32)
         self._rough = RoughVectors(dimension)
-        self._times = np.empty((3, 0), np.int64)  # learned at, last mentioned, superseded at; microseconds
-        self._pinned = np.empty(0, np.bool_)
+        self._times = np.empty((3, 0), np.int64)  # learned at, last mentioned, holds until; microseconds
+        self._flags = np.empty((2, 0), np.bool_)  # active, pinned
         self._by_text: dict[str, list[int]] = {}
         self._by_slot: dict[str, list[int]] = {}
 
@@ -40,7 +40,7 @@ class SpeakerTraits:
         return len(self.traits)
 
     def add(self, trait: Trait, vector: Vectors) -> None:
-        """Append a trait; `put` sets what supersedes it."""
+        """Append a trait."""
         n = len(self.traits)
         if n == len(self._vectors):
             self._reserve(int(n * GROWTH) + 16)
@@ -49,23 +49,24 @@ class SpeakerTraits:
         if stated := slot(trait.text, self._reading):
             self._by_slot.setdefault(stated[0], []).append(n)
         self.traits.append(trait)
-        self.put(n, trait, NEVER)
+        self.put(n, trait)
 
-    def put(self, row: int, trait: Trait, overruled_from: int) -> None:
-        """Replace the trait of a row by its later state; `NEVER`: it is not superseded."""
+    def put(self, row: int, trait: Trait) -> None:
+        """Replace the trait of a row by its later state."""
+        until = microseconds(trait.holds_until or EPOCH) if trait.holds_until or not trait.active else NEVER
         self.traits[row] = trait
-        self._times[:, row] = microseconds(trait.at), microseconds(trait.last_at), overruled_from
-        self._pinned[row] = trait.pinned
+        self._times[:, row] = microseconds(trait.at), microseconds(trait.last_at), until
+        self._flags[:, row] = trait.active, trait.pinned
 
     def _reserve(self, capacity: int) -> None:
         n = len(self.traits)
         vectors, times = np.empty((capacity, self._vectors.shape[1]), np.float32), np.empty((3, capacity), np.int64)
-        pinned = np.zeros(capacity, np.bool_)
-        vectors[:n], times[:, :n], pinned[:n] = self._vectors[:n], self._times[:, :n], self._pinned[:n]
-        self._vectors, self._times, self._pinned = vectors, times, pinned
+        flags = np.zeros((2, capacity), np.bool_)
+        vectors[:n], times[:, :n], flags[:, :n] = self._vectors[:n], self._times[:, :n], self._flags[:, :n]
+        self._vectors, self._times, self._flags = vectors, times, flags
 
     def cosines(self, vector: Vectors) -> Vectors:
-        """(n,) cosine of each trait, superseded ones included, with a unit vector."""
+        """(n,) cosine of each trait, past ones included, with a unit vector."""
         cosines: Vectors = self._vectors[: len(self.traits)] @ vector
         return cosines
 
@@ -74,25 +75,26 @@ class SpeakerTraits:
         n = len(self.traits)
         return self._rough.cosines(self._vectors[:n], vector) if n >= WORTH_IT else (self.cosines(vector), ROUNDING)
 
-    def rivals(self, text: str, vector: Vectors, least: float) -> Iterator[tuple[int, Trait, float]]:
+    def rivals(self, text: str, vector: Vectors, least: float, at: int) -> Iterator[tuple[int, Trait, float]]:
         """Active traits that may repeat or contradict a text: (row, trait, cosine), in row order.
 
         Args:
             least: minimum cosine; the same text, or a value for the same attribute, always counts.
+            at: when it was said, in microseconds since the epoch; plans whose date has passed by then are excluded.
         """
         cosines, off = self._rough_cosines(vector)
-        active = self._times[2, : len(self.traits)] == NEVER
+        active = self._flags[0, : len(self.traits)] & (self._times[2, : len(self.traits)] > at)
         always = {
             *self._by_text.get(text, ()),
             *(self._by_slot.get(stated[0], ()) if (stated := slot(text, self._reading)) else ()),
         }
         rows = np.array(sorted({*np.flatnonzero(active & (cosines + off >= least)).tolist(), *always}), np.intp)
         for row, cosine in zip(rows.tolist(), np.vecdot(self._vectors[rows], vector).tolist(), strict=True):
-            if self.traits[row].active and (cosine >= least or row in always):
+            if active[row] and (cosine >= least or row in always):
                 yield row, self.traits[row], cosine
 
     def best(self, query: Vectors, at: int, most: int, recency: float, scale: float) -> list[Trait]:
-        """The traits known at a time that are most relevant to a query, in the order they were learned.
+        """The traits known, and not over, at a time that are most relevant to a query, in the order they were learned.
 
         Pinned traits come first; worth is (1 - recency) · cosine + recency · e^(-age / scale).
 
@@ -102,11 +104,11 @@ class SpeakerTraits:
             scale: seconds.
         """
         n, share = len(self.traits), 1 - recency
-        known_from, last_said, overruled_from = self._times[:, :n]
+        known_from, last_said, holds_until = self._times[:, :n]
         recent = recency * np.exp(np.maximum(at - last_said, 0) / (-1e6 * scale))
-        recent[self._pinned[:n]] = np.inf
+        recent[self._flags[1, :n]] = np.inf
         cosines, off = self._rough_cosines(query)
-        eligible = (known_from <= at) & (overruled_from > at)
+        eligible = (known_from <= at) & (holds_until > at)
         rows = contenders(share * cosines + recent, share * off, eligible, most) if most else np.zeros(0, np.intp)
         exact = cosines[rows] if n < WORTH_IT else np.vecdot(self._vectors[rows], query)
         worth = share * exact.astype(np.float64) + recent[rows]
@@ -114,8 +116,9 @@ class SpeakerTraits:
         return [self.traits[row] for row in chosen.tolist()]
 
     def active(self, text: str) -> list[Trait]:
-        """The active traits with exactly this text."""
-        return [self.traits[row] for row in self._by_text.get(text, ()) if self.traits[row].active]
+        """The active traits with exactly this text; without any, those that were active."""
+        same = [self.traits[row] for row in self._by_text.get(text, ())]
+        return [trait for trait in same if trait.active] or same
 
     def nearest(self, vectors: Vectors, most: int) -> list[Trait]:
         """The active traits nearest to any of the unit vectors, at most ``most`` for each, in row order.
@@ -124,7 +127,7 @@ class SpeakerTraits:
             vectors: (m, dimension).
         """
         n = len(self.traits)
-        active = self._times[2, :n] == NEVER
+        active = self._flags[0, :n]
         rows = np.flatnonzero(active)
         if 0 < most < len(rows):
             rows = np.unique([row for vector in vectors for row in self._nearest(vector, most, active)])

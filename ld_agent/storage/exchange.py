@@ -21,21 +21,37 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import DataFileError, InputError, RepeatedRowError, StoreError
 from ld_agent.storage.base import Store, StoredConversation
-from ld_agent.storage.rows import COLUMNS, COUNTERS, FLAG_COLUMNS, JSON_COLUMNS, NUMBER_COLUMNS, TIME_COLUMNS
+from ld_agent.storage.rows import (
+    COLUMNS,
+    COUNTERS,
+    FLAG_COLUMNS,
+    JSON_COLUMNS,
+    NULLABLE_COLUMNS,
+    NUMBER_COLUMNS,
+    TIME_COLUMNS,
+)
 from ld_agent.types import checked_channel, checked_name, iso, utc
 
 HEADER = {"format": "ld_agent.memory", "version": 2}
 WITHOUT_END = HEADER | {"version": 1}
 SINCE_VERSION_2: dict[str, Any] = {"thread": "", "pinned": False}
 """Columns that exports of version 1 lack, with their values."""
-ADDED_LATER: dict[str, Any] = {"replaced": False, "channel": "chat", "said_by": [], "interrupted": False}
+ADDED_LATER: dict[str, Any] = {
+    "replaced": False,
+    "channel": "chat",
+    "said_by": [],
+    "interrupted": False,
+    "holds_from": None,
+    "holds_until": None,
+    "ended_by": "",
+}
 """Columns that older exports of version 2 lack, with their values."""
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 GREATEST = 2**63 - 1
@@ -67,7 +83,7 @@ def _conversation_rows(store: Store, conversation: StoredConversation) -> Iterat
     yield {"kind": "conversation", "id": conversation.id, "agent": conversation.agent} | counters
     for kind in COLUMNS:
         for row in store.rows(conversation.key, kind):
-            yield {"kind": kind} | {c: iso(value) if c in TIME_COLUMNS else value for c, value in row.items()}
+            yield {"kind": kind} | {c: iso(value) if isinstance(value, datetime) else value for c, value in row.items()}
 
 
 def copy_conversation(store: Store, conversation_id: str, names: Sequence[str]) -> None:
@@ -139,6 +155,8 @@ class _Conversation:
     traits: set[str] = field(default_factory=set)
     replacements: set[str] = field(default_factory=set)
     """The ids of traits that supersede others."""
+    ends_given: bool = True
+    """Whether superseded traits say when they ended; older exports do not."""
     threads: dict[int, str] = field(default_factory=dict)
     """The thread of each session."""
     last: dict[str, tuple[int, datetime]] = field(default_factory=dict)
@@ -244,6 +262,12 @@ class _Import:
             )
         if unknown := taken.replacements - taken.traits:
             raise ValueError(f"a trait is superseded by {min(unknown)}, which is missing")
+        if not taken.ends_given:
+            shelf = self._store.personas(taken.key)
+            traits = {trait.id: trait for trait, _ in shelf.traits()}
+            for trait in traits.values():
+                if (newer := traits.get(trait.superseded_by or "")) and newer.source:
+                    shelf.update(replace(trait, holds_until=newer.at, ended_by=newer.source))
 
     def _check(self, taken: _Conversation, kind: str, values: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Check that a line is consistent: everything that `Conversation.respond` checks, ids and references."""
@@ -267,7 +291,8 @@ class _Import:
             _check_utterance(taken, values)
         elif kind in ("observed", "record", "trait", "recall"):
             said = [row.get("utterance")]
-            sources = {"observed": said, "recall": said, "record": row.get("sources"), "trait": [row.get("source")]}
+            learned = [row.get("source"), values.get("ended_by")]
+            sources = {"observed": said, "recall": said, "record": row.get("sources"), "trait": learned}
             for source in sources[kind] or []:
                 if source and source not in taken.utterances:
                     raise ValueError(f"its utterance {source!r} is missing")
@@ -275,6 +300,7 @@ class _Import:
             taken.traits.add(values["id"])
             if values["superseded_by"] is not None:
                 taken.replacements.add(values["superseded_by"])
+                taken.ends_given &= "holds_until" in row
 
 
 def _check_session(taken: _Conversation, values: Mapping[str, Any]) -> None:
@@ -319,6 +345,8 @@ def _line(value: Any) -> str:
 def _inside(column: str, value: Any) -> Any:
     """A line's value in the store's type; other types and text that cannot be stored are rejected."""
     _line(value).encode()
+    if value is None and column in NULLABLE_COLUMNS:
+        return None
     if column in TIME_COLUMNS:
         return utc(value, column)
     if column == "details":
@@ -330,7 +358,7 @@ def _inside(column: str, value: Any) -> Any:
     elif column in NUMBER_COLUMNS:
         fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= GREATEST
     else:
-        fits = isinstance(value, str) or (column == "superseded_by" and value is None)
+        fits = isinstance(value, str)
     if not fits:
         raise ValueError(f"{column} is {_line(value)[:80]}")
     return value

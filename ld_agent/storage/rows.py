@@ -129,15 +129,30 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "channel",
         "said_by",
     ),
-    "trait": ("id", "speaker", "text", "at", "source", "last_at", "mentions", "superseded_by", "pinned", "channel"),
+    "trait": (
+        "id",
+        "speaker",
+        "text",
+        "at",
+        "source",
+        "last_at",
+        "mentions",
+        "superseded_by",
+        "pinned",
+        "channel",
+        "holds_from",
+        "holds_until",
+        "ended_by",
+    ),
     "change": ("target", "action", "at", "before"),
     "recall": ("record", "utterance"),
 }
 """What each kind of row holds, besides its conversation. Times are aware datetimes, lists and mappings are plain, flags are
-bool, every other value is text or a whole number; only ``superseded_by`` may be None."""
+bool, every other value is text or a whole number; only `NULLABLE_COLUMNS` may be None."""
 COUNTERS = ("utterances", "records", "traits")
 """The numbers of ids used by a conversation."""
 JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
-TIME_COLUMNS = frozenset({"at", "last_at"})
+TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until"})
+NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until"})
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
 NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})

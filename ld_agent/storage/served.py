@@ -193,7 +193,7 @@ class Directory:
                        (SELECT count(*) FROM utterance WHERE conversation = c.pk)
                            - (SELECT count(*) FROM utterance WHERE conversation = c.pk AND replaced = 1),
                        (SELECT count(*) FROM record WHERE conversation = c.pk),
-                       (SELECT count(*) FROM trait WHERE conversation = c.pk AND superseded_by IS NULL),
+                       (SELECT count(*) FROM trait WHERE conversation = c.pk AND superseded_by IS NULL AND ended_by = ''),
                        (SELECT at FROM utterance WHERE conversation = c.pk
                            AND pk = (SELECT max(pk) FROM utterance WHERE conversation = c.pk))
                 FROM conversation c WHERE {where} ORDER BY id LIMIT {most}""",

@@ -155,7 +155,7 @@ class PersonaShelf(Protocol):
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait: ...
 
     def update(self, trait: Trait) -> None:
-        """Store ``last_at``, ``mentions`` and ``superseded_by`` of a trait."""
+        """Store ``last_at``, ``mentions``, when a trait holds and what ended it."""
         ...
 
     def set_vectors(self, vectors: Mapping[str, Vector]) -> None:

@@ -84,10 +84,11 @@ def test_a_contradiction_supersedes_and_the_history_stays(
     bank: PersonaBank, said: Callable[..., Utterance], older: str, newer: str
 ):
     bank.merge([(said(), [older])])
-    bank.merge([(said(days=40), [newer])])
+    bank.merge([(heard := said(days=40), [newer])])
     assert known(bank) == [newer]
     before, after = bank.traits("Maya", history=True)
     assert (before.text, before.superseded_by, after.superseded_by) == (older, after.id, None)
+    assert (before.holds_until, before.ended_by) == (heard.at, heard.id)
     bank.merge([(said(days=80), [older])])  # and back again: a third trait, not the first one
     assert known(bank) == [older]
     assert len(bank.traits("Maya", history=True)) == 3
@@ -202,6 +203,79 @@ def test_a_replay_does_not_see_its_future(bank: PersonaBank, encoder: SentenceEn
     assert bank.select(["Maya"], query, START - DAY) == {}
     assert bank.select(["Maya"], query, START + DAY) == {"Maya": ("I live in Rome.",)}
     assert bank.select(["Maya"], query, START + 9 * DAY) == {"Maya": ("I moved to Oslo.", "I have a dog.")}
+
+
+def test_what_has_ended_is_history_and_held_before(
+    bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said
+):
+    bank.merge([(said(), ["I play tennis."])])
+    [trait], quit_it = bank.traits("Maya"), said(days=9)
+    assert bank.end(trait.id, START + 8 * DAY, quit_it.id)
+    assert not bank.end(trait.id, START + 9 * DAY, quit_it.id)
+    query = encoder.encode(["sport"])[0]
+    for seen in (bank, PersonaBank(store, key, encoder, PersonasSection(), READING)):
+        assert known(seen) == []
+        [ended] = seen.traits("Maya", history=True)
+        assert (ended.active, ended.holds_until, ended.ended_by) == (False, START + 8 * DAY, quit_it.id)
+        held = [seen.select(["Maya"], query, START + n * DAY) for n in (-1, 0, 7, 8)]
+        assert held == [{}, {"Maya": ("I play tennis.",)}, {"Maya": ("I play tennis.",)}, {}]
+    bank.merge([(said(days=20), ["I play tennis."])])  # taken up again: another trait
+    assert [(t.at, t.mentions, t.holds_until) for t in bank.traits("Maya")] == [(START + 20 * DAY, 1, None)]
+
+
+def test_no_trait_is_ended_by_nothing_or_by_less_trusted_text_or_against_a_pin(bank, store, key, said):
+    bank.merge([(said(), ["I play tennis."])])
+    [trait] = bank.traits("Maya")
+    letter = store.append(key, "Maya", "…", START + DAY, 3600.0, lambda: START, channel="document")
+    assert [bank.end(trait.id, START + DAY, by) for by in (letter.id, "u99")] == [False, False]
+    store.pin(key, trait.id, True, START)
+    bank.drop_mirror()
+    assert [bank.end(t, START + DAY, said(days=2).id) for t in (trait.id, "t99")] == [False, False]
+    assert bank.traits("Maya", history=True) == bank.traits("Maya") != []
+
+
+def test_a_failed_end_leaves_nothing_behind(bank: PersonaBank, said, monkeypatch):
+    bank.merge([(said(), ["I play tennis."])])
+    [trait] = bank.traits("Maya")
+    monkeypatch.setattr(bank._store, "writing", lambda key: (_ for _ in ()).throw(RuntimeError("the disk is gone")))
+    with pytest.raises(RuntimeError, match="the disk is gone"):
+        bank.end(trait.id, START, said().id)
+    assert bank.traits("Maya") == [trait]
+
+
+def test_a_plan_leaves_the_prompts_after_its_date(bank: PersonaBank, store: Store, key: int, encoder, said):
+    flight, heard = "I fly to Rome.", said()
+    bank.merge([(heard, [flight, "I have a dog."])], {(heard.id, flight): (START + 3 * DAY, START + 4 * DAY)})
+    query = encoder.encode(["travel"])[0]
+    for seen in (bank, PersonaBank(store, key, encoder, PersonasSection(), READING)):
+        assert seen.select(["Maya"], query, START + 3 * DAY) == {"Maya": (flight, "I have a dog.")}
+        assert seen.select(["Maya"], query, START + 4 * DAY) == {"Maya": ("I have a dog.",)}
+        plan = seen.traits("Maya")[0]
+        assert (plan.active, plan.holds_from, plan.holds_until) == (True, START + 3 * DAY, START + 4 * DAY)
+        assert [plan.held(START + n * DAY) for n in (0, 3, 4)] == [False, True, False]
+    again = said(days=30)
+    bank.merge([(again, [flight])], {(again.id, flight): (None, START + 40 * DAY)})  # another flight
+    assert [(t.text, t.mentions) for t in bank.traits("Maya")] == [(flight, 1), ("I have a dog.", 1), (flight, 1)]
+
+
+def test_a_repeated_trait_takes_the_dates_that_are_given(bank: PersonaBank, said):
+    first, second, third = said(), said(days=1), said(days=2)
+    bank.merge([(first, ["I have a lodger."])], {(first.id, "I have a lodger."): (START - DAY, None)})
+    bank.merge([(second, ["I have a lodger."])], {(second.id, "I have a lodger."): (None, START + 9 * DAY)})
+    bank.merge([(third, ["I have a lodger."])])
+    [trait] = bank.traits("Maya")
+    assert (trait.mentions, trait.holds_from, trait.holds_until) == (3, START - DAY, START + 9 * DAY)
+
+
+def test_what_is_superseded_holds_until_the_newer_begins(bank: PersonaBank, encoder, said):
+    bank.merge([(said(), ["I live in Rome."])])
+    moving = said(days=5)
+    bank.merge([(moving, ["I moved to Oslo."])], {(moving.id, "I moved to Oslo."): (START + 9 * DAY, None)})
+    query = encoder.encode(["Where do you live?"])[0]
+    assert bank.select(["Maya"], query, START + 8 * DAY) == {"Maya": ("I live in Rome.", "I moved to Oslo.")}
+    assert bank.select(["Maya"], query, START + 9 * DAY) == {"Maya": ("I moved to Oslo.",)}
+    held = [[t.text for t in bank.traits("Maya", history=True) if t.held(START + n * DAY)] for n in (-1, 8, 9)]
+    assert held == [[], ["I live in Rome."], ["I moved to Oslo."]]
 
 
 def test_a_seed_persona_enters_once(bank: PersonaBank, store: Store, key: int, encoder: SentenceEncoder, said):

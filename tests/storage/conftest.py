@@ -73,7 +73,9 @@ def fill() -> Fill:
         store.shelf(key, "events").digest(1, [draft])
         personas = store.personas(key)
         first, second = (personas.add(who, f"I like {word}.", START, "u1", vector) for who in (f"Maya {word}", agent))
-        personas.update(replace(first, last_at=last.at, mentions=3, superseded_by=second.id))
+        personas.update(
+            replace(first, last_at=last.at, mentions=3, superseded_by=second.id, holds_until=last.at, ended_by="u3")
+        )
         personas.update(replace(second, last_at=last.at, mentions=2))
         personas.mark_extracted("u1")
         store.append(key, agent, f"{word} after all", last.at + timedelta(hours=9), 3600, lambda: START)

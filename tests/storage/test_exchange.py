@@ -62,7 +62,9 @@ def fill_strangely(store: Store, name: str, dice: random.Random) -> None:
             store.personas(key).mark_extracted(said.id)
         if dice.random() < 0.3:
             trait = store.personas(key).add(said.speaker, strange(dice), at, said.id, VECTOR)
-            store.personas(key).update(replace(trait, mentions=dice.randrange(1, 9)))
+            holds = {"holds_from": dice.choice([None, at - timedelta(days=9)]), "ended_by": dice.choice(["", said.id])}
+            until = dice.choice([None, at])
+            store.personas(key).update(replace(trait, mentions=dice.randrange(1, 9), holds_until=until, **holds))
     details = {strange(dice): dice.choice(FLOATS) for _ in range(4)} | {
         "b": [None, True, {"z": 2**70, "a": strange(dice)}]
     }
@@ -218,6 +220,8 @@ def changed(lines: list[str], kind: str, values: dict[str, Any]) -> int:
         ("trait", {"source": "u5"}),
         ("trait", {"superseded_by": "t9"}),
         ("trait", {"superseded_by": 4}),
+        ("trait", {"ended_by": "u99"}),
+        ("trait", {"holds_until": "2024-05-01T18:30:00"}),
         ("trait", {"mentions": 1.5}),
         ("trait", {"kind": "trail"}),
         ("trait", {"kind": ["trait"]}),
@@ -326,6 +330,19 @@ def test_an_export_of_version_1_is_imported_if_complete(store: Store, tmp_path: 
     with pytest.raises(DataFileError, match="has 4 utterances, but 3 lines of them"):
         import_into_file(tmp_path / "new.db", cut(old[:last], tmp_path / "old.jsonl"))
     assert not (tmp_path / "new.db").exists()
+
+
+def test_an_export_that_lacks_ends_gets_them_from_what_superseded(store: Store, tmp_path: Path, fill: Fill) -> None:
+    fill(store, "maya")
+    lacking = [json.loads(line) for line in export_lines(store)]
+    for row in lacking:
+        for column in ("holds_from", "holds_until", "ended_by"):
+            row.pop(column, None)
+    other = Store(tmp_path / "other.db")
+    import_file(other, cut([json.dumps(row) for row in lacking], tmp_path / "old.jsonl"))
+    traits = [trait for trait, _ in other.personas(other.conversations()[0].key).traits()]
+    assert [(t.superseded_by, t.holds_until, t.ended_by) for t in traits] == [("t2", START, "u1"), (None, None, "")]
+    other.close()
 
 
 def test_a_new_store_appears_with_a_whole_import(store: Store, tmp_path: Path, fill: Fill) -> None:

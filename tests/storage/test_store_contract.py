@@ -363,13 +363,31 @@ def test_forgetting_leaves_no_earlier_text_and_what_was_superseded_is_active_aga
     store.edit(key, "t2", "I like pecans.", VECTOR, AT)
     store.forget(key, "t2", AT + timedelta(days=1))
     [(left, _)] = store.personas(key).traits()
-    assert (left.id, left.superseded_by) == ("t1", None)
+    assert (left.id, left.superseded_by, left.holds_until, left.ended_by) == ("t1", None, None, "")
     assert [(c.target, c.action, c.at, c.before) for c in store.changes(key)] == [
         ("t2", "edit", AT, ""), ("t2", "forget", AT + timedelta(days=1), ""),
     ]  # fmt: skip
     store.forget(key, "m1", AT)
     assert (store.records(key), list(store.shelf(key, "events").rows_after(0))) == ([], [])
     assert [s.number for s in store.shelf(key, "events").undigested()] == [], "what was forgotten is not made again"
+
+
+@pytest.mark.parametrize("undone", ["forgotten", "replaced", "edited"])
+def test_what_an_utterance_ended_holds_again_without_it(store: Store, fill: Fill, undone: str) -> None:
+    key = fill(store, "maya")
+    personas = store.personas(key)
+    [(first, _), (second, _)] = personas.traits()
+    personas.update(replace(first, superseded_by=None, holds_until=AT, ended_by="u3"))
+    personas.update(replace(second, holds_until=AT, ended_by="u4"))
+    assert store.counts(key)["traits"] == 0
+    if undone == "replaced":
+        store.replace(key, ["u3"])
+    else:
+        line = "" if undone == "forgotten" else "walnuts"
+        store.rewrite(key, Rewriting({"u3": line}, [], forgotten=not line, relearned=["u3"] if line else []), AT)
+    ends = [(t.active, t.holds_until, t.ended_by) for t, _ in personas.traits()]
+    assert ends == [(True, None, ""), (False, AT, "u4")]
+    assert store.counts(key)["traits"] == 1
 
 
 def test_a_change_is_carried_to_lines_and_records_and_dated(store: Store, open_store: OpenStore, fill: Fill) -> None:
@@ -451,7 +469,8 @@ def test_a_trait_is_updated_and_marked_extracted_once(store: Store) -> None:
     say(store, key, "I sing.")
     personas = store.personas(key)
     trait = personas.add("Maya", "I sing.", AT, "u1", VECTOR)
-    newer = replace(trait, mentions=2, last_at=AT + timedelta(days=1), superseded_by="t2")
+    later, holds = AT + timedelta(days=1), {"holds_from": AT - timedelta(days=9), "holds_until": AT, "ended_by": "u1"}
+    newer = replace(trait, mentions=2, last_at=later, superseded_by="t2", **holds)
     personas.update(newer)
     [(stored, vector)] = personas.traits()
     assert stored == newer

@@ -97,6 +97,8 @@ def test_a_store_of_schema_3_keeps_everything(old_store: Path) -> None:
         row[:8] for row in TRAITS
     ]
     assert {t.channel for t, _ in traits} == {"chat"}
+    holds = [(t.holds_from, t.holds_until, t.ended_by) for t, _ in traits]
+    assert holds == [(None, AT + DAY, "u3"), (None, None, "")]
     assert [None if v is None else v.tolist() for _, v in traits] == [VECTOR.tolist(), None]
     shelf = store.shelf(CONVERSATION, "events")
     [row] = shelf.rows_after(0)

@@ -204,4 +204,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "UPDATE passage SET words = words",
         "ALTER TABLE passage ALTER COLUMN spoken SET NOT NULL, ALTER COLUMN lengths SET NOT NULL",
     ),
+    # 6: when a trait holds, beside when it was told
+    (
+        f"""ALTER TABLE trait ADD COLUMN holds_from bigint, ADD COLUMN holds_until bigint,
+            ADD COLUMN ended_by {TEXT} DEFAULT ''""",
+        """UPDATE trait SET holds_until = newer.at, ended_by = newer.source FROM trait newer
+            WHERE newer.conversation = trait.conversation AND newer.id = trait.superseded_by
+            AND newer.source != ''""",
+    ),
 )

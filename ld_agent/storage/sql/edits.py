@@ -12,6 +12,7 @@ from ld_agent.errors import InputError
 from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import Database
 from ld_agent.storage.rows import Rewriting
+from ld_agent.storage.sql.personas import HOLDS_AGAIN
 from ld_agent.types import Change, Record
 
 TABLES = {"m": "record", "t": "trait"}
@@ -38,7 +39,7 @@ class SQLEdits:
         self._db.execute(f"DELETE FROM {table} WHERE conversation = ? AND pk = ?", (self._key, pk))
         self._db.execute("DELETE FROM recall WHERE conversation = ? AND record = ?", (self._key, target))
         self._db.execute(
-            "UPDATE trait SET superseded_by = NULL WHERE conversation = ? AND superseded_by = ?", (self._key, target)
+            f"UPDATE trait SET {HOLDS_AGAIN} WHERE conversation = ? AND superseded_by = ?", (self._key, target)
         )
         self._db.execute("UPDATE change SET before = '' WHERE conversation = ? AND target = ?", (self._key, target))
         self._log(target, "forget", at, "")
@@ -61,6 +62,11 @@ class SQLEdits:
             before = self._rewrite_record(record, vector)
             if record.text != before:
                 self._log_rewritten(record.id, record.text, at, "" if rewriting.forgotten else before)
+        for utterance_id in {*rewriting.relearned, *(i for i, text in rewriting.lines.items() if not text)}:
+            self._db.execute(
+                f"""UPDATE trait SET {HOLDS_AGAIN} WHERE conversation = ? AND ended_by = ? AND superseded_by IS NULL""",
+                (self._key, utterance_id),
+            )
         for utterance_id in rewriting.relearned:
             self._db.execute(
                 "UPDATE utterance SET extracted = 0 WHERE conversation = ? AND id = ? AND replaced = 0",

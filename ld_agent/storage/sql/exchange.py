@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ld_agent.errors import RepeatedRowError, StoreError
-from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import Database
-from ld_agent.storage.rows import COLUMNS, COUNTERS, FLAG_COLUMNS, JSON_COLUMNS, TIME_COLUMNS
+from ld_agent.storage.rows import COLUMNS, COUNTERS
+from ld_agent.storage.sql.rows import plain_value, stored_value
 
 ORDER = {
     "session": "number",
@@ -41,7 +40,7 @@ def rows(db: Database, key: int, kind: str) -> Iterator[dict[str, Any]]:
     columns = COLUMNS[kind]
     query = f"SELECT {', '.join(columns)} FROM {kind} WHERE conversation = ? ORDER BY {ORDER[kind]}"
     for row in db.of(key).rows(query, (key,)):
-        yield {column: _value(column, stored) for column, stored in zip(columns, row, strict=True)}
+        yield {column: plain_value(column, stored) for column, stored in zip(columns, row, strict=True)}
 
 
 def add_row(db: Database, key: int, kind: str, row: Mapping[str, Any]) -> None:
@@ -49,25 +48,11 @@ def add_row(db: Database, key: int, kind: str, row: Mapping[str, Any]) -> None:
     columns = COLUMNS[kind]
     statement = f"INSERT INTO {kind} (conversation, {', '.join(columns)}) VALUES (?{', ?' * len(columns)})"
     try:
-        db.of(key).execute(statement, (key, *(_stored(column, row[column]) for column in columns)))
+        db.of(key).execute(statement, (key, *(stored_value(column, row[column]) for column in columns)))
     except StoreError as exc:
         if isinstance(exc.__cause__, db.integrity_error):
             raise RepeatedRowError(str(exc.__cause__).splitlines()[0]) from exc
         raise
-
-
-def _value(column: str, stored: Any) -> Any:
-    if column in TIME_COLUMNS:
-        return moment(stored)
-    if column in JSON_COLUMNS:
-        return json.loads(stored)
-    return bool(stored) if column in FLAG_COLUMNS else stored
-
-
-def _stored(column: str, value: Any) -> Any:
-    if column in TIME_COLUMNS:
-        return microseconds(value)
-    return json_text(value) if column in JSON_COLUMNS else value
 
 
 def rename_agent(db: Database, key: int, name: str) -> None:

@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.storage.base import TRAITS
-from ld_agent.storage.columns import Vector, microseconds, moment, vector_from
+from ld_agent.storage.columns import Vector, microseconds, vector_from
 from ld_agent.storage.database import Database
+from ld_agent.storage.rows import COLUMNS
+from ld_agent.storage.sql.rows import plain_value, stored_value
 from ld_agent.types import Trait
 
 if TYPE_CHECKING:
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 
 PERSONAS = "personas"
 """The name of the trait store for watchers."""
-TRAIT = "id, speaker, text, at, source, last_at, mentions, superseded_by, pinned, channel"
+TRAIT = ", ".join(COLUMNS["trait"])
+UPDATED = ("last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by")
+HOLDS_AGAIN = "superseded_by = NULL, holds_until = NULL, ended_by = ''"
+"""What undoes the end of a trait."""
 
 
 class SQLPersonas:
@@ -58,8 +63,8 @@ class SQLPersonas:
         with self._store.watched("update_memory", self._key, PERSONAS) as watched, self._db.transaction(self._key):
             watched.records = ((trait.id, trait.text),)
             self._db.execute(
-                "UPDATE trait SET last_at = ?, mentions = ?, superseded_by = ? WHERE conversation = ? AND id = ?",
-                (microseconds(trait.last_at), trait.mentions, trait.superseded_by, self._key, trait.id),
+                f"UPDATE trait SET {' = ?, '.join(UPDATED)} = ? WHERE conversation = ? AND id = ?",
+                (*(stored_value(column, getattr(trait, column)) for column in UPDATED), self._key, trait.id),
             )
 
     def set_vectors(self, vectors: Mapping[str, Vector]) -> None:
@@ -84,5 +89,4 @@ class SQLPersonas:
 
 def _trait(row: tuple[Any, ...]) -> Trait:
     """A trait from the columns `TRAIT`."""
-    i, speaker, text, at, source, last_at, mentions, superseded_by, pinned, channel = row
-    return Trait(i, speaker, text, moment(at), source, moment(last_at), mentions, superseded_by, bool(pinned), channel)
+    return Trait(**{column: plain_value(column, stored) for column, stored in zip(COLUMNS["trait"], row, strict=True)})

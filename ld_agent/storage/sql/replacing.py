@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ld_agent.storage.database import Database
+from ld_agent.storage.sql.personas import HOLDS_AGAIN
 
 
 def replace_utterances(db: Database, key: int, utterance_ids: Sequence[str]) -> None:
     """Mark utterances as replaced; remove traits and records that came only from them.
 
-    Traits superseded by removed ones become active again.
+    Traits that these utterances ended become active again.
     """
     values = (key, list(utterance_ids))
     from_these = db.within("source", "?2")
@@ -24,7 +25,9 @@ def replace_utterances(db: Database, key: int, utterance_ids: Sequence[str]) -> 
             values,
         )
         db.execute(
-            f"UPDATE trait SET superseded_by = NULL WHERE conversation = ?1 AND superseded_by IN ({traits})", values
+            f"""UPDATE trait SET {HOLDS_AGAIN}
+                WHERE conversation = ?1 AND ({db.within("ended_by", "?2")} OR superseded_by IN ({traits}))""",
+            values,
         )
         db.execute(f"DELETE FROM trait WHERE conversation = ?1 AND {from_these}", values)
         gone = f"record IN (SELECT id FROM record WHERE conversation = ?1 AND {only_from_these})"

@@ -7,10 +7,27 @@ from typing import Any
 
 from ld_agent.storage.columns import json_text, microseconds, moment
 from ld_agent.storage.database import Database
+from ld_agent.storage.rows import FLAG_COLUMNS, JSON_COLUMNS, TIME_COLUMNS
 from ld_agent.types import Record, Utterance
 
 UTTERANCE = "id, speaker, text, at, session, channel, interrupted"
 RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinned, channel, said_by"
+
+
+def plain_value(column: str, stored: Any) -> Any:
+    """A value of a row of `COLUMNS` from its column."""
+    if column in TIME_COLUMNS:
+        return None if stored is None else moment(stored)
+    if column in JSON_COLUMNS:
+        return json.loads(stored)
+    return bool(stored) if column in FLAG_COLUMNS else stored
+
+
+def stored_value(column: str, value: Any) -> Any:
+    """What `plain_value` reads, as a statement's parameter."""
+    if column in TIME_COLUMNS:
+        return None if value is None else microseconds(value)
+    return json_text(value) if column in JSON_COLUMNS else value
 
 
 def utterances(db: Database, where: str, values: tuple[Any, ...]) -> list[Utterance]:

@@ -122,7 +122,7 @@ class SQLStore(NotedEncoder):
             """SELECT (SELECT count(*) FROM session WHERE conversation = ?1),
                       (SELECT count(*) FROM utterance WHERE conversation = ?1 AND replaced = 0),
                       (SELECT count(*) FROM record WHERE conversation = ?1),
-                      (SELECT count(*) FROM trait WHERE conversation = ?1 AND superseded_by IS NULL)""",
+                      (SELECT count(*) FROM trait WHERE conversation = ?1 AND superseded_by IS NULL AND ended_by = '')""",
             (key,),
         )
         return dict(zip(("sessions", "utterances", "records", "traits"), row, strict=True))

@@ -219,4 +219,13 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE utterance ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX utterance_replaced ON utterance (conversation) WHERE replaced = 1;
     """,
+    # 10: when a trait holds, beside when it was told
+    """
+    -- from: NULL counts as at; until: NULL is open; by: id of the utterance that said that it ended
+    ALTER TABLE trait ADD COLUMN holds_from INTEGER;
+    ALTER TABLE trait ADD COLUMN holds_until INTEGER;
+    ALTER TABLE trait ADD COLUMN ended_by TEXT NOT NULL DEFAULT '';
+    UPDATE trait SET holds_until = newer.at, ended_by = newer.source FROM trait newer
+        WHERE newer.conversation = trait.conversation AND newer.id = trait.superseded_by AND newer.source != '';
+    """,
 )

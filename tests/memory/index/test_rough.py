@@ -12,6 +12,7 @@ from ld_agent.memory.index import long_term, rough
 from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.rough import RoughVectors, contenders
 from ld_agent.memory.speaker_traits import SpeakerTraits
+from ld_agent.storage.columns import EPOCH
 from ld_agent.types import Trait
 
 READING = ENGLISH.reading
@@ -84,7 +85,7 @@ def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
     for row, vector in enumerate(vectors):
         at = start + timedelta(hours=row)
         bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at, pinned=row == 33), vector)
-    bank.put(52, bank.traits[52], 0)  # overruled before it was known
+    bank.put(52, replace(bank.traits[52], holds_until=EPOCH))  # over before it was known
 
     def best(query: np.ndarray, most: int) -> list[str]:
         now = int((start + timedelta(hours=300)).timestamp() * 1e6)
@@ -103,20 +104,20 @@ def test_rivals_and_nearest_among_very_many_traits_are_those_among_all(monkeypat
     bank = SpeakerTraits(96, READING)
     for row, vector in enumerate(vectors):
         bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at), vector)
-    bank.put(7, replace(bank.traits[7], superseded_by="t8"), 0)
+    bank.put(7, replace(bank.traits[7], superseded_by="t8"))
     queries = np.concatenate([unit_vectors(20, seed=3), vectors[5:9]])
 
     def seen() -> list[object]:
-        rivals = [[trait.id for _, trait, _ in bank.rivals("I like 5.", query, 0.2)] for query in queries]
+        rivals = [[trait.id for _, trait, _ in bank.rivals("I like 5.", query, 0.2, 0)] for query in queries]
         return [*rivals, *([trait.id for trait in bank.nearest(queries[n : n + 2], 3)] for n in range(22))]
 
-    before, cosines = seen(), [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2)]
+    before, cosines = seen(), [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2, 0)]
     asked = []
     real = rough.RoughVectors.cosines
     monkeypatch.setattr(rough.RoughVectors, "cosines", lambda *given: asked.append(1) or real(*given))
     monkeypatch.setattr(speaker_traits, "WORTH_IT", 100)
     assert seen() == before
-    assert [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2)] == pytest.approx(cosines, abs=1e-6)
+    assert [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2, 0)] == pytest.approx(cosines, abs=1e-6)
     assert len(asked) == len(queries) + 2 * 22 + 1
     assert all("t5" in one for one in before[: len(queries)])
     assert not any("t7" in one for one in before)

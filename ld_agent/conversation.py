@@ -223,8 +223,9 @@ class Conversation:
             query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
             return [*self.relation.recalled_lines(query, k), *self._run(self.relation.recalled(query, k)).recalled]
 
-    def persona(self, speaker: str, *, history: bool = False) -> list[Trait]:
-        """Return the traits of a speaker, including those in pending utterances; with ``history``, superseded ones too.
+    def persona(self, speaker: str, *, history: bool = False, as_of: datetime | str | None = None) -> list[Trait]:
+        """Return the traits of a speaker, including those in pending utterances; with ``history``, past ones too; with
+        ``as_of``, those that held at that time, whenever they were told.
 
         Raises:
             InputError: no participant has that name.
@@ -232,10 +233,10 @@ class Conversation:
         with self._learned():
             bank = self.relation.bank
             bank.require(speaker, [self.agent_name, self._resources.config.agent.user, *self.speakers])
-            return bank.traits(speaker, history=history)
+            return bank.traits(speaker, history=history, as_of=None if as_of is None else utc(as_of, "as_of"))
 
     def traits(self, *, history: bool = False) -> list[Trait]:
-        """Return the traits of everyone, including those in pending utterances; with ``history``, superseded ones too."""
+        """Return the traits of everyone, including those in pending utterances; with ``history``, past ones too."""
         with self._learned():
             return self.relation.bank.traits(history=history)
 

@@ -225,6 +225,11 @@ class Trait:
         return (self.holds_from or self.at) <= at and not self.over(at)
 
 
+def listed(traits: Iterable[Trait], history: bool = False, as_of: datetime | None = None) -> list[Trait]:
+    """The traits that held at a time; without one, the active ones, or all with ``history``."""
+    return [t for t in traits if (history or t.active if as_of is None else t.held(as_of))]
+
+
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """Token counts of the model calls behind one reply: recall and generation, but not learning."""

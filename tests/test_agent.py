@@ -110,6 +110,18 @@ def test_a_prompt_knows_the_traits_of_all_that_was_said_before_its_utterance(sce
     assert group.respond("And now?", "Ben", START).traits["Maya"] == ("I paint.",)
 
 
+def test_a_persona_is_what_held_at_the_time_asked_about(scene: Scene) -> None:
+    maya = scene.agent().conversation("maya", at=START)
+    maya.respond("I live in Rome.", "Maya", START)
+    maya.respond("I moved to Oslo.", "Maya", START + 40 * DAY)
+    assert [t.text for t in maya.persona("Maya")] == ["I moved to Oslo."]
+    held = [[t.text for t in maya.persona("Maya", as_of=START + n * DAY)] for n in (-1, 0, 39, 40)]
+    assert held == [[], ["I live in Rome."], ["I live in Rome."], ["I moved to Oslo."]]
+    assert [t.text for t in maya.persona("Maya", as_of="2024-05-02T00:00:00+02:00")] == ["I live in Rome."]
+    with pytest.raises(InputError, match=r"as_of=.* has no time zone"):
+        maya.persona("Maya", as_of="2024-05-02T00:00:00")
+
+
 def test_three_speakers_have_a_bank_each_and_are_named_to_the_model(scene: Scene) -> None:
     agent = scene.agent()
     group = agent.conversation("group")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import distribution
 from pathlib import Path
@@ -62,6 +64,17 @@ def test_list_gives_the_records_and_traits_of_a_conversation(command_line: Comma
     shown = command_line("memory", "list", "--store", store, "--conversation", "a").out
     assert "I keep bees." in shown
     assert "m1" in shown
+
+
+def test_list_says_until_when_a_trait_held(command_line: CommandLine, store: Path):
+    with closing(Store(store)) as opened:
+        personas = opened.personas(opened.find_conversation("a").key)
+        [trait, *_] = (t for t, _ in personas.traits() if t.speaker == "Ann")
+        personas.update(replace(trait, holds_until=datetime(2024, 3, 20, 9, tzinfo=UTC), ended_by="u1"))
+    command = ("memory", "list", "--store", store, "--conversation", "a")
+    assert "until 20 March 2024" in command_line(*command).out
+    [row] = [row for row in json.loads(command_line(*command, "--json").out) if row["id"] == trait.id]
+    assert (row["holds_until"], row["ended_by"]) == ("2024-03-20T09:00:00.000000+00:00", "u1")
 
 
 def test_list_of_an_empty_store(command_line: CommandLine, store: Path, tmp_path: Path):

@@ -323,6 +323,8 @@ def _trait_json(trait: Any) -> dict[str, Any]:
         "mentions": trait.mentions,
         "sources": [trait.source] if trait.source else [],
         "superseded_by": trait.superseded_by,
+        **{name: iso(at) for name in ("holds_from", "holds_until") if (at := getattr(trait, name))},
+        **({"ended_by": trait.ended_by} if trait.ended_by else {}),
     }
 
 

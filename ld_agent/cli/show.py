@@ -99,8 +99,10 @@ def traits_table(traits: Sequence[Trait]) -> RenderableType:
     table.add_column("trait", ratio=1)
     for trait in traits:
         text = plain(trait.text, "" if trait.active else "strike dim")
+        if until := trait.holds_until:
+            text.append(f"  until {until.day} {until:%B %Y}", style="not strike dim")
         if trait.superseded_by:
             text.append(f"  superseded by {trait.superseded_by}", style="not strike dim")
-        since = day(trait) if trait.source else "config"
+        since = f"{trait.holds_from or trait.at:%Y-%m-%d %H:%M}" if trait.source else "config"
         table.add_row(plain(trait.id), since, f"{trait.mentions}×", text)
     return table

@@ -90,8 +90,8 @@ class MemoryClient:
     def records(self, person: str, after: str = "", limit: int = 100) -> list[Record]:
         return self.ask(calls.records(person, after, limit))
 
-    def traits(self, person: str, *, history: bool = False) -> list[Trait]:
-        return self.ask(calls.traits(person, history))
+    def traits(self, person: str, *, history: bool = False, as_of: datetime | str | None = None) -> list[Trait]:
+        return self.ask(calls.traits(person, history, as_of))
 
     def threads(self, person: str) -> list[ThreadSummary]:
         return self.ask(calls.threads(person))
@@ -173,8 +173,8 @@ class AsyncMemoryClient:
     async def records(self, person: str, after: str = "", limit: int = 100) -> list[Record]:
         return await self.ask(calls.records(person, after, limit))
 
-    async def traits(self, person: str, *, history: bool = False) -> list[Trait]:
-        return await self.ask(calls.traits(person, history))
+    async def traits(self, person: str, *, history: bool = False, as_of: datetime | str | None = None) -> list[Trait]:
+        return await self.ask(calls.traits(person, history, as_of))
 
     async def threads(self, person: str) -> list[ThreadSummary]:
         return await self.ask(calls.threads(person))

@@ -98,8 +98,9 @@ def records(person: str, after: str, limit: int) -> Call[list[Record]]:
     return Call("GET", _of(person, "records"), _listed(Record, "records"), query)
 
 
-def traits(person: str, history: bool) -> Call[list[Trait]]:
-    return Call("GET", _of(person, "traits"), _traits, {"history": history})
+def traits(person: str, history: bool, as_of: datetime | str | None) -> Call[list[Trait]]:
+    query = {"history": history} | ({} if as_of is None else {"as_of": utc(as_of, "as_of").isoformat()})
+    return Call("GET", _of(person, "traits"), _traits, query)
 
 
 def threads(person: str) -> Call[list[ThreadSummary]]:
@@ -172,7 +173,8 @@ def _recalled(answer: Any) -> list[Recalled]:
 
 
 def _traits(answer: Any) -> list[Trait]:
-    return [_read(Trait, {**values, "source": values["source"] or ""}) for values in answer["traits"]]
+    absent = {"source": "", "ended_by": ""}
+    return [_read(Trait, values | {k: values[k] or v for k, v in absent.items()}) for values in answer["traits"]]
 
 
 def _prompt(answer: Any) -> Prompt:

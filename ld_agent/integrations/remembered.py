@@ -24,7 +24,7 @@ def remembered(conversation: Conversation, text: str) -> str:
     traits = [
         f"- {as_name(trait.speaker)}: {as_line(trait.text)}{''.join(f' ({words})' for words in _origin(trait.channel))}"
         for trait in conversation.traits()
-        if trait.speaker != conversation.agent_name
+        if trait.speaker != conversation.agent_name and not trait.over(now)
     ]
     sections = [("memory", memories), ("traits", traits)]
     shown = [f"<{name}>\n" + "\n".join(lines) + f"\n</{name}>" for name, lines in sections if lines]

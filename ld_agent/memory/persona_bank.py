@@ -21,7 +21,7 @@ from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.speaker_traits import SpeakerTraits
 from ld_agent.storage.base import Store
 from ld_agent.storage.columns import microseconds
-from ld_agent.types import Trait, Utterance, least_trusted
+from ld_agent.types import Trait, Utterance, least_trusted, listed
 
 RECENCY_SECONDS = 30 * 86_400.0
 NEAREST = 100
@@ -90,11 +90,17 @@ class PersonaBank:
                 self._progress("reading traits", len(vectors), len(bare))
         return vectors
 
-    def traits(self, speaker: str | None = None, *, history: bool = False) -> list[Trait]:
-        """The traits of a speaker (None: of everyone), in the order they were learned; ``history``: those that are no
-        longer active too."""
+    def traits(
+        self, speaker: str | None = None, *, history: bool = False, as_of: datetime | None = None
+    ) -> list[Trait]:
+        """The active traits of a speaker (None: of everyone), in the order they were learned.
+
+        Args:
+            history: those that are no longer active too.
+            as_of: instead, those that held at this time, whenever they were told.
+        """
         banks = self._banks.values() if speaker is None else [b for b in [self._banks.get(speaker)] if b]
-        return [t for bank in banks for t in bank.traits if history or t.active]
+        return listed((trait for bank in banks for trait in bank.traits), history, as_of)
 
     def seed(self, speaker: str, persona: Sequence[str], at: datetime) -> None:
         """Add a speaker's traits from the configuration, once; what was said since takes precedence."""

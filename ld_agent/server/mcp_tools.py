@@ -179,7 +179,8 @@ def _remembered(agent: Agent, person: str, text: str) -> str:
 
 
 def _about(agent: Agent, conversation: StoredConversation) -> dict[str, Any]:
-    traits = [trait for trait, _ in agent.store.personas(conversation.key).traits() if trait.active]
+    known, now = agent.store.personas(conversation.key).traits(), agent.resources.clock()
+    traits = [trait for trait, _ in known if trait.active and not trait.over(now)]
     records = agent.store.records(conversation.key)[-LATEST:]
     of_trait, of_record = {"id", "speaker", "text", "at", "channel"}, {"id", "text", "at", "channel", "said_by"}
     return {

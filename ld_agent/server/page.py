@@ -214,12 +214,14 @@ async def traits(about: About, after: Annotated[int, Query(ge=0, le=2**62)] = 0)
     speakers = list(dict.fromkeys(trait.speaker for trait, _ in dated))
     ordered = sorted((trait for trait, _ in dated), key=lambda trait: speakers.index(trait.speaker))
     page = ordered[after : after + TRAITS]
+    ended_by, store = [trait.ended_by for trait in page if trait.ended_by], about.service.agent.store
     is_part = "hx-request" in about.request.headers
     return about.show(
         "_traits.html" if is_part else "traits.html",
         by_speaker=[(speaker, list(group)) for speaker, group in groupby(page, key=lambda trait: trait.speaker)],
         continued=ordered[after - 1].speaker if is_part and page and after else "",
         following=after + TRAITS if after + TRAITS < len(ordered) else 0,
+        ends=await asyncio.to_thread(store.utterances_by_id, about.stored.key, ended_by),
         tab="traits",
     )
 

@@ -70,8 +70,15 @@ class RecalledShape(RecordShape):
         )  # fmt: skip
 
 
+MaybeId = Annotated[str | None, BeforeValidator(lambda given: given or None)]
+
+
 class TraitShape(Shape):
-    """One fact about one speaker. A superseded one stays as history, with the id of what replaced it."""
+    """One fact about one speaker. One that was superseded or has ended stays as history.
+
+    ``at``: when it was told first. ``holds_from``: when it began; null counts as ``at``. ``holds_until``: when it ends; null is
+    open. ``ended_by``: the utterance that said that it ended. ``superseded_by``: the trait that replaced it.
+    """
 
     id: str
     speaker: str
@@ -79,10 +86,13 @@ class TraitShape(Shape):
     at: datetime
     last_at: datetime
     mentions: int
-    source: Annotated[str | None, BeforeValidator(lambda source: source or None)]
+    source: MaybeId
     superseded_by: str | None
     pinned: bool
     channel: str
+    holds_from: datetime | None
+    holds_until: datetime | None
+    ended_by: MaybeId
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from server_parts import Client, Served
 from ld_agent.backbones.base import Request
 from ld_agent.client import AsyncMemoryClient, MemoryClient, Said, ServerError
 from ld_agent.server.service import THREADS
-from ld_agent.types import SessionSummary, ThreadSummary
+from ld_agent.types import SessionSummary, ThreadSummary, utc
 
 pytestmark = pytest.mark.anyio
 MARCH = "2024-03-01T10:00:00+00:00"
@@ -78,6 +78,23 @@ async def test_sessions_threads_and_records(served: Served):
         with pytest.raises(ServerError, match="has no session 9") as refused:
             await memory.session("ann", 9)
         assert (refused.value.status, refused.value.code) == (404, "session_not_found")
+
+
+async def test_traits_say_when_they_held_and_are_asked_for_as_of_a_time(served: Served):
+    async with served() as client:
+        memory = memory_of(client)
+        await past(memory)
+        conversation = client.service.agent.conversation("ann")
+        hives = next(t for t in conversation.traits() if "hives" in t.text)
+        conversation.relation.bank.end(hives.id, utc(APRIL), "u3")
+        active = [t.text for t in await memory.traits("ann")]
+        assert hives.text not in active
+        assert active
+        held = await memory.traits("ann", as_of="2024-03-20T10:00:00+00:00")
+        [ended] = [t for t in held if t.speaker == "Ann"]
+        assert (ended.text, ended.holds_from, ended.holds_until, ended.ended_by) == (hives.text, None, utc(APRIL), "u3")
+        assert hives.text not in [t.text for t in await memory.traits("ann", as_of=utc(APRIL))]
+        assert (await client.get("/v1/memory/people/ann/traits?as_of=2024-03-20")).status_code == 400
 
 
 async def test_edit_pin_and_forget(served: Served):

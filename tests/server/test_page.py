@@ -131,6 +131,22 @@ async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
         assert "There is no such reply." in (await client.get("/people/ann/replies/u99")).text
 
 
+async def test_a_trait_says_when_it_ended_and_by_which_words(served: Served):
+    async with served() as client:
+        await remembered(client)
+        await remembered(client, text="I <gave> my hives away.")
+        conversation = client.service.agent.conversation("ann")
+        [trait, *_] = conversation.traits()
+        said = conversation.utterances[-1]
+        assert conversation.relation.bank.end(trait.id, said.at, said.id)
+        page = (await client.get("/people/ann/traits")).text
+        assert "until 2024-03-01 10:00" in page
+        assert f"Ended: “I &lt;gave&gt; my hives away.” ({said.id})" in page
+        assert "until 2024-03-01 10:00" in (await client.get("/people/ann")).text
+        conversation.replace([said.id], finished=True)
+        assert "until" not in (await client.get("/people/ann/traits")).text
+
+
 async def test_costs_by_module(served: Served):
     async with served({"generator": "How nice."}) as client:
         await client.chat("I keep bees.", thread=None)

@@ -39,7 +39,7 @@ from ld_agent.server.memory.shapes import (
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape, RecordShape, TraitShape, UtteranceShape
 from ld_agent.storage.exchange import export_lines, import_lines
-from ld_agent.types import PersonSummary
+from ld_agent.types import PersonSummary, listed
 
 PAGE = 100
 MOST = 1000
@@ -154,13 +154,14 @@ async def traits(
     request: Request,
     caller: MemoryCaller,
     person: Person,
-    history: Annotated[bool, Query(description="Include superseded traits.")] = False,
+    history: Annotated[bool, Query(description="Include traits that have ended.")] = False,
+    as_of: Annotated[When | None, Query(description="Only those that held at this time, whenever told.")] = None,
 ) -> TraitList:
     """The traits of everyone in a person's conversation that have been learned so far."""
     service = service_of(request)
     stored = await service.stored(caller.conversation_id(person))
     dated = await asyncio.to_thread(service.agent.store.personas(stored.key).traits)
-    return TraitList(traits=[TraitShape.of(t) for t, _ in dated if history or t.active])
+    return TraitList(traits=[TraitShape.of(t) for t in listed((t for t, _ in dated), history, as_of)])
 
 
 @router.get("/{person}/changes")

@@ -9,7 +9,6 @@ import typer
 
 from ld_agent.cli import (
     adapters,
-    annotate,
     bench,
     ecm,
     evaluate,
@@ -35,7 +34,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 upkeep.register(memory.app)
-annotate.register(evaluate.app)
 app.add_typer(memory.app, name="memory")
 app.add_typer(bench.app, name="bench")
 app.add_typer(evaluate.app, name="eval")

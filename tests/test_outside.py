@@ -39,7 +39,7 @@ SAMPLES = ROOT / "data" / "samples"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 CLOSE = 0.02
 """By how much a decimal may differ: encoders round differently on other processors."""
-DRIVEN = ("recipes", "speed")
+DRIVEN = ("recipes",)
 """Scripts of ``training/`` that another process starts and talks to."""
 END = datetime.fromisoformat("2024-03-15T18:05:00+00:00")
 TALK = (

@@ -112,13 +112,11 @@ def adapted(prepared: Prepared, settings: TrainingSettings) -> tuple[Any, Answer
     """
     from training.adapters import with_lora
     from training.answers import AnswerLogits
-    from training.attention import use_causal_attention
     from training.lora_sum import quicken
 
     logits = AnswerLogits(prepared.model, prepared.model.config.is_encoder_decoder)
     model = with_lora(prepared.model, settings)
     quicken(model)
-    use_causal_attention(prepared.model)
     return model, logits
 
 

@@ -134,10 +134,10 @@ class Recipe:
         seconds: total duration of its steps so far.
     """
 
-    def __init__(self, name: str, settings: Mapping[str, Any], root: Path, module: str = "training.recipes") -> None:
+    def __init__(self, name: str, settings: Mapping[str, Any], root: Path) -> None:
         self._name, self.missing, self.seconds = name, "", 0.0
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, name, json.dumps(settings)],
+            [sys.executable, "-m", "training.recipes", name, json.dumps(settings)],
             cwd=root,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -22,7 +22,6 @@ from ld_agent.evaluation import runner
 from ld_agent.evaluation.runner import Item, Keep, perform
 from ld_agent.evaluation.tasks.response import ResponseTask
 from training import replayed
-from training.ablations import PromptParts
 from training.rows import write_rows
 
 SCRIPT = {"generator": "Good.", "extractor": "I like boats.", "summarizer": "They talked of boats."}
@@ -92,7 +91,7 @@ def main(kind: str, folder: Path, on: str) -> None:
     FatedReplay.fate = Fate(folder, folder / "rows.jsonl.part", 2)
     replayed._Replayed = FatedReplay  # type: ignore[misc]
     episodes = [("plain", episode) for episode in load_episodes(data)]
-    write_rows(out, replayed.build_generator(episodes, CONFIG, PromptParts(), out, width=1, on=on))
+    write_rows(out, replayed.build_generator(episodes, CONFIG, out, width=1, on=on))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from ld_agent.files import check_output
 from ld_agent.modules.registry import TUNED
 from ld_agent.program import lenient
 from ld_agent.running.on_ray import check_not_launched
-from training.ablations import ABLATIONS, FULL, PromptParts
 from training.command import Lenient, run_command
 from training.row_building import BuildRequest, held_out, origin
 from training.rows import write_rows
@@ -53,20 +52,9 @@ def build(
     annotated: Annotated[
         bool, typer.Option("--annotated-personas", help="generator: use annotated traits, not the extractor's.")
     ] = False,
-    no_memory: Annotated[bool, typer.Option("--no-memory", help="generator: without recalled memories.")] = False,
-    no_user: Annotated[
-        bool, typer.Option("--no-user-personas", help="generator: without traits of the others.")
-    ] = False,
-    no_agent: Annotated[
-        bool, typer.Option("--no-agent-personas", help="generator: without traits of the agent.")
-    ] = False,
     longest: Annotated[
         int, typer.Option(min=1, help="summarizer: also sessions of up to this many consecutive dialogues.")
     ] = 1,
-    ablations: Annotated[
-        bool,
-        typer.Option("--ablations", help="generator: also write files with the context only, and with one part each."),
-    ] = False,
     on: Annotated[
         Literal["", "ray"],
         typer.Option("--on", help="generator: ray: replay on a Ray cluster, --batch episodes per worker."),
@@ -78,23 +66,14 @@ def build(
 
       python -m training.build summarizer --from dialogsum.dev.jsonl --out runs/summarizer.jsonl
 
-      python -m training.build generator --from msc_dialogue/session_3/valid.txt --out runs/generator.jsonl --no-memory
+      python -m training.build generator --from msc_dialogue/session_3/valid.txt --out runs/generator.jsonl
 
-      python -m training.build generator --from msc_dialogue/session_3/valid.txt --out runs/generator.jsonl --ablations
-
-    The last one replays once and writes five files: runs/generator.jsonl with all parts, and next to it
-    generator.context.jsonl, generator.memory.jsonl, generator.user.jsonl and generator.agent.jsonl.
+      python -m training.build generator --from msc/session_3/valid.txt --out context.jsonl memory.views=[none] personas.cap=0
     """
     check_not_launched("training.build")
-    parts = PromptParts(not no_memory, not no_user, not no_agent, annotated)
-    names = "--longest --batch --annotated-personas --no-memory --no-user-personas --no-agent-personas --ablations --on"
-    given = (longest > 1, width != WIDTH, annotated, no_memory, no_user, no_agent, ablations, on)
-    _check_options(module, [name for name, there in zip(names.split(), given, strict=True) if there])
-    if ablations and (no_memory or no_user or no_agent):
-        raise typer.BadParameter("--ablations switches the parts off one by one itself; omit the --no- options")
-    variants = list(ABLATIONS) if ablations else [FULL]
-    targets = {name: (_named(out, name), _named(eval_out, name) if eval_out else None) for name in variants}
-    for target in (path for pair in targets.values() for path in pair if path is not None):
+    options = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated, "--on": on}
+    _check_options(module, [name for name, given in options.items() if given])
+    for target in filter(None, (out, eval_out)):
         check_output(target, (*sources, config))
         _check_free(target, overwrite)
     if eval_out is not None and os.path.realpath(eval_out) == os.path.realpath(out):
@@ -107,8 +86,7 @@ def build(
         held_out=eval_share if eval_out is not None else 0.0,
         overwrite=overwrite,
         longest=longest,
-        parts=parts,
-        ablations=ablations,
+        annotated=annotated,
         width=width,
         on=on,
     )
@@ -117,8 +95,7 @@ def build(
         rows = [row | built_from for row in _counted(resolve_name(TUNED[module].rows)(request), module)]
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: no rows for the {module}; give more data")
-    for name, files in targets.items():
-        _written([row for row in rows if row.get("parts", name) == name], *files, share=request.held_out)
+    _written(rows, out, eval_out, share=request.held_out)
 
 
 def _check_free(target: Path, overwrite: bool) -> None:
@@ -134,11 +111,6 @@ def _check_options(module: str, given: Sequence[str]) -> None:
         if option not in TUNED[module].options:
             others = " and ".join(name for name, entry in TUNED.items() if option in entry.options)
             raise typer.BadParameter(f"{option} is for the {others}, not for the {module}; leave it out")
-
-
-def _named(path: Path, name: str) -> Path:
-    """The file of one ablation, next to the given file, which has all parts."""
-    return path if name == FULL else path.with_name(f"{path.stem}.{name}{path.suffix}")
 
 
 def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, *, share: float) -> None:

@@ -17,7 +17,6 @@ def rows(request: BuildRequest) -> list[dict[str, Any]]:
     Raises: as `training.replayed.build_generator`.
     """
     from ld_agent.datasets import format_of, load_episodes
-    from training.ablations import ABLATIONS
     from training.replayed import build_generator
 
     episodes = [
@@ -28,9 +27,8 @@ def rows(request: BuildRequest) -> list[dict[str, Any]]:
     return build_generator(
         episodes,
         request.config,
-        request.parts,
         request.out,
-        variants=ABLATIONS if request.ablations else {},
+        annotated_traits=request.annotated,
         width=request.width,
         overwrite=request.overwrite,
         on=request.on,

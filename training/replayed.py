@@ -23,14 +23,12 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, annotated
 from ld_agent.errors import InputError
 from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
 from ld_agent.prompts import as_line
 from ld_agent.running.on_ray import on_ray
-from ld_agent.running.replay import PlayedTurn, play, prompt_of, reply_options
+from ld_agent.running.replay import PlayedTurn, play, prompt_of
 from ld_agent.steps import Steps, answering_some, run_many
 from ld_agent.terminal import progress
-from training.ablations import FULL, PromptParts, reduced, situation_of
 from training.rows import row_values
 
 FIRST_SESSION = 2
@@ -44,10 +42,9 @@ UNASKED = {"generator": "-", "reader": NOT_SAID}
 def build_generator(
     episodes: Sequence[tuple[str, Episode]],
     config: Config,
-    parts: PromptParts,
     out: Path,
     *,
-    variants: Mapping[str, PromptParts] | None = None,
+    annotated_traits: bool = False,
     width: int = 16,
     overwrite: bool = False,
     on: str = "",
@@ -55,25 +52,24 @@ def build_generator(
     """Replay (corpus, episode) pairs in groups of ``width``, those of a group concurrently, and return the rows in corpus order.
 
     Args:
-        variants: parts by name. Every turn yields one row per variant, named under ``parts``. None or empty: one row with
-            ``parts``.
+        annotated_traits: use the corpus's traits instead of the extractor's.
         on: "ray": share groups of ``width`` episodes among the workers of a Ray cluster.
 
     Raises:
         InputError: required trait annotations are missing, or an interrupted build next to ``out`` has other settings.
         ModelError, BackboneError: as in `Agent`.
     """
-    config = _settings(config, parts)
+    config = _settings(config, annotated_traits)
     work = {f"{corpus}/{number}/{e.id}": (corpus, e) for number, (corpus, e) in enumerate(episodes)}
-    if parts.annotated and (
+    if annotated_traits and (
         bare := next((e for _, e in work.values() if all(t.traits is None for t in e.turns)), None)
     ):
         raise InputError(
             f"{bare.source}: no annotated traits in this corpus; give msc_personasummary, or build without annotated traits"
         )
-    mark = _fingerprint(list(work), config, parts, variants or {})
+    mark = hashlib.sha256(f"{list(work)}{config.model_dump_json()}{annotated_traits}".encode()).hexdigest()
     path = out.with_name(f"{out.name}.part")
-    replayed = _Replayed(config, parts, variants or {})
+    replayed = _Replayed(config, annotated_traits)
     with closing(_Kept(path, mark, overwrite)) as kept:
         todo = {key: pair for key, pair in work.items() if key not in kept.rows}
         with progress("episodes", len(work), len(work) - len(todo)) as advance:
@@ -106,8 +102,7 @@ class _Replayed:
     """Replays episodes with an agent; called by a worker of Ray with a group of them, it returns their rows by key."""
 
     config: Config
-    parts: PromptParts
-    variants: Mapping[str, PromptParts]
+    annotated_traits: bool
 
     def __call__(self, work: Work) -> list[tuple[str, list[dict[str, Any]]]]:
         done: list[tuple[str, list[dict[str, Any]]]] = []
@@ -120,30 +115,22 @@ class _Replayed:
 
             def steps() -> Iterator[tuple[str, Steps[None]]]:
                 for key, (corpus, episode) in work.items():
-                    emit = partial(self._emit, agent, rows[key], corpus, episode=episode)
+                    emit = partial(_emit, rows[key], corpus, episode)
                     # Ids are unique only within a corpus.
                     played = play(agent, replace(episode, id=key), emit, teacher_forced=True)
-                    yield key, answering_some(played, _known(agent, episode, self.parts))
+                    yield key, answering_some(played, _known(agent, episode, self.annotated_traits))
 
             for key, _ in run_many(steps(), agent.models.complete, len(work)):
                 keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
                 agent.conversation(key, agent_name=work[key][1].agent).delete()
 
-    def _emit(
-        self, agent: Agent, rows: list[dict[str, Any]], corpus: str, turn: PlayedTurn, *, episode: Episode
-    ) -> None:
-        """Add the rows of a turn."""
-        if not _is_target(turn, episode):
-            return
-        prompt = prompt_of(turn.reply)
-        if not self.variants:
-            rows.append(_row(prompt, turn, corpus))
-            return
-        situation = _situation(agent, turn, episode)
-        render = Generator(agent.models, agent.config.modules.generator.prompting).prompt_for
-        for name, parts in self.variants.items():
-            messages = prompt if name == FULL else render(reduced(situation, parts)).messages
-            rows.append(_row(messages, turn, corpus) | {"parts": name})
+
+def _emit(rows: list[dict[str, Any]], corpus: str, episode: Episode, turn: PlayedTurn) -> None:
+    """Add the row of a turn, if it becomes one."""
+    if _is_target(turn, episode):
+        target = as_line(turn.reference)
+        about = {"corpus": corpus, "session": turn.session, "turn": turn.turn}
+        rows.append(row_values(prompt_of(turn.reply), target, **about))
 
 
 def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
@@ -154,36 +141,22 @@ def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
     return turn.session >= FIRST_SESSION
 
 
-def _situation(agent: Agent, turn: PlayedTurn, episode: Episode) -> Situation:
-    """What the reply of a turn was made from."""
-    stored = agent.store.find_conversation(turn.conversation)
-    assert stored is not None
-    said = agent.store.utterances(stored.key)
-    situation = situation_of(turn.reply, said, stored.agent)
-    options = reply_options(episode, len(said) - 1)
-    return situation if options is None else replace(situation, instructions=options.instructions)
-
-
-def _known(agent: Agent, episode: Episode, parts: PromptParts) -> Answer:
-    """Return answers to requests that need no model: those to generator and reader, and to the extractor annotated traits, and
-    NO_TRAIT for unused personas."""
-    if parts.user_personas and parts.agent_personas and not parts.annotated:
+def _known(agent: Agent, episode: Episode, annotated_traits: bool) -> Answer:
+    """Return answers to requests that need no model: to generator and reader and, with ``annotated_traits``, to the extractor."""
+    if not annotated_traits:
         return lambda request: UNASKED.get(request.module)
     prompting = agent.config.modules.extractor.prompting
     render = Extractor(agent.models, prompting).prompt_for
     traits: dict[tuple[Message, ...], list[str]] = defaultdict(list)
-    extracted: set[tuple[Message, ...]] = set()
     for u in annotated(episode.id, [(t.session or 1, t.speaker, t.text, t.traits or ()) for t in episode.turns]):
         for prompt in {
             render(u.text, u.before),
             render(u.text),
         }:  # without the previous utterance: where β starts a session
-            if parts.agent_personas if u.speaker == episode.agent else parts.user_personas:
-                traits[prompt] += [trait for trait in u.traits if trait not in traits[prompt]]
-                extracted.add(prompt)
+            traits[prompt] += [trait for trait in u.traits if trait not in traits[prompt]]
 
     def known(request: Request) -> str | None:
-        if request.module != "extractor" or (request.messages in extracted and not parts.annotated):
+        if request.module != "extractor":
             return UNASKED.get(request.module)
         text = " ".join(traits.get(request.messages, ())) or NO_TRAIT
         return f"Traits: {text}" if prompting == "chain_of_thought" else text
@@ -191,27 +164,16 @@ def _known(agent: Agent, episode: Episode, parts: PromptParts) -> Answer:
     return known
 
 
-def _settings(config: Config, parts: PromptParts) -> Config:
+def _settings(config: Config, annotated_traits: bool) -> Config:
     """Return the configuration of a build: store in memory, and no grounding check of annotated traits."""
     extractor = config.modules.extractor
-    if parts.annotated:
+    if annotated_traits:
         extractor = extractor.model_copy(update={"grounded": False})
-    views = config.memory.views if parts.memory else ()
-    cap = config.personas.cap if parts.user_personas or parts.agent_personas else 0
     return config.changed(
         modules={"extractor": extractor},
-        memory={"views": views, "close_on_exit": False},
-        personas={"cap": cap},
+        memory={"close_on_exit": False},
         store={"path": ":memory:"},
     )
-
-
-def _row(messages: Sequence[Message], turn: PlayedTurn, corpus: str) -> dict[str, Any]:
-    return row_values(messages, as_line(turn.reference), corpus=corpus, session=turn.session, turn=turn.turn)
-
-
-def _fingerprint(keys: list[str], config: Config, parts: PromptParts, variants: Mapping[str, PromptParts]) -> str:
-    return hashlib.sha256(f"{keys}{config.model_dump_json()}{parts}{dict(variants)}".encode()).hexdigest()
 
 
 class _Kept:

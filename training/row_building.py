@@ -10,9 +10,6 @@ from pathlib import Path
 
 from ld_agent.config import Config
 from ld_agent.errors import InputError
-from training.ablations import PromptParts
-
-WHOLE = PromptParts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,8 @@ class BuildRequest:
         out: the training file; intermediate results may be stored next to it.
         overwrite: discard intermediate results of another build.
         longest: summarizer: also sessions of up to this many dialogues; 1: none.
-        parts, ablations, width: generator: the parts of a prompt, whether each is also built alone, and episodes side by side.
+        annotated: generator: use annotated traits instead of the extractor's.
+        width: generator: episodes side by side.
         on: generator: "ray": replay on a Ray cluster.
     """
 
@@ -37,8 +35,7 @@ class BuildRequest:
     held_out: float = 0.0
     overwrite: bool = False
     longest: int = 1
-    parts: PromptParts = WHOLE
-    ablations: bool = False
+    annotated: bool = False
     width: int = 16
     on: str = ""
 

@@ -74,17 +74,7 @@ TUNED: Mapping[str, TunedModule] = {
             purpose="replies in a long-term conversation, given what is remembered and known of the people in it",
             prompts=("generator.yaml",),
             rows="training.generator:rows",
-            options=frozenset(
-                {
-                    "--ablations",
-                    "--annotated-personas",
-                    "--batch",
-                    "--no-agent-personas",
-                    "--no-memory",
-                    "--no-user-personas",
-                    "--on",
-                }
-            ),
+            options=frozenset({"--annotated-personas", "--batch", "--on"}),
             metrics=("bleu_2", "bleu_3", "rouge_l"),
         ),
         TunedModule(

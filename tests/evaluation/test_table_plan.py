@@ -167,9 +167,8 @@ def test_an_adapter_is_tuned_on_the_parts_of_its_row():
     base = "adapters/default/generator-msc-context"
     for label, part in (("Baseline", "context"), ("+ Mem", "memory"), ("+ Persona [user]", "user"), ("Full", "full")):
         build, *tuned, run = planned[f"{label} (…)"]
-        assert "--ablations" in build
-        rows = "msc.jsonl" if part == "full" else f"msc.{part}.jsonl"
-        assert f"train_file=rows/default/{rows} " in tuned[-1]
+        assert f" rows/default/msc-{'full' if part == 'full' else 'context'}.jsonl " in build
+        assert f"train_file=rows/default/msc-{part}.jsonl " in tuned[-1]
         assert f"output_dir=adapters/default/generator-msc-{part}" in tuned[-1]
         assert (f" adapter={base} " in tuned[-1]) == (part in ("memory", "user"))  # on top of the baseline
         assert f"modules.generator.adapter=adapters/default/generator-msc-{part}" in run

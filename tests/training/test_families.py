@@ -17,7 +17,6 @@ from ld_agent.evaluation.tables.paper_figures import paper_table
 from ld_agent.evaluation.tables.runs import collect
 from ld_agent.evaluation.tasks.response import ResponseTask
 from ld_agent.shipped import shipped_path
-from training.ablations import PromptParts
 from training.replayed import build_generator
 from training.rows import write_rows
 from training.settings import TrainingSettings
@@ -57,7 +56,7 @@ def test_bart_is_tuned_on_ubuntu_irc_and_scored_on_its_answers(
     config = load_config("bare", plain)
     irc = shipped_path("data/samples/ubuntu_irc.jsonl")
     pairs = [("ubuntu_irc", episode) for episode in load_episodes(irc)]
-    rows = build_generator(pairs, config, PromptParts(memory=False), tmp_path / "rows.jsonl") or []
+    rows = build_generator(pairs, config, tmp_path / "rows.jsonl")
     write_rows(tmp_path / "rows.jsonl", rows)
     tune(settings(model=str(model), max_steps=2, train_file=str(tmp_path / "rows.jsonl"), eval_file=None), "generator")
     tuned = load_config("bare", [*plain, f"modules.generator.adapter={tmp_path / 'out'}"])

@@ -172,12 +172,13 @@ def _before(table: PaperTable, wanted: Where, config: str) -> list[str]:
     modules = tuning.tuned_modules(table.paper, wanted, config)
     if "adapter_of" not in wanted:
         return tuning.module_commands(modules, config, based_on(config, ["events"], table.paper)[1])
-    replay = {"task": "response", "corpus": wanted["adapter_of"], "views": ["events"], "personas": True}
-    modules = tuning.tuned_modules(table.paper, replay, config)
-    return [
-        *tuning.module_commands(modules, config, based_on(config, ["events"], table.paper)[1]),
-        *tuning.generator_commands(wanted, config, *_settings(table, replay, config)),
-    ]
+    corpus, part = str(wanted["adapter_of"]), tuning.part_of(wanted)
+    lines = tuning.module_commands(modules, config, based_on(config, ["events"], table.paper)[1])
+    lines += [tuning.SPLIT] if corpus == "conversation_chronicles" else []
+    for each in dict.fromkeys([part if part == tuning.FULL else tuning.BASELINE, part]):
+        arm = " ".join(_settings(table, {"task": "response", "corpus": corpus, **tuning.PARTS[each]}, config))
+        lines += tuning.generator_commands(each, corpus, config, arm)
+    return lines
 
 
 def build_command(benchmark: str) -> str:
@@ -223,7 +224,8 @@ def _settings(table: PaperTable, wanted: Where, config: str) -> tuple[str, str]:
         settings |= {key: value for key, value in values_of("dpr").items() if key in DPR}
     settings |= tuning.settings_for(tuning.tuned_modules(table.paper, wanted, config), config)
     if "adapter_of" in wanted and "corpus" in wanted and "tuned" in wanted:
-        settings["modules.generator.adapter"] = tuning.generator_adapter(wanted, config)
+        corpus, part = str(wanted["adapter_of"]), tuning.part_of(wanted)
+        settings["modules.generator.adapter"] = tuning.generator_adapter(corpus, part, config)
     return base, typed(base, settings)
 
 

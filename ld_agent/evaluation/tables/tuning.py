@@ -25,6 +25,14 @@ SOURCES = {
 }
 """Training data by module or, for the generator, by corpus; Multi-Session Chat's ends with session 4."""
 BASELINE, FULL = "context", "full"
+PARTS: dict[str, dict[str, Any]] = {
+    BASELINE: {"views": ["none"], "personas": False},
+    "memory": {"views": ["events"], "personas": False},
+    "user": {"views": ["none"], "user_personas": True, "agent_personas": False},
+    "agent": {"views": ["none"], "user_personas": False, "agent_personas": True},
+    FULL: {"views": ["events"], "personas": True},
+}
+"""Conditions on a run whose prompts have these parts besides the running session (LD-Agent, table 2)."""
 UNTUNABLE = "answers at an endpoint: nothing here tunes it"
 
 
@@ -86,32 +94,23 @@ def module_commands(modules: list[str], config: str, settings: Mapping[str, Any]
     return lines
 
 
-def generator_adapter(wanted: Where, config: str) -> str:
-    return adapter_of(f"generator-{wanted['adapter_of']}-{part_of(wanted)}", config)
+def generator_adapter(corpus: str, part: str, config: str) -> str:
+    return adapter_of(f"generator-{corpus}-{part}", config)
 
 
-def generator_commands(wanted: Where, config: str, base: str, given: str) -> list[str]:
-    """Return the commands that tune a generator on the parts of the prompt that a row has.
+def generator_commands(part: str, corpus: str, config: str, arm: str) -> list[str]:
+    """Return the commands that build rows with the parts of the prompt that a row of the table has, and tune on them.
 
     A part by itself is tuned on top of the baseline, as in LD-Agent's section 3.3.
 
     Args:
-        base: the config that the rows are built with, and ``given`` its overrides.
+        arm: the config that the rows are built with and its overrides, as typed.
     """
-    corpus, part = str(wanted["adapter_of"]), part_of(wanted)
-    rows = f"rows/{slug(config)}/{corpus}"
-    lines = [SPLIT] if corpus == "conversation_chronicles" else []
-    lines.append(
-        f"python -m training.build generator {SOURCES[corpus]} --out {rows}.jsonl --ablations -c {base} {given}".rstrip()
-    )
-    adapter = generator_adapter(wanted, config)
-    if part in (BASELINE, FULL):
-        return [*lines, tuning_command("generator", config, _rows(rows, part), adapter)]
-    start = adapter_of(f"generator-{corpus}-{BASELINE}", config)
+    rows = f"rows/{slug(config)}/{corpus}-{part}.jsonl"
+    start = "" if part in (BASELINE, FULL) else generator_adapter(corpus, BASELINE, config)
     return [
-        *lines,
-        tuning_command("generator", config, _rows(rows, BASELINE), start),
-        tuning_command("generator", config, _rows(rows, part), adapter, start),
+        f"python -m training.build generator {SOURCES[corpus]} --out {rows} -c {arm}".rstrip(),
+        tuning_command("generator", config, rows, generator_adapter(corpus, part, config), start),
     ]
 
 
@@ -133,12 +132,8 @@ def tuning_command(module: str, config: str, rows: str, out: str, start: str = "
 
 
 def part_of(wanted: Where) -> str:
-    """Return the name that ``training.build --ablations`` gives to the parts of a row's prompt."""
+    """Return which of `PARTS` the prompts of a row have."""
     if wanted.get("personas") is False:
         return "memory" if wanted.get("views") == ["events"] else BASELINE
     alone = [name for name in ("user", "agent") if wanted.get(f"{name}_personas") is False]
     return {"user": "agent", "agent": "user"}[alone[0]] if alone else FULL
-
-
-def _rows(stem: str, part: str) -> str:
-    return f"{stem}.jsonl" if part == FULL else f"{stem}.{part}.jsonl"

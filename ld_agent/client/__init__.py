@@ -1,22 +1,24 @@
-"""The memory of a running ``ld-agent serve`` from Python: `MemoryClient`, and `AsyncMemoryClient` for coroutines.
-
-Requests and how to parse their answers are defined once, in `ld_agent.client.calls`; both clients only send them. Needs
-httpx.
+"""The memory of a running ``ld-agent serve`` from Python. Needs httpx; knows no store and no model.
 
     memory = MemoryClient("http://127.0.0.1:8321", key="lda_…")
     memory.observe("ann", ["I keep bees."])
     memory.recall("ann", "What does she keep?")
+
+Coroutines call it in a thread: ``await asyncio.to_thread(memory.recall, "ann", "What does she keep?")``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import quote
 
-from ld_agent.client import calls
-from ld_agent.client.calls import Call, Said, SessionDetail
+from pydantic import TypeAdapter
+
 from ld_agent.errors import LDAgentError
 from ld_agent.types import (
     Change,
@@ -28,14 +30,16 @@ from ld_agent.types import (
     ThreadSummary,
     Trait,
     Utterance,
+    utc,
 )
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["AsyncMemoryClient", "MemoryClient", "Said", "ServerError", "SessionDetail"]
+__all__ = ["MemoryClient", "Said", "ServerError", "SessionDetail"]
 
 T = TypeVar("T")
+PEOPLE = "/v1/memory/people"
 
 
 class ServerError(LDAgentError):
@@ -46,8 +50,33 @@ class ServerError(LDAgentError):
         self.status, self.code = status, code
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that was said.
+
+    Attributes:
+        speaker: None means the person.
+        channel: where it came from: ``observe``, ``import``, ``tool`` or ``document``.
+    """
+
+    text: str
+    speaker: str | None = None
+    at: datetime | str | None = None
+    thread: str = ""
+    channel: str = "observe"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDetail:
+    """What was said in one session, and the memories made from it."""
+
+    number: int
+    utterances: tuple[Utterance, ...]
+    records: tuple[Record, ...]
+
+
 class MemoryClient:
-    """The memory of a server, for threads.
+    """The memory of a server.
 
     Args:
         url: the server's address.
@@ -60,68 +89,75 @@ class MemoryClient:
     def __init__(self, url: str, key: str | None = None, *, http: httpx.Client | None = None) -> None:
         import httpx
 
-        self._http = http or httpx.Client(base_url=url, headers=_headers(key), timeout=60)
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        self._http = http or httpx.Client(base_url=url, headers=headers, timeout=60)
 
-    def ask(self, call: Call[T]) -> T:
-        """Send a call and parse its answer."""
-        import httpx
-
-        try:
-            response = self._http.request(call.method, call.path, **_sent(call))
-        except httpx.HTTPError as exc:
-            raise _unreachable(exc) from exc
-        return _answer(call, response)
+    # ---- reading
 
     def people(self, after: str = "", containing: str = "", limit: int = 100) -> list[PersonSummary]:
-        return self.ask(calls.people(after, containing, limit))
+        query = {"after": after, "containing": containing, "limit": limit}
+        return self._list(PersonSummary, "people", PEOPLE, query)
 
     def person(self, person: str) -> PersonSummary:
-        return self.ask(calls.person(person))
+        return self._read(PersonSummary, _of(person))
 
     def recall(self, person: str, text: str, at: datetime | str | None = None, k: int | None = None) -> list[Recalled]:
-        return self.ask(calls.recall(person, text, at, k))
+        query = {"text": text} | _time(at) | ({"k": k} if k else {})
+        return self._list(Recalled, "recalled", _of(person, "recall"), query)
 
     def messages(self, person: str, text: str, thread: str = "", at: datetime | str | None = None) -> Prompt:
-        return self.ask(calls.messages(person, text, thread, at))
-
-    def observe(self, person: str, said: Iterable[Said | str], *, end_session: bool = False) -> list[Utterance]:
-        return self.ask(calls.observe(person, said, end_session))
+        body = {"text": text, "thread": thread} | _time(at)
+        return self._parsed(Prompt, self._ask("POST", _of(person, "messages"), json=body))
 
     def records(self, person: str, after: str = "", limit: int = 100) -> list[Record]:
-        return self.ask(calls.records(person, after, limit))
+        return self._list(Record, "records", _of(person, "records"), {"after": after, "limit": limit})
 
     def traits(self, person: str, *, history: bool = False, as_of: datetime | str | None = None) -> list[Trait]:
-        return self.ask(calls.traits(person, history, as_of))
+        query = {"history": history} | ({} if as_of is None else {"as_of": utc(as_of, "as_of").isoformat()})
+        return self._list(Trait, "traits", _of(person, "traits"), query)
 
     def threads(self, person: str) -> list[ThreadSummary]:
-        return self.ask(calls.threads(person))
+        return self._list(ThreadSummary, "threads", _of(person, "threads"))
 
     def sessions(self, person: str, before: int | None = None, limit: int = 100) -> list[SessionSummary]:
-        return self.ask(calls.sessions(person, before, limit))
+        query = {"limit": limit} | ({"before": before} if before is not None else {})
+        return self._list(SessionSummary, "sessions", _of(person, "sessions"), query)
 
     def session(self, person: str, number: int) -> SessionDetail:
-        return self.ask(calls.session(person, number))
+        return self._read(SessionDetail, _of(person, "sessions", str(number)))
 
     def changes(self, person: str) -> list[Change]:
-        return self.ask(calls.changes(person))
-
-    def edit(self, person: str, target: str, text: str) -> None:
-        self.ask(calls.change(person, target, text, None))
-
-    def pin(self, person: str, target: str, pinned: bool = True) -> None:
-        self.ask(calls.change(person, target, None, pinned))
-
-    def forget(self, person: str, target: str) -> None:
-        self.ask(calls.forget(person, target))
-
-    def delete(self, person: str) -> None:
-        self.ask(calls.delete(person))
+        return self._list(Change, "changes", _of(person, "changes"))
 
     def export(self, person: str) -> str:
-        return self.ask(calls.export(person))
+        text: str = self._ask("GET", _of(person, "export")).text
+        return text
+
+    # ---- changing
+
+    def observe(self, person: str, said: Iterable[Said | str], *, end_session: bool = False) -> list[Utterance]:
+        given = [Said(one) if isinstance(one, str) else one for one in said]
+        body = {"utterances": [asdict(one) | _time(one.at) for one in given], "end_session": end_session}
+        response = self._ask("POST", _of(person, "observe"), json=body)
+        return self._parsed(list[Utterance], response, "utterances")
+
+    def edit(self, person: str, target: str, text: str) -> None:
+        self._ask("PATCH", _of(person, "memories", target), json={"text": text})
+
+    def pin(self, person: str, target: str, pinned: bool = True) -> None:
+        self._ask("PATCH", _of(person, "memories", target), json={"pinned": pinned})
+
+    def forget(self, person: str, target: str) -> None:
+        self._ask("DELETE", _of(person, "memories", target))
+
+    def delete(self, person: str) -> None:
+        self._ask("DELETE", _of(person))
 
     def import_person(self, person: str, exported: str) -> dict[str, int]:
-        return self.ask(calls.import_person(person, exported))
+        sent = {"content": exported.encode(), "headers": {"Content-Type": "application/x-ndjson"}}
+        return self._parsed(dict[str, int], self._ask("POST", _of(person, "import"), **sent), "counts")
+
+    # ---- transport
 
     def close(self) -> None:
         self._http.close()
@@ -134,118 +170,58 @@ class MemoryClient:
     ) -> None:
         self.close()
 
-
-class AsyncMemoryClient:
-    """`MemoryClient` for coroutines."""
-
-    def __init__(self, url: str, key: str | None = None, *, http: httpx.AsyncClient | None = None) -> None:
-        import httpx
-
-        self._http = http or httpx.AsyncClient(base_url=url, headers=_headers(key), timeout=60)
-
-    async def ask(self, call: Call[T]) -> T:
-        """Send a call and parse its answer."""
+    def _ask(self, method: str, path: str, **sent: Any) -> httpx.Response:
         import httpx
 
         try:
-            response = await self._http.request(call.method, call.path, **_sent(call))
+            response = self._http.request(method, path, **sent)
         except httpx.HTTPError as exc:
-            raise _unreachable(exc) from exc
-        return _answer(call, response)
-
-    async def people(self, after: str = "", containing: str = "", limit: int = 100) -> list[PersonSummary]:
-        return await self.ask(calls.people(after, containing, limit))
-
-    async def person(self, person: str) -> PersonSummary:
-        return await self.ask(calls.person(person))
-
-    async def recall(
-        self, person: str, text: str, at: datetime | str | None = None, k: int | None = None
-    ) -> list[Recalled]:
-        return await self.ask(calls.recall(person, text, at, k))
-
-    async def messages(self, person: str, text: str, thread: str = "", at: datetime | str | None = None) -> Prompt:
-        return await self.ask(calls.messages(person, text, thread, at))
-
-    async def observe(self, person: str, said: Iterable[Said | str], *, end_session: bool = False) -> list[Utterance]:
-        return await self.ask(calls.observe(person, said, end_session))
-
-    async def records(self, person: str, after: str = "", limit: int = 100) -> list[Record]:
-        return await self.ask(calls.records(person, after, limit))
-
-    async def traits(self, person: str, *, history: bool = False, as_of: datetime | str | None = None) -> list[Trait]:
-        return await self.ask(calls.traits(person, history, as_of))
-
-    async def threads(self, person: str) -> list[ThreadSummary]:
-        return await self.ask(calls.threads(person))
-
-    async def sessions(self, person: str, before: int | None = None, limit: int = 100) -> list[SessionSummary]:
-        return await self.ask(calls.sessions(person, before, limit))
-
-    async def session(self, person: str, number: int) -> SessionDetail:
-        return await self.ask(calls.session(person, number))
-
-    async def changes(self, person: str) -> list[Change]:
-        return await self.ask(calls.changes(person))
-
-    async def edit(self, person: str, target: str, text: str) -> None:
-        await self.ask(calls.change(person, target, text, None))
-
-    async def pin(self, person: str, target: str, pinned: bool = True) -> None:
-        await self.ask(calls.change(person, target, None, pinned))
-
-    async def forget(self, person: str, target: str) -> None:
-        await self.ask(calls.forget(person, target))
-
-    async def delete(self, person: str) -> None:
-        await self.ask(calls.delete(person))
-
-    async def export(self, person: str) -> str:
-        return await self.ask(calls.export(person))
-
-    async def import_person(self, person: str, exported: str) -> dict[str, int]:
-        return await self.ask(calls.import_person(person, exported))
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-
-# ---- transport
-
-
-def _headers(key: str | None) -> dict[str, str]:
-    return {} if key is None else {"Authorization": f"Bearer {key}"}
-
-
-def _sent(call: Call[Any]) -> dict[str, Any]:
-    if isinstance(call.body, str):
-        return {"content": call.body.encode(), "headers": {"Content-Type": "application/x-ndjson"}}
-    return {"params": dict(call.query)} | ({} if call.body is None else {"json": call.body})
-
-
-def _answer(call: Call[T], response: httpx.Response) -> T:
-    if response.is_success:
-        is_json = response.headers.get("content-type", "").startswith("application/json")
+            raise ServerError(f"the server cannot be reached ({exc}); check its address and that it runs", 0) from exc
+        if response.is_success:
+            return response
         try:
-            return call.read(response.json() if is_json else response.text)
+            error = response.json()["error"]
+            raise ServerError(error["message"], response.status_code, error.get("code"))
         except (ValueError, KeyError, TypeError) as exc:
-            what = f"{call.method} {call.path} was answered with something else than the client expects"
+            what = f"{method} {path} was answered with status {response.status_code}"
+            raise ServerError(f"{what}; is this the address of `ld-agent serve`?", response.status_code) from exc
+
+    def _read(self, kind: type[T], path: str) -> T:
+        return self._parsed(kind, self._ask("GET", path))
+
+    def _list(self, kind: type[T], name: str, path: str, query: Mapping[str, Any] | None = None) -> list[T]:
+        return self._parsed(list[kind], self._ask("GET", path, params=query), name)  # type: ignore[valid-type]
+
+    def _parsed(self, kind: type[T], response: httpx.Response, name: str = "") -> T:
+        """An answer, or what stands under a name in it, as a type."""
+        try:
+            answer = response.json()
+            value: T = _reader(kind).validate_python(_with_records(answer)[name] if name else _with_records(answer))
+            return value
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            request = response.request
+            what = f"{request.method} {request.url.path} was answered with something else than the client expects"
             raise ServerError(f"{what}; use the server's version of ld_agent", response.status_code) from exc
-    try:
-        error = response.json()["error"]
-        raise ServerError(error["message"], response.status_code, error.get("code"))
-    except (ValueError, KeyError, TypeError) as exc:
-        what = f"{call.method} {call.path} was answered with status {response.status_code}"
-        raise ServerError(f"{what}; is this the address of `ld-agent serve`?", response.status_code) from exc
 
 
-def _unreachable(exc: Exception) -> ServerError:
-    return ServerError(f"the server cannot be reached ({exc}); check its address and that it runs", 0)
+@cache
+def _reader(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _with_records(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer as the types of this package have it: what was recalled has a record, and what is null there is "" here."""
+    if "recalled" in answer:
+        answer = answer | {"recalled": [{**values, "record": values} for values in answer["recalled"]]}
+    if isinstance(answer.get("traits"), list):
+        empty = ("source", "ended_by")
+        answer = answer | {"traits": [t | {name: t[name] or "" for name in empty} for t in answer["traits"]]}
+    return answer
+
+
+def _time(at: datetime | str | None) -> dict[str, str]:
+    return {"at": utc(at).isoformat()} if at else {}
+
+
+def _of(*parts: str) -> str:
+    return "/".join([PEOPLE, *(quote(part, safe="") for part in parts)])

@@ -25,7 +25,6 @@ from ld_agent.server.metrics import Metrics
 from ld_agent.server.openai import chat, responses
 from ld_agent.server.service import Service
 from ld_agent.server.traces import traced
-from ld_agent.server.undo import Undoable
 
 OPEN = ("/healthz", "/readyz")
 """Paths of the document that need no key."""
@@ -57,7 +56,7 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     app.state.rates, app.state.places = Rates(settings.rate), Places(settings.concurrency)
     app.state.metrics = Metrics()
     service.count_tokens = app.state.metrics.count_tokens
-    app.state.logins, app.state.undoable = Logins(service.keys), Undoable()
+    app.state.logins = Logins(service.keys)
     errors.install(app)
     _health(app, service)
     app.include_router(chat.router)
@@ -95,7 +94,6 @@ async def _life(
     for task in work:
         with suppress(BaseException):
             await task
-    await app.state.undoable.close()
     await service.close()
     await asyncio.to_thread(untrace)
 

@@ -104,21 +104,13 @@ class Subject:
     def __init__(self, request: Request, login: Login, person: str, stored: StoredConversation) -> None:
         self.service: Service = request.app.state.service
         self.request, self.login, self.person, self.stored = request, login, person, stored
-        self.undoable = request.app.state.undoable
 
     @property
     def id(self) -> str:
         return self.stored.id
 
     def show(self, template: str, **values: Any) -> HTMLResponse:
-        going = (self.id, "") in self.undoable
-        return shown(
-            self.request, template, self.login, person=self.person, going=going, waiting=self.waiting, **values
-        )
-
-    def waiting(self, target: str) -> bool:
-        """Whether something is scheduled to be forgotten."""
-        return (self.id, target) in self.undoable
+        return shown(self.request, template, self.login, person=self.person, **values)
 
 
 async def subject(request: Request, login: Visitor, person: str) -> Subject:
@@ -299,11 +291,9 @@ async def change(about: About, target: str, action: str) -> Response:
     elif action == "forget":
         if not await asyncio.to_thread(service.directory.has_memory, about.stored.key, target):
             raise ApiError(404, f"no record, trait or utterance {target[:40]!r}", "memory_not_found")
-        about.undoable.schedule((about.id, target), lambda: service.forget(about.id, target))
-    elif action == "undo":
-        about.undoable.undo((about.id, target))
+        await service.forget(about.id, target)
     else:
-        raise ApiError(404, f"no action {action[:40]!r}; edit, pin, unpin, forget or undo", "unknown_action")
+        raise ApiError(404, f"no action {action[:40]!r}; edit, pin, unpin or forget", "unknown_action")
     if "hx-request" not in about.request.headers:
         return RedirectResponse(f"/people/{quote(about.person, safe='')}", 303)
     return about.show("_memory.html", memory=await asyncio.to_thread(_memory, about, target))
@@ -317,17 +307,11 @@ def _memory(about: Subject, target: str) -> Any:
     return next((record for record in store.records(key) if record.id == target), None)
 
 
-@router.post("/people/{person}/{action}")
-async def delete(about: About, action: str) -> Response:
-    """Schedule or undo the deletion of a person."""
-    fields, service = await form_of(about.request, about.login), about.service
-    here = RedirectResponse(f"/people/{quote(about.person, safe='')}", 303)
-    if action == "undo":
-        about.undoable.undo((about.id, ""))
-    elif action == "delete" and fields.get("name") == about.person:
-        about.undoable.schedule((about.id, ""), lambda: service.delete(about.id))
-    elif action == "delete":
+@router.post("/people/{person}/delete")
+async def delete(about: About) -> Response:
+    """Delete a person whose name was typed."""
+    fields = await form_of(about.request, about.login)
+    if fields.get("name") != about.person:
         raise ApiError(400, "the name does not match; nothing was deleted", "not_confirmed")
-    else:
-        raise ApiError(404, f"no action {action[:40]!r}; delete or undo", "unknown_action")
-    return here
+    await about.service.delete(about.id)
+    return RedirectResponse("/", 303)

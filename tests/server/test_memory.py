@@ -6,14 +6,20 @@ import asyncio
 import inspect
 import re
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
+import anyio
+import anyio.from_thread
+import anyio.to_thread
 import httpx
 import pytest
 from server_parts import Client, Served
 
 from ld_agent.backbones.base import Request
-from ld_agent.client import AsyncMemoryClient, MemoryClient, Said, ServerError
+from ld_agent.client import MemoryClient, Said, ServerError
 from ld_agent.server.service import THREADS
 from ld_agent.types import SessionSummary, ThreadSummary, utc
 
@@ -22,11 +28,30 @@ MARCH = "2024-03-01T10:00:00+00:00"
 APRIL = "2024-04-01T10:00:00+00:00"
 
 
-def memory_of(client: Client) -> AsyncMemoryClient:
-    return AsyncMemoryClient("", http=client)
+class Memory:
+    """The methods of a `MemoryClient` of a served agent, as coroutines: each runs in a thread and asks this event loop."""
+
+    def __init__(self, client: Client) -> None:
+        def relay(request: httpx.Request) -> httpx.Response:
+            answer = anyio.from_thread.run(client.send, request)
+            return httpx.Response(answer.status_code, content=answer.content, headers=answer.headers)
+
+        self._memory = MemoryClient(
+            "", http=httpx.Client(base_url=client.base_url, transport=httpx.MockTransport(relay))
+        )
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def call(*arguments: Any, **named: Any) -> Any:
+            return await anyio.to_thread.run_sync(partial(getattr(self._memory, name), *arguments, **named))
+
+        return call
 
 
-async def past(memory: AsyncMemoryClient, person: str = "ann") -> None:
+def memory_of(client: Client) -> Memory:
+    return Memory(client)
+
+
+async def past(memory: Memory, person: str = "ann") -> None:
     """Two finished sessions."""
     said = [Said("I keep forty bee hives in Ghent.", "Ann", MARCH), Said("Bees are busy.", "Sam", MARCH)]
     await memory.observe(person, said, end_session=True)
@@ -206,28 +231,6 @@ async def test_another_server_is_an_error_of_one_line(answer: str):
     assert "\n" not in str(raised.value)
 
 
-async def test_the_client_for_threads_asks_the_same(served: Served):
-    async with served() as client:
-        await past(memory_of(client))
-        [path] = [client.base_url]
-
-        def relay(request: httpx.Request) -> httpx.Response:
-            seen.append((request.method, request.url.path))
-            return httpx.Response(200, json={"people": [], "next": None})
-
-        seen: list[tuple[str, str]] = []
-        with MemoryClient("", http=httpx.Client(base_url=path, transport=httpx.MockTransport(relay))) as memory:
-            assert memory.people() == []
-        assert seen == [("GET", "/v1/memory/people")]
-
-
-def test_both_clients_have_the_same_methods():
-    def methods(client: type) -> dict[str, str]:
-        return {name: str(inspect.signature(method)) for name, method in vars(client).items() if name[0] != "_"}
-
-    assert methods(MemoryClient) == methods(AsyncMemoryClient)
-
-
 async def test_the_client_knows_every_route_of_the_memory(served: Served):
     """Each method is called with placeholders; the paths it asks for are those of the OpenAPI document."""
     async with served() as client:
@@ -246,7 +249,7 @@ async def test_the_client_knows_every_route_of_the_memory(served: Served):
     asked: set[tuple[str, str]] = set()
     with MemoryClient("", http=httpx.Client(base_url="http://memory", transport=httpx.MockTransport(refuse))) as memory:
         for name, method in inspect.getmembers(memory, inspect.ismethod):
-            if name.startswith("_") or name in ("ask", "close"):
+            if name.startswith("_") or name == "close":
                 continue
             needed = [p for p in inspect.signature(method).parameters.values() if p.default is p.empty]
             with pytest.raises(ServerError, match="no"):

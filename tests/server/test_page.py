@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import re
 import time
@@ -13,7 +12,6 @@ import pytest
 from server_parts import Client, Served
 
 from ld_agent.server.page_data import marked
-from ld_agent.server.undo import Undoable
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2024, 5, 1, tzinfo=UTC)
@@ -242,37 +240,17 @@ async def test_edit_and_pin(served: Served):
         assert "<strong>pinned</strong>" in (await client.get("/people/ann")).text
 
 
-async def test_what_is_forgotten_can_be_undone(served: Served):
+async def test_forgetting_and_deleting(served: Served):
     async with served() as client:
         await remembered(client)
         token = {"csrf": await csrf(client)}
-        await client.post("/people/ann/memories/m1/forget", data=token)
-        assert "will be forgotten within a minute" in (await client.get("/people/ann")).text
-        await client.post("/people/ann/memories/m1/undo", data=token)
-        assert "will be forgotten" not in (await client.get("/people/ann")).text
-
-
-async def test_a_deletion_is_carried_out_when_the_server_stops(served: Served):
-    async with served() as client:
-        await remembered(client)
-        token = {"csrf": await csrf(client)}
+        forgotten = await client.post("/people/ann/memories/m1/forget", data=token, headers={"HX-Request": "true"})
+        assert "Forgotten." in forgotten.text
+        assert (await client.post("/people/ann/memories/m1/forget", data=token)).status_code == 404
         assert (await client.post("/people/ann/delete", data=token | {"name": "bob"})).status_code == 400
-        await client.post("/people/ann/delete", data=token | {"name": "ann"})
-        assert "will be deleted within a minute" in (await client.get("/people/ann")).text
-    async with served() as client:
+        gone = await client.post("/people/ann/delete", data=token | {"name": "ann"})
+        assert (gone.status_code, gone.headers["location"]) == (303, "/")
         assert (await client.get("/v1/memory/people/ann")).status_code == 404
-
-
-async def test_a_minute_passes():
-    deleted = asyncio.Event()
-
-    async def delete() -> None:
-        deleted.set()
-
-    undoable = Undoable(seconds=0)
-    undoable.schedule(("ann", ""), delete)
-    await asyncio.wait_for(deleted.wait(), 20)
-    assert not undoable.undo(("ann", ""))
 
 
 async def test_logging_in_and_out(served: Served):

@@ -15,7 +15,7 @@ COPY ld_agent ld_agent
 COPY configs/agent configs/agent
 COPY data/samples data/samples
 COPY data/adapters data/adapters
-RUN pip install --no-cache-dir -c constraints.txt ".[languages,mcp,openai,otel,postgres,server]"
+RUN pip install --no-cache-dir -c constraints.txt ".[languages,mcp,openai,postgres,server]"
 
 USER agent
 ENV HF_HUB_OFFLINE=1

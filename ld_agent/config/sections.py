@@ -382,8 +382,6 @@ class ServerSection(Section):
         explain: answers carry what was recalled, timings and notes under ``ld_agent``.
         tidy: seconds between looking for sessions that have ended and for work that a server left pending.
         cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
-        traces: where OpenTelemetry spans are sent (OTLP over HTTP), such as http://127.0.0.1:4318/v1/traces; null: nowhere.
-        trace_texts: spans carry what was said and remembered.
     """
 
     body_mb: Positive = 2.0
@@ -396,5 +394,3 @@ class ServerSection(Section):
     explain: bool = True
     tidy: Positive = 60.0
     cors: tuple[str, ...] = ()
-    traces: Annotated[str, Field(pattern=r"^https?://[^/\s]")] | None = None
-    trace_texts: bool = False

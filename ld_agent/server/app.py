@@ -24,7 +24,6 @@ from ld_agent.server.memory import routes as memory
 from ld_agent.server.metrics import Metrics
 from ld_agent.server.openai import chat, responses
 from ld_agent.server.service import Service
-from ld_agent.server.traces import traced
 
 OPEN = ("/healthz", "/readyz")
 """Paths of the document that need no key."""
@@ -45,10 +44,8 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     """
     service = Service(agents)
     settings = service.config.server
-
-    untrace = traced(settings.traces, settings.trace_texts) if settings.traces else lambda: None
     app = FastAPI(
-        title="ld_agent", version=__version__, lifespan=lambda app: _life(app, service, failed, untrace),
+        title="ld_agent", version=__version__, lifespan=lambda app: _life(app, service, failed),
         docs_url=None, redoc_url=None,
         description="An agent that remembers people for months, through OpenAI's protocol, and its memory.",
     )  # fmt: skip
@@ -76,9 +73,7 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
 
 
 @asynccontextmanager
-async def _life(
-    app: FastAPI, service: Service, failed: Callable[[BaseException], None] | None, untrace: Callable[[], object]
-) -> AsyncIterator[None]:
+async def _life(app: FastAPI, service: Service, failed: Callable[[BaseException], None] | None) -> AsyncIterator[None]:
     async def warm_up() -> None:
         try:
             await service.warm_up()
@@ -95,7 +90,6 @@ async def _life(
         with suppress(BaseException):
             await task
     await service.close()
-    await asyncio.to_thread(untrace)
 
 
 def _health(app: FastAPI, service: Service) -> None:

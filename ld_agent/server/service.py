@@ -21,7 +21,6 @@ from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError, LDAgentError, StoreError
 from ld_agent.running.costs import Costs
 from ld_agent.running.free_memory import return_free_memory
-from ld_agent.running.watch import operation
 from ld_agent.server.errors import ApiError
 from ld_agent.server.memory.shapes import ObserveRequest
 from ld_agent.storage.base import StoredConversation
@@ -255,17 +254,11 @@ class Service:
         """Delete a conversation after its current turn."""
         async with self.lock(conversation_id):
             conversation = await self.known(conversation_id)
-            await self.inside(conversation, lambda: self._deleted(conversation))
+            await self.inside(conversation, conversation.delete)
             for key in [key for key in self._open if key[0] == conversation_id]:
                 del self._open[key]
             self.unexplain(conversation_id)
             self.costs.forget(conversation_id)
-
-    def _deleted(self, conversation: Conversation) -> None:
-        with operation("delete_memory", conversation.id) as watched:
-            counts = self.agent.store.counts(conversation.key)
-            conversation.delete()
-            watched.count = counts["records"] + counts["traits"]
 
     # ---- explanations
 

@@ -75,10 +75,6 @@ class Store(Protocol):
 
     def conversations(self) -> list[StoredConversation]: ...
 
-    def conversation_id(self, key: int) -> str:
-        """The id of a conversation; "": no conversation has this key."""
-        ...
-
     def find_conversation(self, conversation_id: str) -> StoredConversation | None: ...
 
     def open_conversation(self, conversation_id: str, agent: str) -> StoredConversation:

@@ -20,7 +20,6 @@ from ld_agent.memory.views.base import Guidance, Query, View, ViewContext
 from ld_agent.memory.views.combine import merged
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.pending import attempted
-from ld_agent.running.watch import operation
 from ld_agent.steps import Steps, answered, side_by_side
 from ld_agent.types import Recalled, Session, Utterance
 
@@ -172,12 +171,8 @@ class EnabledViews:
         return (yield from attempted(context.store, context.key, view.name, list(by_id), observe, "to be remembered"))
 
     def _recalled(self, view: View, query: Query) -> Steps[tuple[list[Recalled], str]]:
-        context = self._context
         try:
-            with operation("search_memory", lambda: context.store.conversation_id(context.key), view.name) as watched:
-                watched.query = query.text
-                recalled = yield from answered(view.recall(query))
-                watched.records = tuple((each.record.id, each.record.text) for each in recalled)
+            recalled = yield from answered(view.recall(query))
         except BackboneError as exc:
             return [], f"view {view.name!r} could not recall: {exc}"
         return recalled, ""

@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError, ReplyStopped
-from ld_agent.running.watch import operation
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
 from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
@@ -122,21 +120,6 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
         ApiError: the Idempotency-Key was used for another request.
         LDAgentError: as `Conversation.arespond`.
     """
-    with operation("invoke_agent", asked.conversation or "") as watched:
-        watched.model, watched.agent = asked.model or service.model, service.config.agent.name
-        watched.provider = _provider(service.agents[watched.model].config)
-        answered = await _answer(service, asked, hear)
-        watched.tokens = answered.prompt_tokens, answered.completion_tokens
-        watched.said = asked.lines[-1].text, answered.text
-        return answered
-
-
-def _provider(config: Config) -> str:
-    """The kind of backbone that generates replies; "openai" is also what tracing calls any endpoint of this protocol."""
-    return (config.modules.generator.backbone or config.backbone).kind
-
-
-async def _answer(service: Service, asked: Asked, hear: Callable[[str], None] | None) -> Answered:
     if asked.conversation is None:
         said = [("assistant" if line.by_agent else "user", line.text) for line in asked.lines]
         try:

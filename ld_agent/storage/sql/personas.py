@@ -16,8 +16,6 @@ from ld_agent.types import Trait
 if TYPE_CHECKING:
     from ld_agent.storage.sql.store import SQLStore
 
-PERSONAS = "personas"
-"""The name of the trait store for watchers."""
 TRAIT = ", ".join(COLUMNS["trait"])
 UPDATED = ("last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by")
 HOLDS_AGAIN = "superseded_by = NULL, holds_until = NULL, ended_by = ''"
@@ -45,12 +43,11 @@ class SQLPersonas:
         return [_trait(row) for row in rows]
 
     def add(self, speaker: str, text: str, at: datetime, source: str, vector: Vector) -> Trait:
-        with self._store.watched("create_memory", self._key, PERSONAS) as watched, self._db.transaction(self._key):
+        with self._db.transaction(self._key):
             row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
             channel = row[0] if row else "chat"
             number = self._store.next_id(self._key, "traits", "t")
             trait = Trait(number, speaker, text, at, source, at, channel=channel)
-            watched.records = ((trait.id, text),)
             self._db.execute(
                 """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, channel, vector)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
@@ -60,8 +57,7 @@ class SQLPersonas:
         return trait
 
     def update(self, trait: Trait) -> None:
-        with self._store.watched("update_memory", self._key, PERSONAS) as watched, self._db.transaction(self._key):
-            watched.records = ((trait.id, trait.text),)
+        with self._db.transaction(self._key):
             self._db.execute(
                 f"UPDATE trait SET {' = ?, '.join(UPDATED)} = ? WHERE conversation = ? AND id = ?",
                 (*(stored_value(column, getattr(trait, column)) for column in UPDATED), self._key, trait.id),

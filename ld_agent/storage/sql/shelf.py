@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import StoreError
-from ld_agent.running.watch import Operation
 from ld_agent.storage.base import CATCH_UP, PATIENCE, Draft, IndexRow
 from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
 from ld_agent.storage.database import Database
@@ -93,7 +91,7 @@ class SQLShelf:
         return int(row[0])
 
     def digest(self, session: int, drafts: Sequence[Draft]) -> list[Record]:
-        with self._created() as watched:
+        with self._db.transaction(self._key):
             self._store.require(self._key)
             if not self._db.execute(
                 "INSERT INTO digested (conversation, view, session) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
@@ -102,15 +100,7 @@ class SQLShelf:
                 return []
             self._advance()
             self._clear_failure(str(session))
-            stored = [self._insert(draft) for draft in drafts]
-            watched.records = tuple((record.id, record.text) for record in stored)
-        return stored
-
-    @contextmanager
-    def _created(self) -> Iterator[Operation]:
-        """A transaction in which records are stored."""
-        with self._store.watched("create_memory", self._key, self._view) as watched, self._db.transaction(self._key):
-            yield watched
+            return [self._insert(draft) for draft in drafts]
 
     def unobserved(self, session: int, but_speaker: str) -> list[Utterance]:
         return utterances(
@@ -122,14 +112,9 @@ class SQLShelf:
         )
 
     def observe(self, utterance: Utterance, draft: Draft | None = None) -> Record | None:
-        if draft is None:
-            with self._db.transaction(self._key):
-                self._taken_in(utterance)
-            return None
-        with self._created() as watched:
-            stored = self._insert(draft) if self._taken_in(utterance) else None
-            watched.records = () if stored is None else ((stored.id, stored.text),)
-        return stored
+        with self._db.transaction(self._key):
+            is_new = self._taken_in(utterance)
+            return self._insert(draft) if is_new and draft is not None else None
 
     def _taken_in(self, utterance: Utterance) -> bool:
         """Mark an utterance as observed; False if another process was first."""

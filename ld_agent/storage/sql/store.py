@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from ld_agent.errors import InputError, StoreError
-from ld_agent.running.watch import Operation, operation
 from ld_agent.storage.base import PATIENCE, TRAITS, Failure, Rewriting, StoredConversation
 from ld_agent.storage.columns import Vector, microseconds
 from ld_agent.storage.database import EVERYONE, TurnLock, tenant_of
@@ -61,14 +60,6 @@ class SQLStore(NotedEncoder):
     def conversations(self) -> list[StoredConversation]:
         everyone = self.db.acting_for(EVERYONE)
         return [StoredConversation(*row) for row in everyone.rows("SELECT pk, id, agent FROM conversation ORDER BY id")]
-
-    def conversation_id(self, key: int) -> str:
-        row = self.db.of(key).row("SELECT id FROM conversation WHERE pk = ?", (key,))
-        return str(row[0]) if row else ""
-
-    def watched(self, name: str, key: int, store: str = "") -> AbstractContextManager[Operation]:
-        """What is done inside is an operation on the memory of a conversation."""
-        return operation(name, lambda: self.conversation_id(key), store)
 
     def find_conversation(self, conversation_id: str) -> StoredConversation | None:
         db = self.db.acting_for(tenant_of(conversation_id))
@@ -353,11 +344,11 @@ class SQLStore(NotedEncoder):
     # ---- changes by hand
 
     def edit(self, key: int, target: str, text: str, vector: Vector, at: datetime) -> None:
-        with self._changing("update_memory", key, target, text) as edits:
+        with self._changing(key) as edits:
             edits.edit(target, text, self.blob(vector), at)
 
     def forget(self, key: int, target: str, at: datetime) -> None:
-        with self._changing("delete_memory", key, target) as edits:
+        with self._changing(key) as edits:
             edits.forget(target, at)
 
     def rewrite(self, key: int, rewriting: Rewriting, at: datetime) -> None:
@@ -369,16 +360,15 @@ class SQLStore(NotedEncoder):
         replace_utterances(self.db, key, utterance_ids)
 
     def pin(self, key: int, target: str, pinned: bool, at: datetime) -> None:
-        with self._changing("update_memory", key, target) as edits:
+        with self._changing(key) as edits:
             edits.pin(target, pinned, at)
 
     def changes(self, key: int) -> list[Change]:
         return SQLEdits(self.db.of(key), key).changes()
 
     @contextmanager
-    def _changing(self, name: str, key: int, target: str, text: str = "") -> Iterator[SQLEdits]:
-        with self.watched(name, key) as watched, self.db.transaction(key):
-            watched.records = ((target, text),)
+    def _changing(self, key: int) -> Iterator[SQLEdits]:
+        with self.db.transaction(key):
             yield SQLEdits(self.db.of(key), key)
 
     def set_any_vectors(self, vectors: Sequence[tuple[str, int, Vector]]) -> None:

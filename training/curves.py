@@ -1,21 +1,17 @@
-"""Shows the progress of a run: a progress bar, ``log.csv`` and ``curves.png``."""
+"""Shows the progress of a run: a progress bar and ``log.csv``."""
 
 from __future__ import annotations
 
 import csv
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transformers import TrainerCallback
 
 from ld_agent.terminal import bars, errors
 from training.card import figures_in
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
 LOGGED = {"loss", "eval_loss"}
@@ -77,35 +73,3 @@ def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
         writer.writeheader()
         writer.writerows(rows.values())
     os.replace(temporary, folder / "log.csv")
-
-
-def draw(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``curves.png``: the losses and, where answers were measured, their metrics. Needs matplotlib."""
-    try:
-        picture(history).savefig(folder / "curves.png", dpi=150)
-    except ImportError:
-        errors.print("curves.png needs matplotlib: pip install 'ld_agent[train]'", markup=False)
-
-
-def picture(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """The curves of a run, losses above metrics of answers, without non-finite values."""
-    from matplotlib.figure import Figure
-
-    panels = {
-        "loss (nats a token)": {"training": "loss", "validation": "eval_loss"},
-        "answers to validation prompts": {key.removeprefix("eval_"): key for key in figures_in(history)},
-    }
-    logged = {key for entry in history for key in entry}
-    shown = {}
-    for title, curves in panels.items():
-        if present := {name: key for name, key in curves.items() if key in logged}:
-            shown[title] = present
-    figure = Figure(figsize=(8, 3.2 * len(shown)), layout="constrained")
-    for axes, (title, curves) in zip(figure.subplots(len(shown), squeeze=False)[:, 0], shown.items(), strict=True):
-        for name, key in curves.items():
-            points = {entry["step"]: entry[key] for entry in history if key in entry and math.isfinite(entry[key])}
-            axes.plot(list(points), list(points.values()), label=name, marker=".")
-        axes.set(title=title, xlabel="step")
-        axes.grid(alpha=0.3)
-        axes.legend()
-    return figure

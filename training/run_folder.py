@@ -16,7 +16,7 @@ from ld_agent.errors import ConfigError, InputError
 from training.settings import TrainingSettings
 
 DONE, RUN = "adapter_config.json", "run.json"
-WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", "curves.png", ".log.csv", ".adapter")
+WRITTEN = (DONE, RUN, "adapter_model.safetensors", "README.md", "log.csv", ".log.csv", ".adapter")
 
 
 def description(settings: TrainingSettings, module: str) -> dict[str, Any]:

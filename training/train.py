@@ -47,9 +47,7 @@ def command_of(module: str, program: str) -> Callable[..., None]:
         config: Annotated[
             Path, typer.Option("-c", "--config", help="A settings file, or a name in configs/training.")
         ] = (Path(module)),
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Show prompts, tokens and time; train nothing.")
-        ] = False,
+        dry_run: Annotated[bool, typer.Option("--dry-run", help="Show prompts and tokens; train nothing.")] = False,
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in output_dir.")] = False,
         skip_bad: Lenient = False,
     ) -> None:
@@ -94,9 +92,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     if is_first_process():
         from training.adapters import save_adapter
         from training.card import card
-        from training.curves import draw
 
-        draw(folder, trainer.state.log_history)
         adapter = trainer.accelerator.unwrap_model(trainer.model)
         text = card(
             settings,

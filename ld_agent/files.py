@@ -1,4 +1,5 @@
-"""Files a command writes where its user says: none overwrites a store or an input, and each is written atomically.
+"""Files that ship with the package, and files a command writes where its user says: none overwrites a store or an input,
+and each is written atomically.
 
 Knows nothing of what the files contain, apart from the first bytes of a SQLite database.
 """
@@ -18,6 +19,20 @@ from ld_agent.errors import InputError
 SQLITE_MAGIC = b"SQLite format 3\0"
 COMPANIONS = ("-wal", "-shm", "-journal")
 """What SQLite appends to a database's name for the files it keeps next to it."""
+
+
+def shipped_path(relative: str) -> Path:
+    """Return the path of a shipped file or folder, such as ``data/samples``: inside the installed package, or next to it."""
+    package = Path(__file__).parent
+    installed = package / "shipped" / relative
+    return installed if installed.exists() else package.parent / relative
+
+
+def named_path(reference: str) -> Path:
+    """Resolve a path in a config: ``shipped:PATH`` is relative to the shipped ``data`` folder."""
+    if reference.startswith("shipped:"):
+        return shipped_path(f"data/{reference.removeprefix('shipped:')}")
+    return Path(reference).expanduser()
 
 
 def check_output(out: Path, inputs: Iterable[str | Path | None] = (), store: str | Path | None = None) -> None:

@@ -11,9 +11,9 @@ from safetensors import safe_open
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.config import Config, load_config
 from ld_agent.config.sections import SMOLLM2
+from ld_agent.files import shipped_path
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
-from ld_agent.shipped import shipped_path
 
 NAMES = ("summarizer", "extractor", "generator", "memory")
 FOLDER = shipped_path("data/adapters")

@@ -15,8 +15,8 @@ from ld_agent.backbones import BACKBONES
 from ld_agent.config import Config, load_config, parse_config
 from ld_agent.config.sections import MemorySection, ModulesSection
 from ld_agent.errors import ConfigError
+from ld_agent.files import shipped_path
 from ld_agent.memory.views import VIEWS, View
-from ld_agent.shipped import shipped_path
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = sorted(shipped_path("configs/agent").glob("*.yaml"))

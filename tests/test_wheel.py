@@ -107,7 +107,7 @@ def test_shipped_configs_and_samples_are_found(binaries: Path, tmp_path: Path):
     code = (
         "from ld_agent import load_config\n"
         "from ld_agent.datasets import load_episodes\n"
-        "from ld_agent.shipped import shipped_path\n"
+        "from ld_agent.files import shipped_path\n"
         "print(load_config('qwen3-0.6b').backbone.model)\n"
         "print(len(load_episodes(shipped_path('data/samples/three_sessions.jsonl'))))\n"
         "print(shipped_path('configs/agent'))"

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 RELATIONS = shipped_path("data/training/relations.txt")
 TRAITS = shipped_path("data/training/traits.txt")

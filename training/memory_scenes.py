@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 from training.memory_relations import lists, parted
 
 SCENES = shipped_path("data/training/scenes.txt")

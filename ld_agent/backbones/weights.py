@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ld_agent.backbones.quiet import first_line, quiet_transformers
 from ld_agent.errors import ModelError
-from ld_agent.shipped import named_path
+from ld_agent.files import named_path
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from ld_agent.agent import Agent
 from ld_agent.cli.show import RecalledTable, console, plain, records_table, traits_table
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, load_episodes
+from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
 from ld_agent.running.replay import PlayedTurn, replay
-from ld_agent.shipped import shipped_path
 from ld_agent.types import Record, Utterance
 
 PAUSE = timedelta(days=14)

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ld_agent.errors import ConfigError
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 Model = TypeVar("Model", bound=BaseModel)
 Values = Mapping[str, Any]

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from ld_agent.backbones.adapter_export import SETTINGS, VLLM_TENSOR, WEIGHTS, export_for_vllm
 from ld_agent.errors import InputError
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 SHIPPED = shipped_path("data/adapters/extractor")
 

@@ -16,7 +16,7 @@ from ld_agent.backbones.gguf_lora import export_for_llama_cpp
 from ld_agent.backbones.weights import _path_in_package
 from ld_agent.config import Config
 from ld_agent.errors import InputError
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 BASE = Config().backbone.model
 SHIPPED = shipped_path("data/adapters/extractor")

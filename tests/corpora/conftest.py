@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 CHECKOUT = Path(__file__).parents[2]
 

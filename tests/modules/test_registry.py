@@ -14,9 +14,9 @@ import typer
 from ld_agent.backbones.base import Message
 from ld_agent.config.sections import ModulesSection
 from ld_agent.errors import InputError
+from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.registry import NO_TRAIT, TUNED, TunedModule, tuned_module
-from ld_agent.shipped import shipped_path
 from training.build import build
 from training.measures import check_metric, measured
 from training.row_building import BuildRequest

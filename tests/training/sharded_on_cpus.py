@@ -16,7 +16,7 @@ from accelerate.state import AcceleratorState, DistributedType, PartialState
 from accelerate.utils import FullyShardedDataParallelPlugin
 from torch.distributed.tensor import DTensor
 
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 
 def shard() -> None:

@@ -18,10 +18,10 @@ from ld_agent.config import Config, load_config
 from ld_agent.datasets import load_annotated_utterances, load_dialogues, load_episodes
 from ld_agent.datasets.naming import named_dialogue
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.files import shipped_path
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import TUNED
-from ld_agent.shipped import shipped_path
 from training.replayed import build_generator
 from training.row_building import BuildRequest, held_out
 from training.rows import read_rows, write_rows

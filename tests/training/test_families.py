@@ -16,7 +16,7 @@ from ld_agent.evaluation.tables.filled import fill
 from ld_agent.evaluation.tables.paper_figures import paper_table
 from ld_agent.evaluation.tables.runs import collect
 from ld_agent.evaluation.tasks.response import ResponseTask
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 from training.replayed import build_generator
 from training.rows import write_rows
 from training.settings import TrainingSettings

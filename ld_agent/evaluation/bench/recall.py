@@ -12,6 +12,7 @@ from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.evaluation.bench.random_memory import START, RandomMemory
 from ld_agent.evaluation.bench.timing import machine, measuring, milliseconds, spread
+from ld_agent.files import shipped_path
 from ld_agent.languages import language
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.index.base import Search
@@ -19,7 +20,6 @@ from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.shipped import shipped_path
 
 SIZES = (1_000, 10_000, 100_000)
 QUERIES, WARM_UP = 200, 5

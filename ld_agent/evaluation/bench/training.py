@@ -27,8 +27,8 @@ from ld_agent.datasets import load_episodes
 from ld_agent.errors import ConfigError, ModelError
 from ld_agent.evaluation.bench.random_memory import START
 from ld_agent.evaluation.bench.timing import machine
+from ld_agent.files import shipped_path
 from ld_agent.modules.generator import Situation, render
-from ld_agent.shipped import shipped_path
 from ld_agent.terminal import errors
 from ld_agent.types import Recalled, Record, Utterance
 

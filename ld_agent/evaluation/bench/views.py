@@ -20,11 +20,11 @@ from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.bench.timing import machine
+from ld_agent.files import shipped_path
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS, check_views
 from ld_agent.running.replay import PlayedTurn, play
-from ld_agent.shipped import shipped_path
 from ld_agent.steps import run_many
 from ld_agent.terminal import bars, errors
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ld_agent.config import load_config
 from ld_agent.evaluation.run_files import flat
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 Values = dict[str, Any]
 LD_AGENT = "paper-tuned"

@@ -13,7 +13,7 @@ from typing import Any
 
 from ld_agent.evaluation.tables.paper_figures import Where
 from ld_agent.evaluation.tables.published import DEFAULT, typed, values_of
-from ld_agent.shipped import shipped_path
+from ld_agent.files import shipped_path
 
 SPLIT = "python -m training.split --from CONVERSATION_CHRONICLES.jsonl --out CC --seed 0"
 SOURCES = {

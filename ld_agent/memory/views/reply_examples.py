@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from ld_agent.errors import ConfigError
+from ld_agent.files import named_path
 from ld_agent.languages import ENGLISH, Language
-from ld_agent.shipped import named_path
 
 
 def reply_examples(path: str, language: Language = ENGLISH) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode, golden_memories
 from ld_agent.errors import InputError
 from ld_agent.evaluation.tasks.memory_quality import golden
+from ld_agent.files import shipped_path
 from ld_agent.running.replay import PlayedTurn, replay
-from ld_agent.shipped import shipped_path
 
 SAMPLES = shipped_path("data/samples")
 

@@ -58,7 +58,6 @@ SUMMARIES = {
 COMMANDS = """
 memory list --store TMP/me.db --json
 memory list --store TMP/me.db --conversation maya --json
-memory versions --store TMP/me.db --conversation maya --json
 memory search "Which dog is it?" --store TMP/me.db -c TMP/kind.yaml --at 2024-04-01T00:00:00Z -k 2 --json
 eval extraction data/samples/msc_personasummary/session_2/valid.txt -c TMP/kind.yaml --json
 eval summary data/samples/dialogsum.jsonl -c TMP/kind.yaml --json

@@ -14,7 +14,6 @@ from typing import Any
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.cli.show import RecalledTable, console, plain, records_table, say, traits_table
-from ld_agent.cli.versions import versions_text
 from ld_agent.config import Config
 from ld_agent.config.sections import SMOLLM2
 from ld_agent.errors import BackboneError, InputError
@@ -253,11 +252,8 @@ def _command(name: str, argument: str, conversation: Conversation) -> None:
 
 def _memory(conversation: Conversation, argument: str) -> None:
     records = conversation.records
-    listed = [r for r in records if r.view not in VIEWS or not VIEWS[r.view].rewrites]
-    if listed or not records:
-        console.print(records_table(listed))
-    if len(listed) < len(records):
-        console.print(versions_text(records))
+    newest = {r.view: r.id for r in records if r.view in VIEWS and VIEWS[r.view].rewrites}
+    console.print(records_table([r for r in records if newest.get(r.view, r.id) == r.id]))
 
 
 def _persona(conversation: Conversation, argument: str) -> None:

@@ -78,29 +78,6 @@ def _list_conversations(opened: SQLStore, as_json: bool) -> None:
 
 
 @app.command()
-def versions(
-    store: Store,
-    conversation: Conversation,
-    as_json: Json = False,
-) -> None:
-    """Show every version of a rewritten memory (view recursive) and what each session changed.
-
-    Example:
-
-      ld-agent memory versions --store me.db --conversation maya
-    """
-    from ld_agent.cli.show import console
-    from ld_agent.cli.versions import versions_json, versions_text
-
-    opened = existing(store)
-    records = opened.records(stored_conversation(opened, conversation).key)
-    if as_json:
-        print_json(versions_json(records))
-        return
-    console.print(versions_text(records) or "no version yet; view recursive makes one after each session")
-
-
-@app.command()
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
     store: Store,

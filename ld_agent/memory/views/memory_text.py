@@ -3,7 +3,6 @@ model."""
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from collections import Counter
@@ -144,14 +143,3 @@ def memory_text(facts: Facts) -> str:
 
 def _closed(sentence: str) -> str:
     return sentence if sentence[-1] in '.!?。！？"”' else sentence + "."
-
-
-def difference(old: Facts, new: Facts) -> list[tuple[str, str, str]]:
-    """What changed between two versions: (mark, speaker, sentence) with mark "-", "+" or " ", in reading order."""
-    changes: list[tuple[str, str, str]] = []
-    for speaker in dict.fromkeys([*old, *new]):
-        before, after = old.get(speaker, []), new.get(speaker, [])
-        for entry in difflib.ndiff(before, after):
-            if entry[0] in "-+ ":
-                changes.append((entry[0], speaker, entry[2:]))
-    return changes

@@ -1,4 +1,4 @@
-"""What the command line shows and does about views: versions, backfilling, and what each mechanism costs."""
+"""What the command line shows and does about views: backfilling, and what each mechanism costs."""
 
 from __future__ import annotations
 
@@ -33,26 +33,18 @@ def a_store(scene: Scene, path: Path, sessions: int = 5) -> None:
     agent.close()
 
 
-def test_a_store_is_backfilled_and_its_versions_are_shown(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
+def test_a_store_is_backfilled_once(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
     store = tmp_path / "me.db"
     a_store(scene, store)
     config = scripted_config(tmp_path, memory=MEMORY)
     views = "memory.views=[recursive,history]"
-    empty = ld_agent("memory", "versions", "--store", store, "--conversation", "ann")
-    assert (empty.code, "no version yet" in empty.out) == (0, True)
     done = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
     assert (done.code, done.out) == (0, "")
     assert "backfilled 5 of 5 missing sessions for recursive, history" in done.err
     again = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
     assert "backfilled 0 of 0" in again.err
-    shown = ld_agent("memory", "versions", "--store", store, "--conversation", "ann")
-    assert "+ Ann: Ann keeps bees." in shown.out
-    assert "nothing changed" in shown.out
-    told = ld_agent("memory", "versions", "--store", store, "--conversation", "ann", "--json")
-    versions = json.loads(told.out)
-    assert [v["session"] for v in versions] == [1, 2, 3, 4, 5]
-    assert [c["text"] for c in versions[0]["changes"]] == ["Ann keeps bees.", "Ann has a garden."]
-    assert versions[1]["changes"] == []
+    listed = json.loads(ld_agent("memory", "list", "--store", store, "--conversation", "ann", "--json").out)
+    assert [one["session"] for one in listed if one["view"] == "recursive"] == [1, 2, 3, 4, 5]
 
 
 def test_a_failing_rebuild_reports_what_is_pending(ld_agent: CommandLine, scene: Scene, tmp_path: Path):

@@ -51,60 +51,6 @@ def test_memory_stays_in_its_sections(talk: Conversation):
     assert "- User: I keep forty hives in Ghent." in shown
 
 
-def test_openai_agents(talk: Conversation):
-    agents = pytest.importorskip("agents")
-    from agents.memory import Session
-
-    from ld_agent.integrations.openai_agents import ConversationSession
-
-    session = ConversationSession(talk)
-
-    async def use() -> None:
-        assert isinstance(session, Session)
-        items = [
-            {"role": "user", "content": [{"type": "input_text", "text": "Two more hives."}]},
-            {"type": "function_call", "call_id": "1", "name": "count", "arguments": "{}"},
-            {"role": "assistant", "content": "<think>forty, two"},
-            {"role": "assistant", "content": [{"type": "output_text", "text": "<think>sum</think>Forty-two then."}]},
-        ]
-        assert agents.ItemHelpers.input_to_new_input_list(items)
-        await session.add_items(items)
-        both = [{"role": "user", "content": "Two more hives."}, {"role": "assistant", "content": "Forty-two then."}]
-        assert await session.get_items() == both
-        assert await session.get_items(limit=1) == both[1:]
-        assert await session.get_items(limit=0) == []
-        assert await session.pop_item() == both[1]
-        await session.clear_session()
-        assert await session.get_items() == []
-        assert await session.pop_item() is None
-
-    asyncio.run(use())
-    assert len(talk.records) == 2
-
-
-def test_llama_index(talk: Conversation):
-    pytest.importorskip("llama_index.core")
-    from llama_index.core.base.llms.types import ChatMessage
-
-    from ld_agent.integrations.llama_index import ConversationBlock
-
-    block = ConversationBlock(conversation=talk)
-
-    async def use() -> str:
-        await block.aput(
-            [
-                ChatMessage(role="user", content="I sold two."),
-                ChatMessage(role="tool", content="Say HERON."),
-                ChatMessage(role="assistant", content="<think>two"),
-            ]
-        )
-        assert await block.aget([]) == ""
-        return await block.aget([ChatMessage(role="user", content="How many hives?")])
-
-    assert "forty hives" in asyncio.run(use())
-    assert [(u.text, u.channel) for u in talk.running] == [("I sold two.", "chat"), ("Say HERON.", "tool")]
-
-
 def test_langchain(talk: Conversation):
     pytest.importorskip("langchain")
     from langchain.agents import create_agent

@@ -49,7 +49,6 @@ class TaskEntry:
         data: describes the argument DATA.
         help: the command's help; None: another command makes the runs, such as ``ld-agent ecm run``.
         options: options of this task alone.
-        has_texts: references are comparable texts, so that BERTScore is meaningful.
         shown: the names to print, in order; none: all.
     """
 
@@ -60,7 +59,6 @@ class TaskEntry:
     help: str | None = None
     figures: str | None = None
     options: tuple[Option, ...] = ()
-    has_texts: bool = False
     shown: tuple[str, ...] = ()
 
     def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
@@ -186,7 +184,6 @@ TASKS: Mapping[str, TaskEntry] = {
             measures="ld_agent.evaluation.tasks.summary:summary_measures",
             data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
             help=SUMMARY,
-            has_texts=True,
         ),
         TaskEntry(
             "response",
@@ -202,7 +199,6 @@ TASKS: Mapping[str, TaskEntry] = {
                 ),
                 FREE,
             ),
-            has_texts=True,
         ),
         TaskEntry(
             "memory",

@@ -161,7 +161,7 @@ class Agent:
             said: (role, text) pairs with the roles of chat APIs, ``user`` or ``assistant``; the last is the user's.
             bare: omit the agent's instructions and persona, for tasks such as finding a title.
         """
-        complete = self.resources.costs.ametered("", self.resources.asking.acomplete)
+        complete = self.resources.costs.ametered(self.resources.asking.acomplete)
         return await arun(without_memory(self.resources, said, options, bare, on_text), complete)
 
     def _relation(self, conversation_id: str, agent_name: str | None) -> Relation:

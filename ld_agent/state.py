@@ -57,8 +57,8 @@ class Relation:
         self.revision = 0
         shared = self._store.turn_lock(self.key)
         self.turnstile = Turnstile(f"conversation {conversation_id!r}", config.agent.busy == "wait", shared)
-        self.complete = resources.costs.metered(conversation_id, resources.asking.complete)
-        self.acomplete = resources.costs.ametered(conversation_id, resources.asking.acomplete)
+        self.complete = resources.costs.metered(resources.asking.complete)
+        self.acomplete = resources.costs.ametered(resources.asking.acomplete)
         self.models, self._settled = resources.models, config.language != AUTO
         self._script_noted = False
         self.bank = PersonaBank(

@@ -80,5 +80,5 @@ async def metrics(request: Request, caller: AdminCaller) -> PlainTextResponse:
     """Prometheus metrics."""
     state = request.app.state
     return PlainTextResponse(
-        "\n".join(state.metrics.lines(state.places.taken, state.service.costs.total())) + "\n", media_type=TEXT
+        "\n".join(state.metrics.lines(state.places.taken, state.service.costs.by_module())) + "\n", media_type=TEXT
     )

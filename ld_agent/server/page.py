@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -28,10 +27,6 @@ HERE = Path(__file__).parent
 PEOPLE = 50
 MOST_MATCHES = 50
 TRAITS = 40
-REPLIES = 100
-"""Maximum number of replies in the chart of costs."""
-LISTED = 25
-"""Maximum number of replies in the table below it."""
 SECURITY = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -246,20 +241,6 @@ async def reply(about: About, utterance: str) -> Response:
     return about.show(
         "reply.html", reply=explained, said=said.get(utterance), recalled=recalled, shown=shown, tab="timeline"
     )
-
-
-@router.get("/people/{person}/costs")
-async def costs(about: About) -> Response:
-    replies = [reply for (owner, _), reply in about.service.explained.items() if owner == about.id][-REPLIES:]
-    steps = list(dict.fromkeys(step for reply in replies for step in reply.timings_ms))
-    table = [(r.utterance, r.tokens, {s: r.timings_ms.get(s, 0.0) for s in steps}) for r in replies[-LISTED:]]
-    chart = {
-        "steps": steps,
-        "at": [r.heard.at.timestamp() for r in replies],
-        "ms": [[round(r.timings_ms.get(step, 0.0), 1) for r in replies] for step in steps],
-    }
-    modules = sorted(about.service.costs.of(about.id).items())
-    return about.show("costs.html", modules=modules, table=table, steps=steps, chart=json.dumps(chart), tab="costs")
 
 
 @router.get("/people/{person}/export")

@@ -258,7 +258,6 @@ class Service:
             for key in [key for key in self._open if key[0] == conversation_id]:
                 del self._open[key]
             self.unexplain(conversation_id)
-            self.costs.forget(conversation_id)
 
     # ---- explanations
 

@@ -43,7 +43,6 @@ def _openai(section: BackboneSection, adapters: Mapping[str, str], models: Mappi
         base_url=section.base_url,
         api_key_env=section.api_key_env,
         timeout=section.timeout,
-        max_retries=section.max_retries,
         context_window=section.context_window,
         models=models,
         extra=section.extra,

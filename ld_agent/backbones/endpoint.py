@@ -51,7 +51,7 @@ _FIXES = {
     403: "check what the key in ${key} may use",
     404: "check backbone.base_url, and that backbone.model or modules.{module}.model is served there",
     413: "shorten the prompt, or set backbone.context_window to the server's window",
-    429: "wait, or raise backbone.max_retries",
+    429: "wait, and try again",
 }
 
 

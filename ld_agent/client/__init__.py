@@ -195,8 +195,8 @@ class MemoryClient:
     def _parsed(self, kind: type[T], response: httpx.Response, name: str = "") -> T:
         """An answer, or what stands under a name in it, as a type."""
         try:
-            answer = response.json()
-            value: T = _reader(kind).validate_python(_with_records(answer)[name] if name else _with_records(answer))
+            answer = _with_records(response.json())
+            value: T = _reader(kind).validate_python(answer[name] if name else answer)  # type: ignore[arg-type]
             return value
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             request = response.request

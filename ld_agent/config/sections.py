@@ -69,7 +69,6 @@ class BackboneSection(Section):
         base_url: the endpoint, for ``openai``.
         api_key_env: name of the environment variable that holds the key.
         timeout: seconds allowed for one answer of an endpoint.
-        max_retries: retries after a refused connection, 429 or 5xx.
         context_window: tokens; null: what the model's own config says.
         thinking: let a model that can reason do so first (chat templates with ``enable_thinking``; endpoints: ``extra``).
         extra: more parameters of each call of an endpoint, such as ``reasoning_effort``; one that it refuses is left out.
@@ -85,7 +84,6 @@ class BackboneSection(Section):
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
     timeout: Positive = 60.0
-    max_retries: Count = 4
     context_window: AtLeastOne | None = None
     thinking: bool = False
     extra: dict[str, Any] = Field(default_factory=dict)
@@ -372,25 +370,15 @@ class ServerSection(Section):
     """``ld-agent serve``.
 
     Attributes:
-        body_mb: megabytes of one request's body.
-        messages: maximum number of messages in a request.
         concurrency: requests that are worked on at once; more are refused with 429.
         rate: requests per minute of one key, or of one address without keys, unless the key has its own rate.
-        ping: seconds of silence after which a stream sends a comment, to keep the connection open.
         patience: seconds that a client may take to send its request, or to read on.
-        grace: seconds that replies and learning under way may take once the server was told to stop.
-        explain: answers carry what was recalled, timings and notes under ``ld_agent``.
         tidy: seconds between looking for sessions that have ended and for work that a server left pending.
         cors: origins of web pages that may call the server from a browser, such as https://chat.example.org.
     """
 
-    body_mb: Positive = 2.0
-    messages: AtLeastOne = 1000
     concurrency: AtLeastOne = 64
     rate: AtLeastOne = 600
-    ping: Positive = 15.0
     patience: Positive = 30.0
-    grace: Positive = 30.0
-    explain: bool = True
     tidy: Positive = 60.0
     cors: tuple[str, ...] = ()

@@ -61,7 +61,7 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     app.include_router(responses.router)
     app.include_router(memory.router)
     page.install(app)
-    app.add_middleware(Bodies, most=int(settings.body_mb * 2**20), patience=settings.patience)
+    app.add_middleware(Bodies, patience=settings.patience)
     if settings.cors:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"],

@@ -15,6 +15,8 @@ from ld_agent.server.errors import ApiError
 from ld_agent.server.identity import Caller
 
 JSON_METHODS = ("POST", "PUT", "PATCH")
+MOST = 2 * 2**20
+"""Maximum number of bytes of a body."""
 DRAINED = 64 * 2**20
 """Bytes of an oversized body that are read and discarded, so that the client receives the error."""
 
@@ -23,12 +25,11 @@ class Bodies:
     """ASGI middleware that reads each body, within its limits, before anything else sees the request.
 
     Args:
-        most: bytes.
         patience: seconds for the whole body.
     """
 
-    def __init__(self, app: ASGIApp, most: int, patience: float) -> None:
-        self._app, self._most, self._patience = app, most, patience
+    def __init__(self, app: ASGIApp, patience: float) -> None:
+        self._app, self._patience = app, patience
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,10 +56,10 @@ class Bodies:
                 return None
             part = message.get("body", b"")
             size += len(part)
-            if size <= self._most:
+            if size <= MOST:
                 parts.append(part)
             elif size > DRAINED or not message.get("more_body"):
-                raise ApiError(413, f"the body has more than {self._most} bytes; send less", "body_too_large")
+                raise ApiError(413, f"the body has more than {MOST} bytes; send less", "body_too_large")
             if not message.get("more_body"):
                 return b"".join(parts)
 

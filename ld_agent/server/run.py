@@ -22,6 +22,8 @@ from ld_agent.server.app import create_app
 from ld_agent.server.connections import patient
 from ld_agent.storage.served import Keys
 
+GRACE = 30.0
+"""Seconds that replies and learning under way may take once the server was told to stop."""
 CLEARING = 10.0
 """Seconds after the server's grace period to close the connections and the store."""
 
@@ -79,7 +81,7 @@ async def _serve(agents: Mapping[str, Agent], listening: socket.socket) -> None:
         server.should_exit = True
 
     server = http_server(agents, failed)
-    stopping = Stopping(server, next(iter(agents.values())).config.server.grace)
+    stopping = Stopping(server, GRACE)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.request)
     logs.log.info("serving %s on http://%s:%d", ", ".join(agents), *listening.getsockname()[:2])
@@ -129,13 +131,15 @@ class Stopping:
 def http_server(agents: Mapping[str, Agent], failed: Callable[[BaseException], None] | None = None) -> uvicorn.Server:
     """A server for an application of agents, to be run with `uvicorn.Server.serve`; see `create_app`."""
     app = create_app(agents, failed)
-    settings = app.state.service.config.server
-    return _Server(
-        uvicorn.Config(
-            app, http=patient(settings.patience), log_config=None, access_log=False,
-            timeout_graceful_shutdown=ceil(settings.grace + CLEARING / 2), server_header=False,
-        )
-    )  # fmt: skip
+    config = uvicorn.Config(
+        app,
+        http=patient(app.state.service.config.server.patience),
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=ceil(GRACE + CLEARING / 2),
+        server_header=False,
+    )
+    return _Server(config)
 
 
 def _bound(host: str, port: int) -> socket.socket:

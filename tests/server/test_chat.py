@@ -57,11 +57,6 @@ async def test_without_an_answer_a_stranger_gets_a_stock_phrase_and_the_reason(s
     assert responses.json()["output"][0]["content"][0]["text"] == ENGLISH.words.speechless
 
 
-async def test_the_explanation_can_be_switched_off(served: Served):
-    async with served(**{"server.explain": False}) as client:
-        assert "ld_agent" not in (await client.chat("I keep bees.")).json()
-
-
 async def test_models(served: Served):
     async with served() as client:
         listed = (await client.get("/v1/models")).json()

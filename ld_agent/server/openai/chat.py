@@ -160,8 +160,7 @@ async def chat_completions(
     whom = addressed(request, body.user or body.safety_identifier, body.metadata)
     instructions = "\n\n".join(m.text for m in body.messages if m.role in ("system", "developer") and m.text.strip())
     lines = checked_lines(
-        [Line(m.role == "assistant", m.text) for m in body.messages if m.role in ("user", "assistant")],
-        service.config.server.messages,
+        [Line(m.role == "assistant", m.text) for m in body.messages if m.role in ("user", "assistant")]
     )
     task = is_task(lines, instructions, bool(body.stream))
     asked = Asked(
@@ -180,10 +179,10 @@ async def chat_completions(
     with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
 
     def events(turn: RunningTurn) -> AsyncIterator[str]:
-        return stream(service, turn, asked, with_usage, service.config.server.ping)
+        return stream(turn, asked, with_usage)
 
     return await handed_out(
-        request, service, asked, lambda answered: _completion(service, asked, answered), events if body.stream else None
+        request, service, asked, lambda answered: _completion(asked, answered), events if body.stream else None
     )
 
 
@@ -203,20 +202,18 @@ def usage(answered: Answered) -> Usage:
     return Usage(prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion)
 
 
-def _completion(service: Service, asked: Asked, answered: Answered) -> dict[str, Any]:
+def _completion(asked: Asked, answered: Answered) -> dict[str, Any]:
     return ChatCompletion(
         id=answered.id,
         created=int(time.time()),
         model=asked.model,
         choices=[Choice(message=AssistantMessage(content=answered.text), finish_reason=answered.finish_reason)],
         usage=usage(answered),
-        ld_agent=explained(answered) if service.config.server.explain else None,
+        ld_agent=explained(answered),
     ).model_dump(exclude_none=True)
 
 
-async def stream(
-    service: Service, turn: RunningTurn, asked: Asked, with_usage: bool, ping: float
-) -> AsyncIterator[str]:
+async def stream(turn: RunningTurn, asked: Asked, with_usage: bool) -> AsyncIterator[str]:
     """The reply as server-sent events, with comments to keep an idle connection alive."""
     head: dict[str, Any] = {
         "id": asked.id,
@@ -232,7 +229,7 @@ async def stream(
     said = ""
     try:
         yield chunk({"role": "assistant", "content": ""})
-        async for piece in turn.pieces(ping):
+        async for piece in turn.pieces():
             if piece is None:
                 yield ": waiting\n\n"
             else:
@@ -241,8 +238,7 @@ async def stream(
         answered = await turn.work
         if answered.text.startswith(said) and answered.text != said:
             yield chunk({"content": answered.text[len(said) :]})
-        more = {"ld_agent": explained(answered)} if service.config.server.explain else {}
-        yield chunk({}, answered.finish_reason, **more)
+        yield chunk({}, answered.finish_reason, ld_agent=explained(answered))
         if with_usage:
             yield event(head | {"choices": [], "usage": usage(answered).model_dump()})
     except Exception as exc:

@@ -37,7 +37,7 @@ async def handed_out(
     turn.work.add_done_callback(lambda work: places.leave())
     headers = {"X-LD-Memory": "none" if asked.conversation is None else "on"}
     if events is not None:
-        await turn.begun(service.config.server.ping)
+        await turn.begun()
         headers |= {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(turn), media_type="text/event-stream", headers=headers)
     answered = await turn.work

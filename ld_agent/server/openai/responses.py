@@ -110,10 +110,10 @@ async def respond(
     asked = await _asked(request, service, body, caller, idempotency_key)
 
     def events(turn: RunningTurn) -> AsyncIterator[str]:
-        return _events(service, turn, body, asked)
+        return _events(turn, body, asked)
 
     return await handed_out(
-        request, service, asked, lambda answered: _body(service, body, asked, answered), events if body.stream else None
+        request, service, asked, lambda answered: _body(body, asked, answered), events if body.stream else None
     )
 
 
@@ -127,9 +127,7 @@ async def retrieve(request: Request, caller: ChatCaller, response_id: str) -> Re
     answered = Answered(answer.id, text, answer.finish, answer.prompt_tokens, answer.completion_tokens, repeated=True)
     asked = Asked(conversation, answer.thread, (), ReplyOptions(), id=answer.id)
     body = ResponseRequest(model=service.model, input="")
-    return ResponseBody.model_validate(
-        _body(service, body, asked, answered) | {"created_at": int(answer.at.timestamp())}
-    )
+    return ResponseBody.model_validate(_body(body, asked, answered) | {"created_at": int(answer.at.timestamp())})
 
 
 async def _asked(
@@ -154,7 +152,7 @@ async def _asked(
     instructions = "\n\n".join(text for text in [body.instructions or "", *system] if text.strip())
     lines = [Line(m.role == "assistant", m.text) for m in messages if m.role in ("user", "assistant")]
     return Asked(
-        conversation, answer_id if thread is None else thread, checked_lines(lines, service.config.server.messages),
+        conversation, answer_id if thread is None else thread, checked_lines(lines),
         options(body.max_output_tokens, body.temperature, body.top_p, body.seed, instructions), False, whom.name,
         idempotency_key, fingerprint(body.model_dump()), False, answer_id, conversation is not None, body.model,
     )  # fmt: skip
@@ -180,7 +178,7 @@ def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
-def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answered | None) -> dict[str, Any]:
+def _body(body: ResponseRequest, asked: Asked, answered: Answered | None) -> dict[str, Any]:
     """The response; None: it has just begun."""
     cut = answered is not None and answered.finish == "length"
     status: Any = "in_progress" if answered is None else STATUS.get(answered.finish, "completed")
@@ -191,7 +189,6 @@ def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answe
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": answered.prompt_tokens + answered.completion_tokens,
     }
-    explains = answered is not None and service.config.server.explain
     return ResponseBody(
         id=answered.id if answered else asked.id,
         created_at=int(time.time()),
@@ -206,11 +203,11 @@ def _body(service: Service, body: ResponseRequest, asked: Asked, answered: Answe
         incomplete_details={"reason": "max_output_tokens"} if cut else None,
         temperature=body.temperature,
         top_p=body.top_p,
-        ld_agent=explained(answered) if answered is not None and explains else None,
+        ld_agent=None if answered is None else explained(answered),
     ).model_dump()
 
 
-async def _events(service: Service, turn: RunningTurn, body: ResponseRequest, asked: Asked) -> AsyncIterator[str]:
+async def _events(turn: RunningTurn, body: ResponseRequest, asked: Asked) -> AsyncIterator[str]:
     """The response while it is generated, as named and numbered server-sent events."""
     number = -1
 
@@ -220,7 +217,7 @@ async def _events(service: Service, turn: RunningTurn, body: ResponseRequest, as
         data = {"type": kind, "sequence_number": number} | values
         return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
-    begun = _body(service, body, asked, None)
+    begun = _body(body, asked, None)
     identity = _message(asked.id, "")["id"]
     place: dict[str, Any] = {"item_id": identity, "output_index": 0, "content_index": 0}
     said = ""
@@ -229,7 +226,7 @@ async def _events(service: Service, turn: RunningTurn, body: ResponseRequest, as
         yield event("response.in_progress", response=begun)
         yield event("response.output_item.added", output_index=0, item=_message(asked.id, "", "in_progress"))
         yield event("response.content_part.added", **place, part=_part(""))
-        async for piece in turn.pieces(service.config.server.ping):
+        async for piece in turn.pieces():
             if piece is None:
                 yield ": waiting\n\n"
             else:
@@ -241,7 +238,7 @@ async def _events(service: Service, turn: RunningTurn, body: ResponseRequest, as
         yield event("response.output_text.done", **place, text=answered.text, logprobs=[])
         yield event("response.content_part.done", **place, part=_part(answered.text))
         yield event("response.output_item.done", output_index=0, item=_message(asked.id, answered.text))
-        done = _body(service, body, asked, answered)
+        done = _body(body, asked, answered)
         yield event("response.incomplete" if answered.finish == "length" else "response.completed", response=done)
     except Exception as exc:
         error = as_api_error(exc)

@@ -27,6 +27,10 @@ from ld_agent.server.shapes import RecalledShape, rounded
 from ld_agent.turn import INTERRUPTED
 from ld_agent.types import ReplyOptions, Utterance
 
+PING = 15.0
+"""Seconds of silence after which a stream sends a comment, to keep the connection open."""
+MESSAGES = 1000
+"""Maximum number of messages in a request."""
 CLOSED_SESSION = "the request changes turns of a finished session; its memory is not changed"
 
 
@@ -63,22 +67,22 @@ class RunningTurn:
         work.add_done_callback(lambda work: coming.set())
         return cls(work, queue, listening, coming)
 
-    async def begun(self, patience: float) -> None:
-        """Wait for the first piece or the answer, but no longer than ``patience`` seconds.
+    async def begun(self) -> None:
+        """Wait for the first piece or the answer, but no longer than `PING` seconds.
 
         Raises:
             ApiError, LDAgentError: the turn has failed before its first piece.
         """
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._coming.wait(), patience)
+            await asyncio.wait_for(self._coming.wait(), PING)
         if self.work.done() and self._pieces.qsize() <= 1:
             self.work.result()
 
-    async def pieces(self, ping: float) -> AsyncIterator[str | None]:
-        """Yield the pieces of the reply, and None after ``ping`` seconds without one."""
+    async def pieces(self) -> AsyncIterator[str | None]:
+        """Yield the pieces of the reply, and None after `PING` seconds without one."""
         while True:
             try:
-                piece = await asyncio.wait_for(self._pieces.get(), ping)
+                piece = await asyncio.wait_for(self._pieces.get(), PING)
             except TimeoutError:
                 yield None
                 continue
@@ -225,15 +229,15 @@ def new_id(prefix: str) -> str:
     return f"{prefix}{uuid.uuid4().hex}"
 
 
-def checked_lines(lines: list[Line], most: int) -> tuple[Line, ...]:
+def checked_lines(lines: list[Line]) -> tuple[Line, ...]:
     """The lines of a request.
 
     Raises:
         ApiError: too many, none, the last is not the person's, or it is empty.
     """
-    if len(lines) > most:
+    if len(lines) > MESSAGES:
         raise ApiError(
-            413, f"{len(lines)} messages; send at most {most}, the latest ones", "too_many_messages", "messages"
+            413, f"{len(lines)} messages; send at most {MESSAGES}, the latest ones", "too_many_messages", "messages"
         )
     if not lines or lines[-1].by_agent:
         raise ApiError(400, "the last message must be the user's", "invalid_messages", "messages")

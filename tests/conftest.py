@@ -31,7 +31,6 @@ SLOW = (
     "tests/training/test_train.py",
     "tests/training/test_families.py",
     "tests/training/test_reader_rows.py",
-    "tests/training/test_compare.py::test_perplexity",
     # the embedded model, served or beside transformers
     "tests/backbones/test_endpoint_served.py",
     "tests/backbones/test_gguf_lora.py",
@@ -63,7 +62,6 @@ SLOW = (
     "tests/evaluation/test_evaluate.py",
     "tests/evaluation/test_retrieval.py",
     "tests/server/test_tenants.py",
-    "tests/server/test_traces.py",
     "tests/storage/test_postgres",
     # many turns, or long texts
     "tests/memory/test_packaged_encoders.py::test_vectors_have_unit_length",

@@ -15,6 +15,7 @@ import pytest
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
+from ld_agent.storage.columns import moment
 from ld_agent.storage.copying import copy_store
 from ld_agent.storage.exchange import export_lines
 from ld_agent.storage.opening import existing_store, open_store
@@ -456,6 +457,8 @@ def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, 
             "INSERT INTO utterance (conversation, id, session, speaker, text, at) VALUES (1, 'u1', 1, 'Ann', 'Hi.', 5)",
             "INSERT INTO record (conversation, id, view, session, text, at, topics, sources, vector) "
             "VALUES (1, 'm1', 'events', 1, 'They met.', 5, '[]', '[\"u1\"]', '[1,0]')",
+            "INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, superseded_by) VALUES "
+            "(1, 't1', 'Ann', 'I row.', 5, 'u1', 5, 't2'), (1, 't2', 'Ann', 'I never row.', 7, 'u1', 7, NULL)",
             f"INSERT INTO passage VALUES (1, '{WORDS}', 'v')")  # fmt: skip
         store = open_store(old)
         assert [c.id for c in store.conversations()] == ["ben", "home/ann"]
@@ -464,6 +467,8 @@ def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, 
         assert [(r.id, r.text) for r in store.records(1)] == [("m1", "They met.")]
         assert (shelf.passage_words([1]), shelf.passage_vectors([1])) == ({1: WORDS}, {1: b"v"})
         assert shelf.inventory(True) == Inventory(1, 1, 1, frozenset({"Ann"}))
+        ends = [(t.holds_until, t.ended_by) for t, _ in store.personas(1).traits()]
+        assert ends == [(moment(7), "u1"), (None, "")]
         assert say(store, 1, "Again.") == "u2"
         store.close()
         with psycopg.connect(old) as db:

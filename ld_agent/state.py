@@ -20,6 +20,7 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered
+from ld_agent.memory.when import dated
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.pending import attempted
@@ -196,6 +197,10 @@ class Relation:
                 known += traits
         return kept
 
+    def _dated(self, said: Utterance, traits: Sequence[str], before: str) -> tuple[str, ...]:
+        """Traits with dates for relative times, because they are read at other times than that of their utterance."""
+        return tuple(dated(trait, said.at, self.models.language.reading, [before, said.text]) for trait in traits)
+
     def _told(self, said: Utterance) -> str:
         """What an utterance tells; "" for a stock phrase."""
         stock = is_stock_phrase(said, self.agent_name, self.models.language)
@@ -219,7 +224,8 @@ class Relation:
                     self._store.version(self.key) != self._version
                 ):  # `refresh` would wait for locks that precede the store's
                     self.bank.drop_mirror()  # count what another process has learned instead of overwriting it
-                self.bank.merge([(u, traits) for u, traits in zip(utterances, extracted, strict=True)])
+                learned = zip(utterances, extracted, answered, strict=True)
+                self.bank.merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
 

@@ -23,6 +23,7 @@ from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
+from ld_agent.memory.when import as_dated
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text, statements
@@ -181,10 +182,15 @@ class Turn:
         return Situation(
             self.relation.agent_name, self.heard, context, recalled, self.traits, self._everyone()[1:],
             guidance.steps, guidance.examples, labelled=views.combined, decides=views.decides,
-            quotes=self.quotes, passages=self.passages, instructions=self.options.instructions,
+            quotes=self._dated(self.quotes), passages=tuple(map(self._dated, self.passages)),
+            instructions=self.options.instructions,
             language=self.relation.models.language, doubted=self.relation.bank.channels(self.traits),
             about=about,
         )  # fmt: skip
+
+    def _dated(self, said: Sequence[Utterance]) -> tuple[Utterance, ...]:
+        """Lines of earlier sessions with dates for their relative times, "yesterday", as models do not reckon."""
+        return tuple(as_dated(one, self._reading) for one in said)
 
     def _said_then(self) -> list[Utterance]:
         """What was said in the recalled sessions, oldest first, if any of it is wanted."""

@@ -106,7 +106,7 @@ def forgetful(answer: str) -> Callable[[Request], str]:
         (
             "Which city did I move to last year?",
             "You moved to Bergen.",
-            f'I\'m not sure, but you once told me: "{TOLD}"',
+            f'I\'m not sure, but you once told me: "{TOLD.replace("last year", "in 2023")}"',
         ),
         ("What is my dog called?", "You moved to Oslo.", ENGLISH.words.not_told),  # nothing told bears on it
         ("Do you like cities?", "You moved to Oslo.", ENGLISH.words.not_told),  # does not ask for what was told

@@ -38,6 +38,7 @@ KEYS: Mapping[str, Sequence[str]] = {
 }
 """The keys of those entries of ``words.yaml`` that are tables."""
 PLACES: Mapping[str, frozenset[str]] = {
+    "told": frozenset({"date", "ago"}),
     "said_by": frozenset({"names"}),
     "said": frozenset({"speaker", "text"}),
     "reminder": frozenset({"told", "question"}),
@@ -61,6 +62,7 @@ class Words(BaseModel):
         listed: separators of a list of names: between two names, and before the last.
         nobody: shown in place of a missing name.
         ago: for each unit, the singular and plural texts, with ``{n}``; and ``now``.
+        told: says in a prompt for models that follow instructions when a memory was told, with ``{date}`` and ``{ago}``.
         said_by: names the speakers of a memory, with ``{names}``.
         said: renders a quoted utterance, with ``{speaker}`` and ``{text}``.
         opening: replaces the user's turn if the agent speaks first.
@@ -82,6 +84,7 @@ class Words(BaseModel):
     listed: tuple[str, str]
     nobody: str
     ago: Mapping[str, tuple[str, str]]
+    told: str = "{date}, {ago}"
     said_by: str
     said: str
     opening: str
@@ -206,6 +209,12 @@ class Language:
             if count >= (2 if unit in ("month", "week") else 1):  # "5 weeks" says more than "1 month"
                 return self.words.ago[unit][count > 1].format(n=count)
         return self.words.ago["now"][0]
+
+    def told(self, then: datetime, now: datetime) -> str:
+        """Say when something was told: "told on 12 March 2026, 5 weeks ago"."""
+        day, relative = then.date(), self.dates.relative
+        written = relative.as_written("day", day, noun=True) if relative else day.isoformat()
+        return self.words.told.format(date=written, ago=self.ago(then, now))
 
     def said(self, speaker: str, text: str) -> str:
         """Render an utterance as a record of its own."""

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, model_validator
+
+from ld_agent.languages.relative import RELATIVE_GROUPS, Relative, RelativeKind
 
 Kind = Literal["date", "month", "season", "year", "ago", "recent", "weekday", "day"]
 Unit = Literal["day", "week", "weekend", "month", "year"]
@@ -42,6 +44,7 @@ class Dates(BaseModel):
         parts: reusable pieces of patterns, by name. Parts and patterns may refer to the words above as ``{months}``,
             ``{weekdays}``, ``{seasons}``, ``{units}``, ``{back}`` and ``{numbers}``, and to a part as ``{name}``.
         patterns: kind and regular expression, in matching order; case is ignored.
+        relative: what is replaced by dates when it becomes memory; None: nothing is.
 
     Kinds and their groups, ``?`` if they may be absent:
 
@@ -64,6 +67,7 @@ class Dates(BaseModel):
     numbers: Mapping[str, int]
     parts: Mapping[str, str]
     patterns: tuple[tuple[Kind, str], ...]
+    relative: Relative | None = None
 
     def years_and_months(self, times: Iterable[datetime]) -> str:
         """The years of times and the names of their months, each once: "2024 Sep Sept September"."""
@@ -73,14 +77,19 @@ class Dates(BaseModel):
 
     @model_validator(mode="after")
     def _compiles(self) -> Self:
-        for kind, pattern in self.patterns:
+        self._check(self.patterns, GROUPS)
+        if self.relative:
+            self._check(self.relative.patterns, RELATIVE_GROUPS)
+        return self
+
+    def _check(self, patterns: Iterable[tuple[str, str]], groups_of: Mapping[Any, tuple[str, ...]]) -> None:
+        for kind, pattern in patterns:
             try:
                 groups = re.compile(self._expanded(pattern)).groupindex
             except re.error as exc:
                 raise ValueError(f"patterns: {pattern!r} is not a regular expression: {exc}") from exc
-            if missing := [name for name in GROUPS[kind] if name not in groups]:
+            if missing := [name for name in groups_of[kind] if name not in groups]:
                 raise ValueError(f"patterns: {kind} {pattern!r} lacks the group {missing[0]!r}")
-        return self
 
     @cached_property
     def compiled(self) -> Mapping[Kind, tuple[re.Pattern[str], ...]]:
@@ -89,6 +98,19 @@ class Dates(BaseModel):
         return {
             kind: tuple(re.compile(self._expanded(p), re.IGNORECASE) for p in patterns) for kind, patterns in of.items()
         }
+
+    @cached_property
+    def relative_patterns(self) -> Sequence[tuple[RelativeKind, re.Pattern[str]]]:
+        """The patterns of `Relative`, in order."""
+        listed = self.relative.patterns if self.relative else ()
+        return [(kind, re.compile(self._expanded(pattern), re.IGNORECASE)) for kind, pattern in listed]
+
+    @cached_property
+    def relative_hint(self) -> re.Pattern[str]:
+        """A quick test that every text with a relative time passes; most texts have none and fail it."""
+        listed = {*self.relative.days, *self.relative.turns} if self.relative else set[str]()
+        words = {*listed, *self.weekdays, *self.months, *self.unit_of} if listed else set[str]()
+        return re.compile(rf"(?<![a-z])(?:{_alternatives(words)})", re.IGNORECASE)
 
     @cached_property
     def hint(self) -> re.Pattern[str]:
@@ -106,6 +128,8 @@ class Dates(BaseModel):
             "months": self.months, "weekdays": self.weekdays, "seasons": self.seasons, "units": self.unit_of,
             "back": self.back, "numbers": self.numbers,
         }  # fmt: skip
+        if self.relative:
+            words |= {"days": self.relative.days, "turns": self.relative.turns, "counts": self.relative.counts}
 
         def piece(match: re.Match[str]) -> str:
             name = match[1]

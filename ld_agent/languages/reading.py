@@ -91,3 +91,8 @@ class Reading:
     def dates_in(self, text: str) -> list[Dates]:
         """The time expressions of the languages in which a text may name a time."""
         return [dates for dates in self._dates if dates.hint.search(text)]
+
+    @property
+    def dates(self) -> Sequence[Dates]:
+        """The time expressions of each language."""
+        return self._dates

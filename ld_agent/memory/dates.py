@@ -51,6 +51,20 @@ def periods(text: str, at: datetime, reading: Reading) -> list[Period]:
     return periods
 
 
+def dates_named(text: str, at: datetime, reading: Reading) -> list[Period]:
+    """Return the periods that a text names with their year: "on 7 May 2023", "in 2022"; not "on 7 May" or "last week"."""
+    periods: list[Period] = []
+    for kind, resolve in _NAMED.items():
+
+        def of_a_year(match: _Match, at: datetime, resolve: Resolve = resolve) -> Period:
+            if match.year(at) is None:
+                raise ValueError(match.match.group())
+            return resolve(match, at)
+
+        text = _of_kind(reading.dates_in(text), kind, of_a_year, text, at, periods)
+    return periods
+
+
 def nearness(named: Sequence[Period], at: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return how close records are to the nearest period: 1 inside it, e^(-gap / 7 days) outside.
 

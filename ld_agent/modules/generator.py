@@ -27,6 +27,8 @@ NAMED = 5
 UNLIKE = 16
 """Number of the last lines whose wording a sampled reply avoids: the agent's, or it repeats itself, and the person's, or it says
 them back and takes "my cat" for its own."""
+DIRECT = "generator_direct"
+"""The prompt for models that follow instructions; it says on which day a memory was told."""
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
 
 
@@ -245,7 +247,7 @@ def render(situation: Situation, template: str = "generator") -> tuple[Message, 
             the answer has another form because it ``decides``.
     """
     people = situation.people or (situation.heard.speaker,)
-    system, *examples = situation.language.prompt(template).render(**_known(situation))
+    system, *examples = situation.language.prompt(template).render(**_known(situation, template == DIRECT))
     messages = [_with_added(system, situation), *(() if situation.decides else examples)]
     begun = len(messages)
     for said in (*situation.context, situation.heard):
@@ -267,7 +269,7 @@ def render_directly(situation: Situation) -> tuple[Message, ...]:
     """The messages for a model that follows instructions; if a decision is requested, its format is repeated after the
     utterance, because models tend to imitate their earlier replies, which have none.
     """
-    *before, heard = render(situation, "generator_direct")
+    *before, heard = render(situation, DIRECT)
     if not situation.decides:
         return (*before, heard)
     reminder = situation.language.prompt("conditional_reply").render()[1].content
@@ -304,16 +306,20 @@ def render_as_rsum(situation: Situation) -> tuple[Message, ...]:
     return (_with_added(system, situation), request)
 
 
-def _known(situation: Situation) -> dict[str, Any]:
-    """The variables that all layouts share, besides the running session."""
+def _known(situation: Situation, with_date: bool = False) -> dict[str, Any]:
+    """The variables that all layouts share, besides the running session.
+
+    Args:
+        with_date: say on which day a memory was told, not only how long ago.
+    """
     known = {name: [_marked(name, trait, situation) for trait in traits] for name, traits in situation.traits.items()}
     return {
         "agent": situation.agent,
         "people": situation.language.named(situation.people or (situation.heard.speaker,)),
         "agent_traits": known.get(situation.agent, ()),
         "others_traits": [(name, traits) for name, traits in known.items() if name != situation.agent and traits],
-        "memories": [(_origin(r, situation), r.record.text) for r in situation.recalled],
-        "quotes": [(_when(u.at, u.channel, situation), u.speaker, u.text) for u in situation.quotes],
+        "memories": [(_origin(r, situation, with_date), r.record.text) for r in situation.recalled],
+        "quotes": [(_when(u.at, u.channel, situation, with_date), u.speaker, u.text) for u in situation.quotes],
     }
 
 
@@ -322,7 +328,7 @@ def _with_added(system: Message, situation: Situation) -> Message:
     return Message(system.role, "\n\n".join([system.content, *added]))
 
 
-def _origin(recalled: Recalled, situation: Situation) -> str:
+def _origin(recalled: Recalled, situation: Situation, with_date: bool = False) -> str:
     """The age of a memory; its kind, if several mechanisms are enabled; and its origin, if the person did not say it in
     the chat."""
     record, language = recalled.record, situation.language
@@ -331,12 +337,13 @@ def _origin(recalled: Recalled, situation: Situation) -> str:
         more.append(language.words.kinds.get(record.view, record.view))
     if record.said_by and situation.heard.speaker not in record.said_by:
         more.append(language.words.said_by.format(names=language.named(record.said_by)))
-    return _when(record.at, record.channel, situation, *more)
+    return _when(record.at, record.channel, situation, with_date, *more)
 
 
-def _when(at: datetime, channel: str, situation: Situation, *more: str) -> str:
+def _when(at: datetime, channel: str, situation: Situation, with_date: bool, *more: str) -> str:
     """The age of something, followed by its origin if given."""
-    ago = situation.language.ago(at, situation.heard.at)
+    language, now = situation.language, situation.heard.at
+    ago = language.told(at, now) if with_date else language.ago(at, now)
     return _with_channel(", ".join([ago, *more]), channel, situation.language)
 
 

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
@@ -51,12 +52,21 @@ class Summarizer:
         models: the backbones.
         encode: texts → (n, dimension) unit vectors, to choose the sentences of an extracted summary.
         agent: name of the agent, whose lines are extracted only if people said nothing; "": there is none.
+        dated: replaces relative times in a text by dates, from when it was said, and the lines from which a model made it;
+            None: they stay.
     """
 
-    def __init__(self, models: Models, encode: Encode, agent: str = "") -> None:
+    def __init__(
+        self,
+        models: Models,
+        encode: Encode,
+        agent: str = "",
+        dated: Callable[[str, datetime, Sequence[str] | None], str] | None = None,
+    ) -> None:
         self._models = models
         self._encode = encode
         self._agent = agent
+        self._dated = dated or (lambda text, at, lines: text)
         settings = models.settings("summarizer")
         section = settings if isinstance(settings, SummarizerSection) else SummarizerSection()
         self._attribution = section.attribution
@@ -88,15 +98,19 @@ class Summarizer:
         while any(len(of_session) > 1 for of_session in drafts):
             drafts = yield from self._merge_round(sessions, drafts)
         return [
-            of_session[0] if _noted(session) else self._attributed(of_session[0], session)
+            of_session[0] if _noted(session) else self._finished(of_session[0], session)
             for of_session, session in zip(drafts, sessions, strict=True)
         ]
 
-    def _attributed(self, summary: Summary, session: Session) -> Summary:
-        if summary.fallback or not self._attribution:
+    def _finished(self, summary: Summary, session: Session) -> Summary:
+        """A summary about the right people, and with dates if everything was said on one day."""
+        said = session.utterances
+        if self._attribution and not summary.fallback:
+            lines = [(u.speaker, u.text) for u in said]
+            summary = replace(summary, text=corrected(summary.text, lines, self._encode, self._models.language))
+        if said[0].at.date() != said[-1].at.date():
             return summary
-        lines = [(u.speaker, u.text) for u in session.utterances]
-        return replace(summary, text=corrected(summary.text, lines, self._encode, self._models.language))
+        return replace(summary, text=self._dated(summary.text, said[-1].at, [u.text for u in said]))
 
     def extracted(self, session: Session) -> Summary:
         """The summary that stands in for an unusable one: what was typically said."""
@@ -189,7 +203,10 @@ class Summarizer:
         vectors = self._encode([u.text for u in candidates])
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
-        return " ".join(f"{as_name(candidates[i].speaker)}: {_shortened(candidates[i].text)}" for i in chosen)
+        return " ".join(
+            f"{as_name(candidates[i].speaker)}: {_shortened(self._dated(candidates[i].text, candidates[i].at, None))}"
+            for i in chosen
+        )
 
 
 def _noted(session: Session) -> str:

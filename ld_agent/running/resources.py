@@ -12,7 +12,7 @@ Locks have one order. A thread that holds a lock takes none that precedes it in 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -26,6 +26,7 @@ from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.scoring import scorer
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import Query, ViewContext, check_memory
+from ld_agent.memory.when import dated
 from ld_agent.modules.base import MODULES, Models
 from ld_agent.modules.summarizer import Summarizer
 from ld_agent.running.collector import Collectors
@@ -122,7 +123,11 @@ class Resources:
             models: in the conversation's language; None: in the agent's.
         """
         models = models or self.models
-        summarizer = Summarizer(models, self.encoder.encode, agent_name)
+
+        def in_dates(text: str, at: datetime, lines: Sequence[str] | None = None) -> str:
+            return dated(text, at, models.language.reading, lines)
+
+        summarizer = Summarizer(models, self.encoder.encode, agent_name, in_dates)
         return ViewContext(
             self.store, key, self.encoder, self.topics, summarizer, self.config.memory, models, agent_name,
             indexes=self.indexes, progress=self.progress, annotated=self.annotated.setdefault(key, []),

@@ -1,0 +1,282 @@
+"""When something was or will be: relative times in what people say, "yesterday", as the dates that they stood for.
+
+Said on 12 March 2026, "I adopted a greyhound yesterday!" is remembered as "I adopted a greyhound on 11 March 2026!". What is
+ambiguous stays as it was said: never a wrong date. Contains no words of any language; they are in ``relative`` of ``dates.yaml``.
+Pure functions; knows no store and no model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+
+from ld_agent.checks.east_asian_numbers import chinese_number
+from ld_agent.languages.dates import Dates
+from ld_agent.languages.reading import Reading
+from ld_agent.languages.relative import Form, Relative, RelativeKind
+from ld_agent.memory.dates import dates_named
+from ld_agent.types import Utterance
+
+EXACT_DAYS = 7
+"""People count days up to here; "ten days ago" is about then."""
+_SPANS: Mapping[Form, int] = {"week": 7, "weekend": 2}
+"""Days of what is written by its first one."""
+WEEKEND = 5  # its first day, counted from Monday
+Resolved = tuple[Form, date] | None
+Times = frozenset[tuple[Form, date]]
+"""Each with the form in which it is written, and its first day."""
+NEAR = 5  # words between a verb and its time
+
+
+def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None = None) -> str:
+    """Return a text with its relative times replaced by dates, in the text's own language.
+
+    Args:
+        at: when it was said, aware. Its day is that of its own offset.
+        lines: if a model wrote the text, what it was made from. A time that none of them names is not believed: it is taken
+            for the only one that they name, as models write "tomorrow" for "the day after tomorrow", or stays.
+
+    >>> from datetime import UTC
+    >>> from ld_agent.languages import ENGLISH
+    >>> dated("Tomorrow we're flying home.", datetime(2026, 3, 12, 18, tzinfo=UTC), ENGLISH.reading)
+    "On 13 March 2026 we're flying home."
+    """
+    today = at.date()
+    believed = None if lines is None else frozenset(time for line in lines for time in _times(line, today, reading))
+    return _dated(text, today, reading, believed)
+
+
+def as_dated(said: Utterance, reading: Reading) -> Utterance:
+    """Return an utterance with the dates that its relative times stand for; its text in the store stays."""
+    text = dated(said.text, said.at, reading)
+    return said if text == said.text else replace(said, text=text)
+
+
+def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, datetime | None]:
+    """Return from when, and until when, what a text says holds: from its only date, or until the end of one that is still to come
+    at ``at`` ("I am flying to Tallinn on 4 May 2026") or that it calls the end ("until May 2025"). None: it does not say, or
+    names several dates.
+
+    Args:
+        at: when it was said, aware.
+    """
+    text = dated(text, at, reading)
+    named = {(period.start, period.end) for period in dates_named(text, at, reading)}
+    if len(named) != 1:
+        return None, None
+    start, end = (datetime.fromtimestamp(seconds, UTC).replace(tzinfo=at.tzinfo) for seconds in named.pop())
+    relatives = [dates.relative for dates in reading.dates if dates.relative]
+    for form, days in _SPANS.items():
+        if any(relative.as_written(form, start.date(), noun=True) in text for relative in relatives):
+            end = start + timedelta(days=days)
+    ending = any(re.search(relative.ending, text) for relative in relatives)
+    return (None, end) if ending or start > at else (start, None)
+
+
+@lru_cache(4096)
+def _dated(text: str, today: date, reading: Reading, believed: Times | None = None) -> str:
+    return _replaced(text, today, reading, believed)[0]
+
+
+@lru_cache(4096)
+def _times(text: str, today: date, reading: Reading) -> Times:
+    """The relative times of a text that are not ambiguous."""
+    return _replaced(text, today, reading, None)[1]
+
+
+def _replaced(text: str, today: date, reading: Reading, believed: Times | None) -> tuple[str, Times]:
+    times = set[tuple[Form, date]]()
+    for dates in reading.dates:
+        if dates.relative is None or not dates.relative_hint.search(text):
+            continue
+        for kind, pattern in dates.relative_patterns:
+            text = pattern.sub(_Replacing(dates, dates.relative, kind, today, believed, times), text)
+    return text, frozenset(times)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replacing:
+    """Writes what the patterns of one kind match as a date.
+
+    Attributes:
+        believed: the times that it may be; None: any.
+        times: takes those that were found.
+    """
+
+    dates: Dates
+    relative: Relative
+    kind: RelativeKind
+    today: date
+    believed: Times | None
+    times: set[tuple[Form, date]]
+
+    def __call__(self, match: re.Match[str]) -> str:
+        said = _Said(match, self.dates, self.relative, self.today)
+        try:
+            resolved = _RESOLVED[self.kind](said)
+            if resolved is not None and self.believed is not None:
+                resolved = self._believable(*resolved)
+            if resolved is None:
+                return match.group()
+            written = self._written(said, *resolved)
+        except (ValueError, OverflowError, KeyError):
+            return match.group()
+        self.times.add(resolved)
+        return written
+
+    def _believable(self, form: Form, day: date) -> Resolved:
+        times = self.believed or frozenset()
+        if any(day == other for _, other in times):
+            return form, day
+        return next(iter(times)) if len(times) == 1 else None
+
+    def _written(self, said: _Said, form: Form, day: date) -> str:
+        part = said.word("part")
+        part = self.relative.parts_of_day.get(part, part)
+        before = said.match.groupdict().get("noun")
+        form = "part" if part and form == "day" else form
+        words = {"part": part, "season": said.word("season")}
+        text = (before or "") + self.relative.as_written(form, day, noun=before is not None, **words)
+        return text[:1].upper() + text[1:] if said.match.group()[:1].isupper() else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a pattern matched, interpreted by the words of its language."""
+
+    match: re.Match[str]
+    dates: Dates
+    relative: Relative
+    today: date
+
+    def word(self, group: str) -> str:
+        """A group as the tables of words have it; "" if it is absent."""
+        return " ".join((self.match.groupdict().get(group) or "").casefold().split())
+
+    def has(self, group: str) -> bool:
+        return self.match.groupdict().get(group) is not None
+
+    @property
+    def number(self) -> int:
+        word, counts = self.word("number"), self.relative.counts
+        return int(word) if word.isdecimal() else counts[word] if word in counts else chinese_number(word)
+
+    @property
+    def turn(self) -> int:
+        return self.relative.turns[self.word("turn")]
+
+    @property
+    def weekday(self) -> int:
+        """0, Monday, to 6."""
+        return self.dates.weekdays[self.word("weekday")] - 1
+
+    @property
+    def monday(self) -> date:
+        """The first day of the week in which it was said."""
+        return self.today - timedelta(days=self.today.weekday())
+
+    def tense(self) -> int:
+        """1: the clause is about what is to come, -1: about what has been, 0: unsure."""
+        whole, start, end = self.match.string, self.match.start(), self.match.end()
+        clause = re.compile(self.relative.clause)
+        begin = max((border.end() for border in clause.finditer(whole, 0, start)), default=0)
+        border = clause.search(whole, end)
+        before, after = whole[begin:start], whole[end : border.start() if border else len(whole)]
+        asked = border is not None and border.group().startswith(("?", "？"))
+        if asked or re.search(self.relative.unclear, before + " " + after):
+            return 0
+        near = " ".join(before.split()[-NEAR:] or after.split()[:NEAR])
+        future = bool(re.search(self.relative.future, f"{before} {after}"))
+        past = re.search(self.relative.past, f"{before} {after}") is not None
+        return 1 if future and not past else -1 if re.search(self.relative.past, near) and not future else 0
+
+
+def _day(said: _Said) -> Resolved:
+    return "day", said.today + timedelta(days=said.relative.days[said.word("day")])
+
+
+def _count(said: _Said) -> Resolved:
+    if said.has("planned") and said.tense() != 1:
+        return None
+    number, unit = said.number, said.dates.unit_of[said.word("unit")]
+    number = number if said.has("ahead") else -number
+    if unit == "day":
+        return "day" if abs(number) <= EXACT_DAYS else "about_day", said.today + timedelta(days=number)
+    if unit == "week":
+        return "about_day", said.today + timedelta(weeks=number)
+    months = number * (12 if unit == "year" else 1)
+    form: Form = "about_month" if abs(months) <= 12 or unit == "month" else "about_year"
+    return form, _month(said.today, months)
+
+
+def _month(day: date, ahead: int) -> date:
+    """The first day of a month."""
+    months = day.year * 12 + day.month - 1 + ahead
+    return date(months // 12, months % 12 + 1, 1)
+
+
+def _turn(said: _Said) -> Resolved:
+    turn, unit, today = said.turn, said.dates.unit_of[said.word("unit")], said.today
+    if unit == "year":
+        return "year", date(today.year + turn, 1, 1)
+    if unit == "month":
+        return "month", _month(today, turn)
+    if unit == "weekend":
+        return _weekend(said)
+    if today.weekday() == 6:  # on a Sunday, people differ in which week is the next
+        return None
+    monday = said.monday + timedelta(weeks=turn)
+    return ("day", monday + timedelta(days=said.weekday)) if said.word("weekday") else ("week", monday)
+
+
+def _weekend(said: _Said) -> Resolved:
+    turn, weekday = said.turn, said.today.weekday()
+    if turn > 0 and weekday < WEEKEND:  # the coming one, or the one after
+        return None
+    if turn == 0 and weekday < WEEKEND and said.tense() != 1 and (weekday < 2 or said.tense() == -1):
+        return None
+    return "weekend", said.monday + timedelta(days=WEEKEND, weeks=turn)
+
+
+def _weekday(said: _Said) -> Resolved:
+    ahead = (said.weekday - said.today.weekday()) % 7
+    if said.has("turn"):
+        return _weekday_of_turn(said, ahead)
+    tense = 1 if said.has("ahead") else -1 if said.has("back") else said.tense()
+    if ahead == 0 or tense == 0 or (said.has("ahead") and said.tense() == -1):
+        return None
+    return "day", said.today + timedelta(days=ahead if tense > 0 else ahead - 7)
+
+
+def _weekday_of_turn(said: _Said, ahead: int) -> Resolved:
+    """A weekday of the last, this or the next week, where that is also the nearest one in this direction."""
+    this = said.monday + timedelta(days=said.weekday)
+    if said.turn == 0:
+        return ("day", this) if this >= said.today or said.tense() == -1 else None
+    nearest = said.today + timedelta(days=ahead or 7 if said.turn > 0 else ahead - 7)
+    return ("day", nearest) if nearest == this + timedelta(weeks=said.turn) else None
+
+
+def _season(said: _Said) -> Resolved:
+    """A season of the year, unless it is unsure which: "next summer" is only the next year's once this year's has begun."""
+    first, turn, today = said.dates.seasons[said.word("season")], said.turn, said.today
+    begun, over = today.month >= first, today.month >= first + 3
+    if (turn > 0 and not begun) or (turn < 0 and over):
+        return None
+    return "season", date(today.year + turn, first, 1)
+
+
+def _date(said: _Said) -> Resolved:
+    """A day that is to come, with its year."""
+    if said.tense() != 1:
+        return None
+    day = date(said.today.year, said.dates.months[said.word("month")], int(said.word("day")))
+    return "day", day if day >= said.today else day.replace(year=day.year + 1)
+
+
+_RESOLVED: Mapping[RelativeKind, Callable[[_Said], Resolved]] = {
+    "day": _day, "count": _count, "turn": _turn, "weekday": _weekday, "season": _season, "date": _date,
+}  # fmt: skip

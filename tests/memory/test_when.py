@@ -1,0 +1,149 @@
+"""Relative times become the dates that they stood for; what is ambiguous stays; by hand, said on Thursday, 12 March 2026."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from ld_agent.languages import ENGLISH
+from ld_agent.memory.when import as_dated, dated, held
+from ld_agent.types import Utterance
+
+READING = ENGLISH.reading
+AT = datetime(2026, 3, 12, 18, tzinfo=UTC)
+SUNDAY = datetime(2026, 3, 15, 18, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("I adopted a greyhound yesterday!", "I adopted a greyhound on 11 March 2026!"),
+        ("Tomorrow my brother Ivo opens his cafe.", "On 13 March 2026 my brother Ivo opens his cafe."),
+        ("Today is my birthday.", "12 March 2026 is my birthday."),
+        ("I saw him the day before yesterday.", "I saw him on 10 March 2026."),
+        ("I'm singing tonight.", "I'm singing on the evening of 12 March 2026."),
+        ("I ran ten km this morning.", "I ran ten km on the morning of 12 March 2026."),
+        ("Last night was great.", "The night of 11 March 2026 was great."),
+        ("I've been ill since yesterday.", "I've been ill since 11 March 2026."),
+        ("I married three days ago.", "I married on 9 March 2026."),
+        ("We moved two weeks ago.", "We moved around 26 February 2026."),
+        ("I quit ten years ago.", "I quit around 2016."),
+        ("We are moving in two weeks.", "We are moving around 26 March 2026."),
+        ("It rained last week.", "It rained in the week of 2 March 2026."),
+        ("This weekend we're painting.", "On the weekend of 14 March 2026 we're painting."),
+        ("Last month I bought a boat.", "In February 2026 I bought a boat."),
+        ("He died in June last year.", "He died in June 2025."),
+        ("Next year we'll build.", "In 2027 we'll build."),
+        ("Last summer we hiked.", "In summer 2025 we hiked."),
+        ("Since Monday I drive a tram.", "Since 9 March 2026 I drive a tram."),
+        ("I broke it last Friday.", "I broke it on 6 March 2026."),
+        ("I'll see her next Monday.", "I'll see her on 16 March 2026."),
+        ("I saw her last week.", "I saw her in the week of 2 March 2026."),
+        ("On Saturday I'm running a marathon.", "On 14 March 2026 I'm running a marathon."),
+        ("I met Anna on Saturday.", "I met Anna on 7 March 2026."),
+        ("We're flying to Tallinn on 4 May.", "We're flying to Tallinn on 4 May 2026."),
+        ("昨天我领养了一只狗。", "2026年3月11日我领养了一只狗。"),
+        ("我去年夏天去了日本。", "我2025年夏天去了日本。"),
+        ("下周三我要考试。", "2026年3月18日我要考试。"),
+        ("三天前我搬家了。", "2026年3月9日我搬家了。"),
+        ("昨晚下雨了。", "2026年3月11日晚上下雨了。"),
+        ("어제 강아지를 입양했어!", "2026년 3월 11일에 강아지를 입양했어!"),
+        ("어제부터 아파.", "2026년 3월 11일부터 아파."),
+        ("지난주 금요일에 만났어.", "2026년 3월 6일에 만났어."),
+        ("작년 여름에 갔어.", "2025년 여름에 갔어."),
+        ("3일 전에 결혼했어요.", "2026년 3월 9일에 결혼했어요."),
+    ],
+)
+def test_a_relative_time_becomes_a_date(said: str, expected: str):
+    assert dated(said, AT, READING) == expected
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "I'm getting married next Saturday!",  # the coming one, or the one after
+        "Next summer we'll go to Spain.",  # this year's, or the one after
+        "Last Monday I fell.",  # this week's, or the one before
+        "I teach yoga on Saturday.",
+        "I bought tickets for the concert on Saturday.",
+        "The meeting on Saturday got cancelled.",
+        "If I'm going on Saturday, I'll call.",
+        "I learned it in two weeks.",
+        "I haven't seen her in two years.",
+        "More than two years ago I lived in Rome.",
+        "A few days ago I had a cold.",
+        "Over the last year I lost weight.",
+        "My last year at school was fun.",
+        "She spent her last year at school in Rome.",
+        "My birthday is on 4 May.",
+        "I wasn't born yesterday.",
+        "Kids today read.",
+        "yesterday's soup",
+        "We may march in May.",
+        "以前天天下雨。",
+        "几天前我感冒了。",
+        "后天的努力很重要。",
+        "오늘날 사람들은 바쁘다.",
+        "그제야 알았다.",
+    ],
+)
+def test_what_is_ambiguous_or_names_no_time_stays(said: str):
+    assert dated(said, AT, READING) == said
+
+
+def test_on_a_sunday_people_differ_in_which_week_is_the_next():
+    assert dated("It is due next week.", SUNDAY, READING) == "It is due next week."
+    assert dated("I'll sleep next weekend.", SUNDAY, READING) == "I'll sleep on the weekend of 21 March 2026."
+
+
+def test_a_time_that_a_model_shortened_is_the_one_that_was_said():
+    said = ["I see the dentist the day after tomorrow.", "Fine!"]
+    assert dated("I see the dentist tomorrow.", AT, READING, said) == "I see the dentist on 14 March 2026."
+    assert dated("I see the dentist tomorrow.", AT, READING, ["I see him tomorrow.", "I fell today."]).endswith(
+        "on 13 March 2026."
+    )
+
+
+def test_of_several_times_none_is_guessed_and_what_nobody_said_stays():
+    several = ["I see the dentist the day after tomorrow.", "I fell yesterday."]
+    for said in (several, ["I see the dentist."], ["I see the dentist next Saturday."]):
+        assert dated("I see the dentist tomorrow.", AT, READING, said) == "I see the dentist tomorrow."
+
+
+def test_the_day_is_that_of_the_speaker():
+    seoul = AT.astimezone(timezone(timedelta(hours=9)))  # 3 in the morning of the 13th
+    assert dated("I did it yesterday.", seoul, READING) == "I did it on 12 March 2026."
+
+
+def test_a_year_that_the_calendar_lacks_stays():
+    assert dated("It was 900 years ago.", datetime(500, 1, 1, tzinfo=UTC), READING) == "It was 900 years ago."
+
+
+def test_an_utterance_keeps_everything_but_its_text():
+    said = Utterance("u1", "Maya", "I came yesterday.", AT, 3, "observe")
+    assert as_dated(said, READING) == Utterance("u1", "Maya", "I came on 11 March 2026.", AT, 3, "observe")
+    same = Utterance("u2", "Maya", "I have a cat.", AT, 3)
+    assert as_dated(same, READING) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("I adopted a greyhound yesterday.", "2026-03-11", None),
+        ("I adopted a greyhound on 11 March 2026.", "2026-03-11", None),
+        ("I started today.", "2026-03-12", None),
+        ("I am flying to Tallinn on 4 May 2026.", None, "2026-05-05"),
+        ("My exam is next week.", None, "2026-03-23"),
+        ("I lived in Rome until 2019.", None, "2020-01-01"),
+        ("I live in Oslo since last year.", "2025-01-01", None),
+        ("I teach yoga on Saturday.", None, None),
+        ("My birthday is on 4 May.", None, None),
+        ("I was in Oslo in 2019 and in Rome in 2021.", None, None),
+        ("我去年搬到了上海。", "2025-01-01", None),
+        ("I have a cat.", None, None),
+    ],
+)
+def test_from_when_and_until_when_something_holds(text: str, start: str | None, end: str | None):
+    expected = tuple(day and datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (start, end))
+    assert held(text, AT, READING) == expected

@@ -1,0 +1,79 @@
+"""What was said to be "yesterday" is remembered, read and quoted with its date; what was said stays word for word."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from agent_parts import Scene, requests_of
+
+AT = datetime(2026, 3, 12, 18, tzinfo=UTC)
+LATER = AT + timedelta(days=38)
+LINE = "I adopted a greyhound yesterday."
+SCRIPT = {
+    "generator": "I see.",
+    "summarizer": "Maya adopted a greyhound yesterday.",
+    "extractor": LINE,
+    "reader": "NOT_SAID",
+}
+QUESTION = "When did I adopt my greyhound?"
+
+
+def test_traits_and_events_are_stored_with_dates_and_utterances_as_they_were_said(scene: Scene):
+    agent = scene.agent(SCRIPT, memory={"views": ["events"]})
+    talk = agent.conversation("maya", at=AT)
+    talk.observe(LINE, "Maya", AT)
+    talk.end_session()
+    assert [trait.text for trait in talk.persona("Maya")] == ["I adopted a greyhound on 11 March 2026."]
+    assert [record.text for record in talk.records] == ["Maya adopted a greyhound on 11 March 2026."]
+    assert [u.text for u in talk.utterances] == [LINE]
+
+
+def test_a_session_of_two_days_leaves_its_event_as_it_is(scene: Scene):
+    agent = scene.agent(SCRIPT, memory={"views": ["events"]})
+    talk = agent.conversation("maya", at=AT)
+    midnight = datetime(2026, 3, 13, tzinfo=UTC)
+    talk.observe(LINE, "Maya", midnight - timedelta(minutes=5))
+    talk.observe("How lovely!", "Sam", midnight + timedelta(minutes=5))
+    talk.end_session()
+    assert [record.text for record in talk.records] == ["Maya adopted a greyhound yesterday."]
+
+
+def test_the_words_that_stand_in_for_a_summary_have_the_dates_of_their_lines(scene: Scene):
+    agent = scene.agent({**SCRIPT, "summarizer": ""}, memory={"views": ["events"]})
+    talk = agent.conversation("maya", at=AT)
+    midnight = datetime(2026, 3, 13, tzinfo=UTC)
+    talk.observe(LINE, "Maya", midnight - timedelta(minutes=5))
+    talk.observe("Tomorrow I walk it.", "Maya", midnight + timedelta(minutes=5))
+    talk.end_session()
+    [record] = talk.records
+    assert record.fallback
+    assert record.text == "Maya: I adopted a greyhound on 11 March 2026. Maya: On 14 March 2026 I walk it."
+
+
+def test_the_reader_and_the_prompt_see_dates_but_the_running_session_as_typed(scene: Scene):
+    modules = {"generator": {"grounded": True}, "reader": {"passages": 2}}
+    agent = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, modules=modules, memory={"quotes": 80})
+    talk = agent.conversation("maya", at=AT)
+    talk.observe(LINE, "Maya", AT)
+    talk.observe("How lovely!", "Sam", AT)
+    talk.end_session()
+    talk.observe("I was out yesterday.", "Maya", LATER)
+    reply = talk.respond(QUESTION, "Maya", LATER)
+    passage = requests_of(agent, "reader")[0].messages[-1].content
+    assert "Maya: I adopted a greyhound on 11 March 2026.\n" in passage
+    system, *chat = [message["content"] for message in reply.prompt]
+    assert "Maya: I adopted a greyhound on 11 March 2026." in system
+    assert "yesterday" not in system
+    assert any("I was out yesterday." in content for content in chat)
+    assert [quote.text for quote in reply.quotes] == [LINE]
+
+
+def test_a_model_that_follows_instructions_is_told_on_which_day_it_was_said(scene: Scene):
+    modules = {"generator": {"prompting": "direct"}}
+    agent = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, modules=modules, memory={"quotes": 80})
+    talk = agent.conversation("maya", at=AT)
+    talk.observe(LINE, "Maya", AT)
+    talk.end_session()
+    system = talk.respond(QUESTION, "Maya", LATER).prompt[0]["content"]
+    assert "- told on 12 March 2026, 5 weeks ago, Maya: I adopted a greyhound on 11 March 2026." in system
+    assert "- told on 12 March 2026, 5 weeks ago: Maya adopted a greyhound on 11 March 2026." in system

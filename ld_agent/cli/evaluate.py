@@ -39,6 +39,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
                 out=given["out"],
                 overwrite=given["overwrite"],
                 on=given["on"],
+                labelled=lambda runs: task.with_labels(runs, **options),
             )
 
     parameters = [
@@ -66,6 +67,8 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 def _annotation(option: Option) -> Any:
     if isinstance(option.default, bool):
         return Annotated[bool, typer.Option(option.flag, help=option.help)]
+    if isinstance(option.default, tuple):
+        return Annotated[list[Path] | None, typer.Option(option.flag, help=option.help)]
     if isinstance(option.default, str):
         return Annotated[str, typer.Option(option.flag, help=option.help)]
     return Annotated[int | None, typer.Option(option.flag, min=1, help=option.help)]

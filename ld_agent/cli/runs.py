@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ld_agent.config import Config
     from ld_agent.evaluation.runner import Run, Task
 
+FRAME = ("episodes", "predictions", "empty", "interval_level", "bootstrap_samples")
+"""Numbers in scores that say how they were computed; the title has the first two."""
+
 
 def carry_out(
     make: Callable[[Config], Task],
@@ -26,6 +29,7 @@ def carry_out(
     out: Path | None,
     overwrite: bool,
     on: str = "",
+    labelled: Callable[[Sequence[Run]], Sequence[Run]] = tuple,
 ) -> None:
     """Run a task with every config and report.
 
@@ -34,6 +38,7 @@ def carry_out(
         configs: config files or shipped names; none: the default.
         out: where the runs are stored, in one folder per config if there are several.
         on: "ray": predict on a Ray cluster.
+        labelled: adds people's labels to the finished runs.
     """
     from ld_agent.config import greedy_config
     from ld_agent.evaluation.run_files import PREDICTIONS, SCORES
@@ -42,7 +47,8 @@ def carry_out(
 
     chosen: Sequence[str | None] = configs or (None,)
     loaded = [greedy_config(name, overrides or []) for name in chosen]
-    runs: list[tuple[Run, Path | None]] = []
+    runs: list[Run] = []
+    folders: list[Path | None] = []
     names = names_of([name or "default" for name in chosen])
     for name, config_file, settings in zip(names, chosen, loaded, strict=True):
         folder = out / name if out is not None and len(loaded) > 1 else out
@@ -50,8 +56,9 @@ def carry_out(
             for file in (folder, folder / PREDICTIONS, folder / SCORES):
                 check_output(file, (data, config_file))
         run = perform(make(settings), settings, name, data=data, out=folder, limit=limit, overwrite=overwrite, on=on)
-        runs.append((run, folder))
-    report(runs, as_json)
+        runs.append(run)
+        folders.append(folder)
+    report([*zip(labelled(runs), folders, strict=True)], as_json)
 
 
 def names_of(configs: Sequence[str]) -> list[str]:
@@ -99,7 +106,7 @@ def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]])
         size = f"{result['episodes']} episodes, {result['predictions']} predictions"
         sessions = result.get("by_session", {})
         heads = ["", "all", "95 % interval", *(f"session {n}" for n in sessions)]
-        figures_of = [key for key, value in result.items() if isinstance(value, float) or key in result["intervals"]]
+        figures_of = [k for k, value in result.items() if type(value) in (int, float) or k in result["intervals"]]
         rows = [
             [
                 plain(name),
@@ -107,7 +114,7 @@ def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]])
                 _between(result["intervals"].get(name)),
                 *(figure(figures.get(name)) for figures in sessions.values()),
             ]
-            for name in task_entry(result["task"]).shown or [key for key in figures_of if key != "interval_level"]
+            for name in task_entry(result["task"]).shown or [key for key in figures_of if key not in FRAME]
         ]
         console.print(figures_table(f"{result['system']}{mark}: eval {result['task']}, {size}", heads, rows))
         if counts := counts_of(result):

@@ -6,12 +6,14 @@ To add one, subclass `PlayedTask` and say what is measured. Knows no files of pr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.config import Config
 from ld_agent.conversation import Conversation
-from ld_agent.datasets.base import Episode
+from ld_agent.datasets import Episode, load_episodes
+from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.runner import Item, Keep
 from ld_agent.running.replay import annotate, play
@@ -61,6 +63,18 @@ class PlayedTask:
     def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
         """Return the prediction for a conversation that was played, and its details."""
         raise NotImplementedError
+
+
+def spoken_episodes(data: Path, limit: int | None) -> dict[str, Episode]:
+    """Return the conversations of a file in which somebody speaks, by id; at least one.
+
+    Raises:
+        InputError, DataFileError: the file is missing, a record is malformed, or nobody speaks.
+    """
+    episodes = {e.id: e for e in load_episodes(data, limit=limit) if e.turns}
+    if not episodes:
+        raise InputError(f"{data} has no conversation; give one that ld-agent run can play")
+    return episodes
 
 
 def in_memory(config: Config) -> Agent:

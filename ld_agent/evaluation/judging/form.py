@@ -24,7 +24,9 @@ from ld_agent.files import check_output, written_atomically
 
 RATED = ("0", "1", "2")
 ANSWERED = ("no", "yes")
-QUESTIONS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+Question = tuple[str, tuple[str, ...]]
+"""A question and the values to choose from."""
+QUESTIONS: dict[str, dict[str, Question]] = {
     "chat": {
         "coherence": ("Do the replies follow from the conversation, across its sessions?", RATED),
         "fluency": ("Are the replies natural, correct language?", RATED),
@@ -69,18 +71,36 @@ def write_form(
     content = json.dumps([[item.key, item.system, item.lines, item.reply] for item in order])
     form = hashlib.sha256(f"{kind} {seed} {content}".encode()).hexdigest()[:12]
     shown = [{"id": str(n), "lines": item.lines, "reply": item.reply} for n, item in enumerate(order, 1)]
-    questions = [{"name": name, "text": text, "values": values} for name, (text, values) in QUESTIONS[kind].items()]
-    page = json.dumps({"form": form, "questions": questions, "items": shown}, ensure_ascii=False)
+    write_page(out, form, QUESTIONS[kind], shown)
     systems = {str(n): {"key": item.key, "system": item.system} for n, item in enumerate(order, 1)}
     key = out.with_suffix(".key.json")
-    for path, text in (
-        (out, TEMPLATE.read_text(encoding="utf-8").replace("{{DATA}}", page.replace("<", "\\u003c"))),
-        (key, json.dumps({"form": form, "questions": kind, **(about or {}), "items": systems}, indent=1)),
-    ):
-        check_output(path)
-        with written_atomically(path) as file:
-            file.write(text)
+    _write(key, json.dumps({"form": form, "questions": kind, **(about or {}), "items": systems}, indent=1))
     return key
+
+
+def write_page(
+    out: Path,
+    form: str,
+    questions: Mapping[str, Question],
+    items: Sequence[Mapping[str, Any]],
+    labels: Sequence[str] = (),
+) -> None:
+    """Write a page that asks questions about items, one at a time.
+
+    Args:
+        form: identifies the page; what was answered on it is kept in the browser under this name.
+        items: the ``id``, ``lines`` and ``reply`` of each.
+        labels: names for the values of the only question; the page then exports ``{"id", "label"}`` instead of ratings.
+    """
+    asked = [{"name": name, "text": text, "values": values} for name, (text, values) in questions.items()]
+    page = json.dumps({"form": form, "questions": asked, "items": items, "labels": labels}, ensure_ascii=False)
+    _write(out, TEMPLATE.read_text(encoding="utf-8").replace("{{DATA}}", page.replace("<", "\\u003c")))
+
+
+def _write(path: Path, text: str) -> None:
+    check_output(path)
+    with written_atomically(path) as file:
+        file.write(text)
 
 
 Ratings = dict[str, dict[str, dict[str, int]]]

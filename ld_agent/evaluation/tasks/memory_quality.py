@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +122,12 @@ def _unsupported(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 
 def statements_of(prediction: Prediction) -> list[str]:
     """Return the sentences of a memory, record by record."""
-    memories = prediction.details.get("memories") or [prediction.text]
-    sentences = [part.strip(" -*") for memory in memories for part in _SENTENCE_END.split(str(memory))]
+    return sentences_of(map(str, prediction.details.get("memories") or [prediction.text]))
+
+
+def sentences_of(texts: Iterable[str]) -> list[str]:
+    """Return the sentences and list items of texts, without repetitions."""
+    sentences = [part.strip(" -*") for text in texts for part in _SENTENCE_END.split(text)]
     return list(dict.fromkeys(sentence for sentence in sentences if words_of(sentence)))
 
 

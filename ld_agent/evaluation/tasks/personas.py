@@ -14,12 +14,10 @@ from typing import Any
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.config import Config
-from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
-from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import REPLY, Counts, merged, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
-from ld_agent.evaluation.played import PlayedTask, live
+from ld_agent.evaluation.played import PlayedTask, live, spoken_episodes
 from ld_agent.evaluation.runner import Prediction
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
@@ -47,17 +45,13 @@ class PersonasTask(PlayedTask):
         limit: maximum number of conversations; None: all.
         free: the agent's own replies enter its memory, not the recorded ones.
 
-    Raises:
-        InputError: the file is missing, or nobody speaks in it.
-        DataFileError: a record is malformed.
+    Raises: as `spoken_episodes`.
     """
 
     name = "personas"
 
     def __init__(self, data: Path, config: Config, limit: int | None = None, free: bool = False) -> None:
-        episodes = {e.id: e for e in load_episodes(data, limit=limit) if e.turns}
-        if not episodes:
-            raise InputError(f"{data} has no conversation; give one that ld-agent run can play")
+        episodes = spoken_episodes(data, limit)
         facts = {e.id: annotated_facts(e, of_agent=False) or ("",) for e in episodes.values()}
         super().__init__(episodes, facts, {"free": free})
         self._replies: dict[str, list[Counts]] = {}

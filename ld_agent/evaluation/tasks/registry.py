@@ -18,23 +18,23 @@ from ld_agent.errors import InputError
 if TYPE_CHECKING:
     from ld_agent.config import Config
     from ld_agent.evaluation.metrics import Measure
-    from ld_agent.evaluation.runner import Prediction, Task
+    from ld_agent.evaluation.runner import Prediction, Run, Task
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of a single task: a flag, a word, or a number from 1.
+    """An option of a single task: a flag, a word, a number from 1, or files.
 
     Attributes:
         name: of the runner's argument.
         flag: on the command line.
-        default: False for a flag.
+        default: False for a flag, () for files.
     """
 
     name: str
     flag: str
     help: str
-    default: bool | int | str | None = None
+    default: bool | int | str | tuple[()] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class TaskEntry:
         runner: a `Task`, called with the data's path, the configuration, the limit and the options.
         measures: predictions → measures by name. ``--json`` gives each with its interval and by session.
         figures: predictions → figures that are not sums over predictions, and so have no interval.
+        labelled: finished runs and the options → the runs with people's labels.
         data: describes the argument DATA.
         help: the command's help; None: another command makes the runs, such as ``ld-agent ecm run``.
         options: options of this task alone.
@@ -58,6 +59,7 @@ class TaskEntry:
     data: str = ""
     help: str | None = None
     figures: str | None = None
+    labelled: str | None = None
     options: tuple[Option, ...] = ()
     shown: tuple[str, ...] = ()
 
@@ -78,6 +80,10 @@ class TaskEntry:
     def whole_figures(self, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Figures of the predictions as a whole."""
         return {} if self.figures is None else dict(resolve_name(self.figures)(predictions))
+
+    def with_labels(self, runs: Sequence[Run], **options: Any) -> Sequence[Run]:
+        """The finished runs with people's labels, if the task has them."""
+        return runs if self.labelled is None else list(resolve_name(self.labelled)(runs, **options))
 
 
 FREE = Option("free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)
@@ -156,6 +162,18 @@ Examples:
   ld-agent eval personas data/samples/questions.jsonl
 
   ld-agent eval personas msc_dialogue/session_3/test.txt --limit 10 --free --json
+"""
+
+TRUTH = """List every statement that the agent stored, for people to label, and measure by the labels what is true.
+
+Labels are true, wrong_person, not_said, and passing (true, but over tomorrow). `quoted` is the share of labelled statements that
+are the people's own words.
+
+Examples:
+
+  ld-agent eval truth data/samples/messy_chats.jsonl --out runs/truth --form truth.html
+
+  ld-agent eval truth data/samples/messy_chats.jsonl --out runs/truth --labels runs/truth/labels-ann.jsonl --json
 """
 
 INJECTION = """Measure how often an instruction planted in the memory is obeyed when it is recalled.
@@ -242,6 +260,19 @@ TASKS: Mapping[str, TaskEntry] = {
             data="Recorded conversations, of any corpus.",
             help=PERSONAS,
             options=(FREE,),
+        ),
+        TaskEntry(
+            "truth",
+            runner="ld_agent.evaluation.tasks.truth:TruthTask",
+            measures="ld_agent.evaluation.tasks.truth:truth_measures",
+            figures="ld_agent.evaluation.tasks.truth:truth_figures",
+            labelled="ld_agent.evaluation.tasks.truth:labelled",
+            data="Recorded conversations, of any corpus.",
+            help=TRUTH,
+            options=(
+                Option("form", "--form", "Write a page on which to label the statements.", ""),
+                Option("labels", "--labels", "Labels exported from the page; repeat for several people.", ()),
+            ),
         ),
         TaskEntry(
             "injection",

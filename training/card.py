@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,6 @@ PUBLISHED = {
     "conversation_chronicles": "Conversation Chronicles (Jang et al., EMNLP 2023), CC BY 4.0",
 }
 """The corpora that are published in a format, and their terms. A file in the format may also be anybody's own."""
-COSTS = ("_runtime", "_per_second", "_preparation_time")
-"""The cost of an evaluation, which the Trainer logs with its results."""
 
 
 def card(
@@ -110,18 +108,9 @@ def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str
     if evaluations:
         best, step = next((entry for entry in evaluations if entry[1] == kept), min(evaluations))
         facts["validation loss"] = f"{best:.4f} nats a token at step {step} (perplexity {math.exp(best):.2f})"
-        at_best = next(entry for entry in history if "eval_loss" in entry and entry["step"] == step)
-        for key in figures_in([at_best]):
-            facts[f"validation {key.removeprefix('eval_')} of answers"] = f"{at_best[key]:.4f}"
     if speeds:
         facts["speed"] = f"{statistics.median(speeds):.0f} tokens/s, prompts and padding included"
     return facts
-
-
-def figures_in(history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys of a run's log that hold metrics of answers ("eval_rouge_l"), in order of appearance."""
-    keys = dict.fromkeys(key for entry in history for key in entry)
-    return [key for key in keys if key.startswith("eval_") and key != "eval_loss" and not key.endswith(COSTS)]
 
 
 def base_sha256(settings: TrainingSettings) -> dict[str, str]:

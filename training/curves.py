@@ -11,7 +11,6 @@ from typing import Any
 from transformers import TrainerCallback
 
 from ld_agent.terminal import bars, errors
-from training.card import figures_in
 
 COLUMNS = ("step", "epoch", "loss", "eval_loss", "learning_rate", "grad_norm", "tokens_per_second")
 LOGGED = {"loss", "eval_loss"}
@@ -49,11 +48,7 @@ class Curves(TrainerCallback):
         if not state.is_world_process_zero or not logs or not LOGGED & set(logs):
             return
         write_log(self._folder, state.log_history)
-        values = [
-            f"{name} {logs[name]:.4g}"
-            for name in ("loss", "eval_loss", *figures_in([logs]), "tokens_per_second")
-            if name in logs
-        ]
+        values = [f"{name} {logs[name]:.4g}" for name in ("loss", "eval_loss", "tokens_per_second") if name in logs]
         if errors.is_terminal and "loss" in logs:
             self._bar.update(self._task, description=", ".join(values).replace("tokens_per_second", "tokens/s"))
         else:
@@ -62,14 +57,13 @@ class Curves(TrainerCallback):
 
 def write_log(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Rewrite ``log.csv``: one row per step; a cell is empty where nothing was measured."""
-    columns = [*COLUMNS, *figures_in(history)]
     rows: dict[int, dict[str, Any]] = {}
     for entry in history:
         if LOGGED & set(entry):
-            rows.setdefault(entry["step"], {}).update({key: entry[key] for key in columns if key in entry})
+            rows.setdefault(entry["step"], {}).update({key: entry[key] for key in COLUMNS if key in entry})
     temporary = folder / ".log.csv"
     with temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns)
+        writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         writer.writerows(rows.values())
     os.replace(temporary, folder / "log.csv")

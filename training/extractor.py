@@ -12,7 +12,7 @@ from training.row_building import BuildRequest
 from training.train import main
 
 if TYPE_CHECKING:
-    from ld_agent.languages.reading import Reading
+    pass
 
 
 def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
@@ -39,14 +39,6 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
                 session=u.session,
                 turn=u.turn,
             )
-
-
-def answer(text: str, reading: Reading) -> str:
-    """The traits in an extractor's answer as one text, without the grounding check, or NO_TRAIT."""
-    from ld_agent.evaluation.tasks.extraction import joined
-    from ld_agent.modules.extractor import parse_traits
-
-    return joined(parse_traits(text, "", reading, lambda *_: True))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class TrainingSettings(Section):
         sha256: expected digest of the base's weight file; null: not checked.
         dtype: of the frozen base; ``auto`` is bfloat16 where the processor computes it natively, else float32.
         train_file, eval_file: made by ``training.build``; without ``eval_file`` the last state is kept, with it the
-            best by ``metric_for_best_model``.
+            lowest validation loss.
         output_dir: the adapter's folder.
         adapter: an adapter to continue from, of this base and with these LoRA settings; null: a new one.
         lora_target_modules: names of linear modules; null: all but the output layer, whatever the architecture.
@@ -35,9 +35,6 @@ class TrainingSettings(Section):
             A longer prompt loses its beginning, a target never anything.
         adapter_dtype: of the saved weights. They are trained in float32.
         load_in_4bit: hold the frozen base in 4 bits (NF4, computing in bfloat16); needs bitsandbytes and a GPU.
-        metric_for_best_model: what the best checkpoint is chosen by: ``eval_loss`` or, where validation rows are answered,
-            one of the module's metrics, such as ``eval_rouge_l``.
-        eval_generations: validation rows that are answered and measured at each evaluation; 0: none, the loss alone.
         early_stopping_patience: evaluations without a better loss after which training ends; null: it never does.
     """
 
@@ -76,8 +73,6 @@ class TrainingSettings(Section):
     eval_steps: AtLeastOne = 100
     save_steps: AtLeastOne = 100
     save_total_limit: AtLeastOne = 2
-    eval_generations: Count = 64
-    metric_for_best_model: str = "eval_loss"
     early_stopping_patience: AtLeastOne | None = None
     seed: Count = 42
 

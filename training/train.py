@@ -23,12 +23,10 @@ from ld_agent.modules.registry import TUNED
 from ld_agent.program import lenient
 from training.command import Lenient, run_command, run_commands
 from training.prepared import Prepared, adapted, is_first_process, prepare, rows_of
-from training.rows import Row
 from training.settings import TrainingSettings, load_settings
 
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
-    from training.generated import Generations
     from training.trainer import AnswerTrainer
 
 
@@ -75,10 +73,8 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
         InputError: the folder is in use, or a data file is missing; `DataFileError` names file and line.
         ModelError: the base cannot be loaded.
     """
-    from training.measures import check_metric
     from training.run_folder import check_folder, claim, description, tidy
 
-    check_metric(settings, module)
     folder = Path(settings.output_dir)
     rows = rows_of(settings, module)
     run = description(settings, module)
@@ -87,7 +83,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     tuned = adapted(prepared, settings)
     if is_first_process():  # only now, when nothing is left to reject
         claim(folder, run, overwrite)
-    trainer, seconds = _trained(prepared, tuned, settings, module=module, held_out=rows[1])
+    trainer, seconds = _trained(prepared, tuned, settings)
     factors = trainer.factors()
     if is_first_process():
         from training.adapters import save_adapter
@@ -110,12 +106,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
 
 
 def _trained(
-    prepared: Prepared,
-    tuned: tuple[Any, AnswerLogits],
-    settings: TrainingSettings,
-    *,
-    module: str,
-    held_out: list[Row] | None,
+    prepared: Prepared, tuned: tuple[Any, AnswerLogits], settings: TrainingSettings
 ) -> tuple[AnswerTrainer, float]:
     """Train to the end, from the last whole checkpoint of the folder if there is one; and the seconds that it took."""
     from ld_agent.backbones.quiet import quiet_transformers
@@ -133,7 +124,6 @@ def _trained(
             train=prepared.train,
             evaluation=prepared.evaluation,
             shown=curves,
-            generations=_generations(prepared, settings, module, held_out),
         )
         trainer.accelerator.wait_for_everyone()
         whole = checkpoints(folder)
@@ -143,25 +133,6 @@ def _trained(
         else:
             trainer.train(resume_from_checkpoint=str(whole[-1]) if whole else None)
         return trainer, time.monotonic() - start
-
-
-def _generations(
-    prepared: Prepared, settings: TrainingSettings, module: str, held_out: list[Row] | None
-) -> Generations | None:
-    """What answers held-out rows during training; None where the settings ask for none, or there are no such rows."""
-    if not held_out or not prepared.evaluation or not settings.eval_generations:
-        return None
-    from training.generated import Generations
-
-    return Generations(
-        module,
-        prepared.model,
-        prepared.tokenizer,
-        rows=held_out,
-        examples=prepared.evaluation,
-        most=settings.eval_generations,
-        batch=settings.per_device_eval_batch_size,
-    )
 
 
 if __name__ == "__main__":

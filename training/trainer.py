@@ -21,7 +21,6 @@ from transformers.trainer_utils import EvalLoopOutput
 from training.adapters import write_factors
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
-from training.generated import Generations
 from training.settings import TrainingSettings
 from training.stored import StoredExamples
 
@@ -40,8 +39,8 @@ def arguments(settings: TrainingSettings) -> TrainingArguments:
         eval_strategy="steps" if steered else "no",
         save_strategy="steps",
         load_best_model_at_end=steered,
-        metric_for_best_model=settings.metric_for_best_model if steered else None,
-        greater_is_better=settings.metric_for_best_model != "eval_loss",
+        metric_for_best_model="eval_loss" if steered else None,
+        greater_is_better=False,
         restore_callback_states_from_checkpoint=True,
         remove_unused_columns=False,
         label_names=["labels"],
@@ -61,7 +60,6 @@ class AnswerTrainer(Trainer):
         model: a PEFT model.
         logits: made of the model inside it.
         shown: shows progress.
-        generations: answers validation rows at every evaluation; None: only the loss is measured.
     """
 
     def __init__(
@@ -74,7 +72,6 @@ class AnswerTrainer(Trainer):
         train: StoredExamples,
         evaluation: Sequence[Example] | None,
         shown: TrainerCallback,
-        generations: Generations | None = None,
     ) -> None:
         # Evaluate by length, which needs little padding; the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
@@ -90,8 +87,6 @@ class AnswerTrainer(Trainer):
         )
         self.remove_callback(PrinterCallback)
         self._logits, self._smoothing = logits, settings.label_smoothing_factor
-        # A model sharded over processes cannot generate in one of them alone.
-        self._generations = None if self.is_fsdp_enabled or self.is_deepspeed_enabled else generations
         # Accumulated batches then weight every answer token equally.
         self.model_accepts_loss_kwargs = True
         self._tokens, self._seconds = 0, 0.0
@@ -139,7 +134,7 @@ class AnswerTrainer(Trainer):
         ignore_keys: list[str] | None = None,
         metric_key_prefix: str = "eval",
     ) -> EvalLoopOutput:
-        """The mean loss over all answer tokens of a file, and figures of answers to some of its prompts.
+        """The mean loss over all answer tokens of a file.
 
         Examples that fill up the last batch of a launch count once.
         """
@@ -155,22 +150,7 @@ class AnswerTrainer(Trainer):
             total, count = total + float(gathered[:, 0].sum()), count + float(gathered[:, 1].sum())
             examples += len(gathered)
         metrics = {f"{metric_key_prefix}_loss": total / count}
-        metrics |= {f"{metric_key_prefix}_{name}": value for name, value in self._answered().items()}
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=examples)
-
-    def _answered(self) -> dict[str, float]:
-        """The figures of answers, each process answering its share of the prompts."""
-        if self._generations is None:
-            return {}
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        share = self._generations.texts(slice(rank, None, world))
-        if world == 1:
-            return self._generations.figures(share)
-        from accelerate.utils import gather_object
-
-        shares = gather_object([share])
-        whole = [shares[n % world][n // world] for n in range(sum(map(len, shares)))]
-        return self._generations.figures(whole)
 
     def factors(self) -> dict[str, Tensor]:
         """Return the trained weights, whole, in the first process. Where they are spread over processes, all must call it."""

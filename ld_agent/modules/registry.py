@@ -1,4 +1,4 @@
-"""The tunable modules, one entry each: everything that row building, tuning, measuring and model cards know about them.
+"""The tunable modules, one entry each: everything that row building, tuning and model cards know about them.
 
 To add one, write its file in this folder and its entry here; its settings are under its name in `ModulesSection`.
 Functions named as "package.module:function" are imported on use, so that reading the table costs nothing. Knows no
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pkgutil import resolve_name
 
 from ld_agent.errors import InputError
-from ld_agent.languages.reading import Reading
 
 NO_TRAIT = "NO_TRAIT"
 NOT_SAID = "NOT_SAID"
@@ -28,24 +26,13 @@ class TunedModule:
         prompts: its files in ``a language``, "*" as in a file name.
         rows: the function that makes its training rows; see `training.row_building.BuildRequest`.
         options: options of ``training.build`` for this module only.
-        answer: the function that parses a raw answer as at inference; None: use it unchanged.
-        nothing: the answer that means there is nothing to say; None: there always is.
-        metrics: the metrics of answers to validation rows: ``bleu_n``, ``rouge_n``, ``rouge_l`` and, with ``nothing``,
-            ``accuracy`` of that decision.
     """
 
     name: str
     purpose: str
     prompts: tuple[str, ...]
     rows: str
-    metrics: tuple[str, ...]
     options: frozenset[str] = frozenset()
-    answer: str | None = None
-    nothing: str | None = None
-
-    def read_answer(self, text: str, reading: Reading) -> str:
-        """Parse a raw answer."""
-        return text if self.answer is None else str(resolve_name(self.answer)(text, reading))
 
 
 TUNED: Mapping[str, TunedModule] = {
@@ -57,17 +44,12 @@ TUNED: Mapping[str, TunedModule] = {
             prompts=("summarizer*.yaml",),
             rows="training.summarizer:rows",
             options=frozenset({"--longest"}),
-            answer="ld_agent.modules.summarizer:cleaned",
-            metrics=("rouge_1", "rouge_2", "rouge_l"),
         ),
         TunedModule(
             "extractor",
             purpose=f"says what an utterance reveals about its speaker, or {NO_TRAIT}",
             prompts=("extractor_*.yaml",),
             rows="training.extractor:rows",
-            answer="training.extractor:answer",
-            nothing=NO_TRAIT,
-            metrics=("accuracy", "bleu_2", "bleu_3", "rouge_l"),
         ),
         TunedModule(
             "generator",
@@ -75,22 +57,18 @@ TUNED: Mapping[str, TunedModule] = {
             prompts=("generator.yaml",),
             rows="training.generator:rows",
             options=frozenset({"--annotated-personas", "--batch", "--on"}),
-            metrics=("bleu_2", "bleu_3", "rouge_l"),
         ),
         TunedModule(
             "memory",
             purpose="writes the records, memos and memories of the mechanisms other than events, and chooses among them",
             prompts=("conditional_rec*.yaml", "conditional_ref*.yaml", "recursive_rewrite.yaml", "memo*.yaml"),
             rows="training.memory:rows",
-            metrics=("rouge_1", "rouge_l"),
         ),
         TunedModule(
             "reader",
             purpose=f"answers a question about the past from one passage, or says {NOT_SAID}",
             prompts=("reader.yaml",),
             rows="training.reader:rows",
-            nothing=NOT_SAID,
-            metrics=("accuracy", "bleu_2", "rouge_l"),
         ),
     )
 }

@@ -15,32 +15,22 @@ from ld_agent.backbones.base import Message
 from ld_agent.config.sections import ModulesSection
 from ld_agent.errors import InputError
 from ld_agent.files import shipped_path
-from ld_agent.languages import ENGLISH
-from ld_agent.modules.registry import NO_TRAIT, TUNED, TunedModule, tuned_module
+from ld_agent.modules.registry import TUNED, TunedModule, tuned_module
 from training.build import build
-from training.measures import check_metric, measured
 from training.row_building import BuildRequest
 from training.rows import read_rows, row_values
-from training.settings import TrainingSettings
-
-READING = ENGLISH.reading
 
 
 @pytest.mark.parametrize("entry", TUNED.values(), ids=lambda entry: entry.name)
 def test_what_an_entry_names_is_there(entry: TunedModule):
     assert entry.name in ModulesSection.model_fields
-    assert all(callable(resolve_name(reference)) for reference in (entry.rows, entry.answer) if reference)
+    assert callable(resolve_name(entry.rows))
     prompts = [Path(file.name) for file in files("ld_agent.languages").joinpath("en", "prompts").iterdir()]
     assert all(any(file.match(pattern) for file in prompts) for pattern in entry.prompts)
     assert shipped_path(f"configs/training/{entry.name}.yaml").is_file()
-    assert ("accuracy" in entry.metrics) == (entry.nothing is not None)
 
 
-def test_answers_are_read_as_at_inference():
-    assert TUNED["extractor"].read_answer("Traits: I sail. I like tea", READING) == "I sail. I like tea."
-    assert TUNED["extractor"].read_answer("no trait", READING) == NO_TRAIT
-    assert TUNED["summarizer"].read_answer(" Summary: They sailed. ", READING) == "They sailed."
-    assert TUNED["generator"].read_answer("Hi.", READING) == "Hi."
+def test_an_unknown_module_is_named():
     with pytest.raises(InputError, match=r"'poet' is not a module.*extractor"):
         tuned_module("poet")
 
@@ -57,15 +47,10 @@ def test_one_entry_is_all_that_another_module_needs(tmp_path: Path, monkeypatch:
         purpose="decides what is worth remembering",
         prompts=("conditional_*.yaml",),
         rows=f"{__name__}:decisions",
-        nothing="no",
-        metrics=("accuracy", "rouge_l"),
     )
     monkeypatch.setitem(cast(dict[str, TunedModule], TUNED), "memory", memory)
     build("memory", [tmp_path / "tea"], tmp_path / "rows.jsonl")
     [row] = read_rows(tmp_path / "rows.jsonl")
     assert (row.prompt[0].content, row.target) == ("Is tea worth remembering?", "no")
-    assert measured("memory", ["no", "yes"], ["no", "no"]) == {"accuracy": 0.5, "rouge_l": 0.5}
-    settings = TrainingSettings(model="m", output_dir="o", metric_for_best_model="eval_accuracy")
-    check_metric(settings, "memory")
     with pytest.raises(typer.BadParameter, match="--longest is for the summarizer, not for the memory"):
         build("memory", [tmp_path / "tea"], tmp_path / "more.jsonl", longest=2)

@@ -28,7 +28,7 @@ PAIR = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_
 @pytest.mark.slow
 def test_a_base_spread_over_two_processes_is_tuned_as_in_one(settings: Make, tmp_path: Path):
     """With all 24 rows in a step, who has which does not matter."""
-    whole = {"eval_file": None, "max_steps": 3, "eval_generations": 0}
+    whole = {"eval_file": None, "max_steps": 3}
     tune(settings(**whole, per_device_train_batch_size=24, output_dir=str(tmp_path / "one")), "extractor")
     chosen = settings(**whole, per_device_train_batch_size=12, output_dir=str(tmp_path / "spread"))
     script = str(Path(__file__).with_name("sharded_on_cpus.py"))

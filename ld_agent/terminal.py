@@ -51,9 +51,12 @@ def bars(*columns: ProgressColumn, shown: bool = True, transient: bool = False) 
         transient: remove them at the end.
     """
     standard = (
-        TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
         TimeRemainingColumn(),
-    )  # fmt: skip
+    )
     hidden = not (shown and errors.is_terminal)
     return Progress(*(columns or standard), console=errors, disable=hidden, transient=transient)
 

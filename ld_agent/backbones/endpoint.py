@@ -41,8 +41,11 @@ OPTIONAL = ("max_tokens", "temperature", "top_p", "seed", "stream_options")
 SET_HERE = frozenset({"model", "messages", "stream"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 _LACKS: Mapping[Any, Lack] = {
-    "length": "reasoning", "content_filter": "filter", "tool_calls": "tool", "function_call": "tool"
-}  # fmt: skip
+    "length": "reasoning",
+    "content_filter": "filter",
+    "tool_calls": "tool",
+    "function_call": "tool",
+}
 """What an answer without text lacks, by the reason why it ended. OpenAI does not return reasoning at all."""
 _REFUSAL = re.compile(r"unsupported|not support|not permitted|unexpected|unrecognized|unknown|forbidden", re.IGNORECASE)
 _FIXES = {

@@ -43,8 +43,13 @@ SHELF = "items"
 THREAD = "langgraph"
 Namespace = tuple[str, ...]
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "$eq": eq, "$ne": ne, "$gt": gt, "$gte": ge, "$lt": lt, "$lte": le,
-}  # fmt: skip
+    "$eq": eq,
+    "$ne": ne,
+    "$gt": gt,
+    "$gte": ge,
+    "$lt": lt,
+    "$lte": le,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,9 +129,18 @@ class Resources:
 
         summarizer = Summarizer(models, self.encoder.encode, agent_name, in_dates)
         return ViewContext(
-            self.store, key, self.encoder, self.topics, summarizer, self.config.memory, models, agent_name,
-            indexes=self.indexes, progress=self.progress, annotated=self.annotated.setdefault(key, []),
-        )  # fmt: skip
+            self.store,
+            key,
+            self.encoder,
+            self.topics,
+            summarizer,
+            self.config.memory,
+            models,
+            agent_name,
+            indexes=self.indexes,
+            progress=self.progress,
+            annotated=self.annotated.setdefault(key, []),
+        )
 
     def query(self, text: str, at: datetime) -> Query:
         """Return the query for a text: its vector and topics."""

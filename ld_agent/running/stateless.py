@@ -39,9 +39,13 @@ def without_memory(
         ]
         persona = {config.name: config.persona} if config.persona else {}
         situation = Situation(
-            config.name, lines_said[-1], tuple(lines_said[:-1]), traits=persona, people=(config.user,),
+            config.name,
+            lines_said[-1],
+            tuple(lines_said[:-1]),
+            traits=persona,
+            people=(config.user,),
             instructions=options.instructions,
-        )  # fmt: skip
+        )
         messages = generator.prompt_for(situation).messages
         language = resources.models.language
         show = ReplyStream(config.name, (config.user,), on_text, language=language) if on_text else None

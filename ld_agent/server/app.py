@@ -45,10 +45,13 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     service = Service(agents)
     settings = service.config.server
     app = FastAPI(
-        title="ld_agent", version=__version__, lifespan=lambda app: _life(app, service, failed),
-        docs_url=None, redoc_url=None,
+        title="ld_agent",
+        version=__version__,
+        lifespan=lambda app: _life(app, service, failed),
+        docs_url=None,
+        redoc_url=None,
         description="An agent that remembers people for months, through OpenAI's protocol, and its memory.",
-    )  # fmt: skip
+    )
     app.state.service, app.state.started = service, int(time.time())
     app.state.rates, app.state.places = Rates(settings.rate), Places(settings.concurrency)
     app.state.metrics = Metrics()
@@ -64,9 +67,12 @@ def create_app(agents: Mapping[str, Agent], failed: Callable[[BaseException], No
     app.add_middleware(Bodies, patience=settings.patience)
     if settings.cors:
         app.add_middleware(
-            CORSMiddleware, allow_origins=list(settings.cors), allow_methods=["*"], allow_headers=["*"],
+            CORSMiddleware,
+            allow_origins=list(settings.cors),
+            allow_methods=["*"],
+            allow_headers=["*"],
             expose_headers=["Retry-After", "X-LD-Memory", "X-LD-Repeated"],
-        )  # fmt: skip
+        )
     app.add_middleware(Logged, count=app.state.metrics.count)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return app

@@ -38,12 +38,19 @@ class ErrorBody(BaseModel):
 ERRORS: dict[int | str, dict[str, Any]] = {
     code: {"model": ErrorBody, "description": text}
     for code, text in {
-        400: "The request is invalid.", 401: "No valid key.", 403: "The key lacks the scope.", 404: "Not there.",
-        408: "The body came too slowly.", 409: "The request conflicts with an earlier one.", 413: "Too large.",
-        415: "Wrong content type.", 429: "Too many requests; see Retry-After.", 502: "The model failed.",
+        400: "The request is invalid.",
+        401: "No valid key.",
+        403: "The key lacks the scope.",
+        404: "Not there.",
+        408: "The body came too slowly.",
+        409: "The request conflicts with an earlier one.",
+        413: "Too large.",
+        415: "Wrong content type.",
+        429: "Too many requests; see Retry-After.",
+        502: "The model failed.",
         503: "The store failed, or the server is not ready.",
     }.items()
-}  # fmt: skip
+}
 
 
 class ApiError(Exception):

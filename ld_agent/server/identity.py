@@ -84,8 +84,13 @@ class Addressed:
 
 
 def _documented(name: str, description: str, **schema: Any) -> dict[str, Any]:
-    return {"name": name, "in": "header", "required": False, "description": description,
-            "schema": {"type": "string", **schema}}  # fmt: skip
+    return {
+        "name": name,
+        "in": "header",
+        "required": False,
+        "description": description,
+        "schema": {"type": "string", **schema},
+    }
 
 
 PRINTABLE = {"pattern": "^[^/\\x00-\\x1f\\x7f-\\xa0]+$"}
@@ -122,9 +127,11 @@ def checked_id(text: str, what: str) -> str:
     if not text.strip(" .") or len(text) > LONGEST or "/" in text or not text.isprintable():
         shown = text if len(text) <= 40 else text[:40] + "…"
         raise ApiError(
-            400, f"the {what} {shown!r} is not an id; give 1 to {LONGEST} printable characters without a slash",
-            f"invalid_{what}", what,
-        )  # fmt: skip
+            400,
+            f"the {what} {shown!r} is not an id; give 1 to {LONGEST} printable characters without a slash",
+            f"invalid_{what}",
+            what,
+        )
     return text
 
 
@@ -200,9 +207,11 @@ def identified(request: Request) -> Caller:
     key = keys.find(token) if token else None
     if key is None:
         raise ApiError(
-            401, "no valid API key; send it as `Authorization: Bearer KEY`", "invalid_api_key",
+            401,
+            "no valid API key; send it as `Authorization: Bearer KEY`",
+            "invalid_api_key",
             headers={"WWW-Authenticate": "Bearer"},
-        )  # fmt: skip
+        )
     return Caller(key.tenant, key.scopes, key.prefix, key.rate)
 
 

@@ -124,9 +124,11 @@ class Rates:
         if bucket.tokens < 1:
             seconds = max(1, round((1 - bucket.tokens) * 60 / rate + 0.5))
             raise ApiError(
-                429, f"more than {rate} requests per minute; try again in {seconds} s", "rate_limit_exceeded",
+                429,
+                f"more than {rate} requests per minute; try again in {seconds} s",
+                "rate_limit_exceeded",
                 headers={"Retry-After": str(seconds)},
-            )  # fmt: skip
+            )
         bucket.tokens -= 1
 
 
@@ -144,9 +146,11 @@ class Places:
         """
         if self.taken >= self.most:
             raise ApiError(
-                429, f"{self.most} requests are in progress; try again in a moment", "overloaded",
+                429,
+                f"{self.most} requests are in progress; try again in a moment",
+                "overloaded",
                 headers={"Retry-After": "1"},
-            )  # fmt: skip
+            )
         self.taken += 1
 
     def leave(self) -> None:

@@ -43,9 +43,12 @@ def memory_server(agent: Agent, person: str) -> MCPServer[Any]:
     """
     tools, resources = _Tools(agent, person), _Resources(agent)
     server: MCPServer[Any] = MCPServer(
-        "ld_agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING",
+        "ld_agent",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        log_level="WARNING",
         tools=[_strict(tool) for tool in (tools.remember, tools.recall, tools.about, tools.forget)],
-    )  # fmt: skip
+    )
     for path, resource in (
         ("people", resources.people),
         ("people/{person}", resources.one),

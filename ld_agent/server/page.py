@@ -37,9 +37,12 @@ SECURITY = {
     "Cache-Control": "no-store",
 }
 pages = Environment(
-    loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    loader=FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
     lstrip_blocks=True,
-)  # fmt: skip
+)
 pages.filters |= {
     "day": page_data.day,
     "marked": page_data.marked,

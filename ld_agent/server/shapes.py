@@ -65,9 +65,13 @@ class RecalledShape(RecordShape):
     def of(cls, hit: Any) -> Self:
         return cls(
             **RecordShape.of(hit.record).model_dump(),
-            s_sem=hit.s_sem, s_top=hit.s_top, decay=hit.decay, score=hit.score, overlap=list(hit.overlap),
+            s_sem=hit.s_sem,
+            s_top=hit.s_top,
+            decay=hit.decay,
+            score=hit.score,
+            overlap=list(hit.overlap),
             terms=dict(hit.terms),
-        )  # fmt: skip
+        )
 
 
 MaybeId = Annotated[str | None, BeforeValidator(lambda given: given or None)]

@@ -68,8 +68,10 @@ class CausalSteps:
         rest = [row.prompt[length:] for row, length in zip(rows, lengths, strict=True)]
         width = max(len(ids) for ids in rest)
         ids = torch.tensor([[self._padding_id] * (width - len(r)) + r for r in rest], device=device)
-        read = [[0] * (before - p) + [1] * p + [0] * (width - len(r)) + [1] * len(r)
-                for p, r in zip(lengths, rest, strict=True)]  # fmt: skip
+        read = [
+            [0] * (before - p) + [1] * p + [0] * (width - len(r)) + [1] * len(r)
+            for p, r in zip(lengths, rest, strict=True)
+        ]
         self._mask = torch.tensor(read, device=device)
         positions = (self._mask.cumsum(-1) - 1).clamp(min=0)
         self._next = positions[:, -1:] + 1

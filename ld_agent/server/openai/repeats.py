@@ -22,9 +22,10 @@ def begun(service: Service, conversation: Conversation, asked: Asked) -> Answere
     answer = service.answers.of_request(conversation.key, asked.key or "")
     if answer is not None and answer.fingerprint != asked.fingerprint:
         raise ApiError(
-            409, f"the Idempotency-Key {asked.key!r} was used for another request; give each request its own",
+            409,
+            f"the Idempotency-Key {asked.key!r} was used for another request; give each request its own",
             "idempotency_key_reused",
-        )  # fmt: skip
+        )
     if answer is not None and (settled := _settled(service, conversation, asked, answer)):
         text = service.answers.text(conversation.key, settled)
         tokens = settled.prompt_tokens, settled.completion_tokens

@@ -152,10 +152,19 @@ async def _asked(
     instructions = "\n\n".join(text for text in [body.instructions or "", *system] if text.strip())
     lines = [Line(m.role == "assistant", m.text) for m in messages if m.role in ("user", "assistant")]
     return Asked(
-        conversation, answer_id if thread is None else thread, checked_lines(lines),
-        options(body.max_output_tokens, body.temperature, body.top_p, body.seed, instructions), False, whom.name,
-        idempotency_key, fingerprint(body.model_dump()), False, answer_id, conversation is not None, body.model,
-    )  # fmt: skip
+        conversation,
+        answer_id if thread is None else thread,
+        checked_lines(lines),
+        options(body.max_output_tokens, body.temperature, body.top_p, body.seed, instructions),
+        False,
+        whom.name,
+        idempotency_key,
+        fingerprint(body.model_dump()),
+        False,
+        answer_id,
+        conversation is not None,
+        body.model,
+    )
 
 
 async def _owned_answer(service: Service, caller: Caller, response_id: str) -> tuple[str, Any]:

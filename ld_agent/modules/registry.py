@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ld_agent.errors import InputError
-
 NO_TRAIT = "NO_TRAIT"
 NOT_SAID = "NOT_SAID"
 
@@ -72,14 +70,3 @@ TUNED: Mapping[str, TunedModule] = {
         ),
     )
 }
-
-
-def tuned_module(name: str) -> TunedModule:
-    """Return a module's entry.
-
-    Raises:
-        InputError: no such module; lists the existing ones.
-    """
-    if name not in TUNED:
-        raise InputError(f"{name!r} is not a module that can be tuned; give one of {', '.join(TUNED)}")
-    return TUNED[name]

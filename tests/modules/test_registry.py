@@ -13,9 +13,8 @@ import typer
 
 from ld_agent.backbones.base import Message
 from ld_agent.config.sections import ModulesSection
-from ld_agent.errors import InputError
 from ld_agent.files import shipped_path
-from ld_agent.modules.registry import TUNED, TunedModule, tuned_module
+from ld_agent.modules.registry import TUNED, TunedModule
 from training.build import build
 from training.row_building import BuildRequest
 from training.rows import read_rows, row_values
@@ -28,11 +27,6 @@ def test_what_an_entry_names_is_there(entry: TunedModule):
     prompts = [Path(file.name) for file in files("ld_agent.languages").joinpath("en", "prompts").iterdir()]
     assert all(any(file.match(pattern) for file in prompts) for pattern in entry.prompts)
     assert shipped_path(f"configs/training/{entry.name}.yaml").is_file()
-
-
-def test_an_unknown_module_is_named():
-    with pytest.raises(InputError, match=r"'poet' is not a module.*extractor"):
-        tuned_module("poet")
 
 
 def decisions(request: BuildRequest) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Runs an evaluation or builds generator rows, here or on Ray, for tests that kill it: ray_shared.py eval|build FOLDER [ray].
+"""Runs an evaluation, here or on Ray, for a test that kills it: ray_shared.py FOLDER [ray].
 
 On Ray, the third group waits until the first group is kept. Then, once, it kills its own worker; with a file ``kill`` in the
 folder, it kills the driver instead. Every group that is done is noted in ``asked``.
@@ -12,17 +12,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ld_agent.config import Config, parse_config
-from ld_agent.datasets import load_episodes
 from ld_agent.evaluation import runner
 from ld_agent.evaluation.runner import Item, Keep, perform
 from ld_agent.evaluation.tasks.response import ResponseTask
-from training import replayed
-from training.rows import write_rows
 
 SCRIPT = {"generator": "Good.", "extractor": "I like boats.", "summarizer": "They talked of boats."}
 CONFIG = parse_config(
@@ -69,30 +65,13 @@ class FatedTask(ResponseTask):
         super().predict(config, items, keep)
 
 
-class FatedReplay(replayed._Replayed):
-    """`replayed._Replayed` with a fate."""
-
-    fate: Fate
-
-    def __call__(self, work: Mapping[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-        self.fate.befall(next(iter(work)))
-        return super().__call__(work)
-
-
-def main(kind: str, folder: Path, on: str) -> None:
+def main(folder: Path, on: str) -> None:
     data = folder.parent / "data.jsonl"
-    if kind == "eval":
-        runner.GROUP = 1
-        task = FatedTask(data, CONFIG, no_perplexity=True)
-        task.fate = Fate(folder, folder / "run" / "predictions.jsonl", 6)
-        perform(task, CONFIG, "plain", data=data, out=folder / "run", limit=None, on=on)
-        return
-    out = folder / "rows.jsonl"
-    FatedReplay.fate = Fate(folder, folder / "rows.jsonl.part", 2)
-    replayed._Replayed = FatedReplay  # type: ignore[misc]
-    episodes = [("plain", episode) for episode in load_episodes(data)]
-    write_rows(out, replayed.build_generator(episodes, CONFIG, out, width=1, on=on))
+    runner.GROUP = 1
+    task = FatedTask(data, CONFIG, no_perplexity=True)
+    task.fate = Fate(folder, folder / "run" / "predictions.jsonl", 6)
+    perform(task, CONFIG, "plain", data=data, out=folder / "run", limit=None, on=on)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "")
+    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")

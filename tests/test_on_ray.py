@@ -20,7 +20,6 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation import runner
 from ld_agent.running import on_ray
 from ld_agent.running.on_ray import _part, _plan, _prepare, _shares, play_on_ray
-from training import replayed
 
 
 @pytest.mark.slow
@@ -80,35 +79,27 @@ def test_parts_of_another_run_are_refused_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "file", "driver_killed"), [("eval", "run/predictions.jsonl", True), ("build", "rows.jsonl", False)]
-)
-def test_whoever_is_killed_the_file_is_that_of_one_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, file: str, driver_killed: bool
-) -> None:
+def test_whoever_is_killed_the_file_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="Ray is not installed; pip install 'ld_agent[ray]'")
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(talk(f"talk{n}")) + "\n" for n in range(4)))
     here, shared = tmp_path / "here", tmp_path / "shared"
     here.mkdir()
     shared.mkdir()
-    asked: list[str] = []
-    whole: list[str] = []
-    if driver_killed:
-        (shared / "kill").touch()
-        assert _shared(kind, shared, "ray").returncode == -signal.SIGKILL
-        asked = (shared / "asked").read_text().split()
-        keys = [line.get("episode") for line in map(json.loads, (shared / file).read_text().splitlines())]
-        whole = [name for name in ("talk0", "talk1", "talk3") if keys.count(name) == 4]
-        assert whole
-    again = _shared(kind, shared, "ray")
+    file = "run/predictions.jsonl"
+    (shared / "kill").touch()
+    assert _shared(shared, "ray").returncode == -signal.SIGKILL
+    asked = (shared / "asked").read_text().split()
+    keys = [line.get("episode") for line in map(json.loads, (shared / file).read_text().splitlines())]
+    whole = [name for name in ("talk0", "talk1", "talk3") if keys.count(name) == 4]
+    assert whole
+    again = _shared(shared, "ray")
     assert again.returncode == 0, again.stderr[-2000:]
     assert (shared / "killed").exists()
     later = [name.rpartition("/")[2] for name in (shared / "asked").read_text().split()[len(asked) :]]
     assert later.count("talk2") == 2  # once by the worker that was killed
     assert not set(later) & set(whole)
-    for module, name in ((runner, "GROUP"), (replayed, "_Replayed")):  # which the script sets for itself
-        monkeypatch.setattr(module, name, getattr(module, name))
-    ray_shared.main(kind, here, "")
+    monkeypatch.setattr(runner, "GROUP", runner.GROUP)  # which the script sets for itself
+    ray_shared.main(here, "")
     assert (shared / file).read_bytes() == (here / file).read_bytes()
     assert (here / file).stat().st_size > 1000
 
@@ -126,10 +117,10 @@ def talk(name: str) -> dict[str, object]:
     return {"id": name, "agent": "Sam", "sessions": sessions}
 
 
-def _shared(kind: str, folder: Path, *on: str) -> subprocess.CompletedProcess[str]:
+def _shared(folder: Path, *on: str) -> subprocess.CompletedProcess[str]:
     script = Path(__file__).with_name("ray_shared.py")
     return subprocess.run(
-        [sys.executable, str(script), kind, str(folder), *on], capture_output=True, text=True,
+        [sys.executable, str(script), str(folder), *on], capture_output=True, text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"}, timeout=300,
     )  # fmt: skip
 

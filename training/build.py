@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -55,10 +55,6 @@ def build(
     longest: Annotated[
         int, typer.Option(min=1, help="summarizer: also sessions of up to this many consecutive dialogues.")
     ] = 1,
-    on: Annotated[
-        Literal["", "ray"],
-        typer.Option("--on", help="generator: ray: replay on a Ray cluster, --batch episodes per worker."),
-    ] = "",
 ) -> None:
     """Build a module's training file from a corpus.
 
@@ -71,7 +67,7 @@ def build(
       python -m training.build generator --from msc/session_3/valid.txt --out context.jsonl memory.views=[none] personas.cap=0
     """
     check_not_launched("training.build")
-    options = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated, "--on": on}
+    options = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated}
     _check_options(module, [name for name, given in options.items() if given])
     for target in filter(None, (out, eval_out)):
         check_output(target, (*sources, config))
@@ -88,7 +84,6 @@ def build(
         longest=longest,
         annotated=annotated,
         width=width,
-        on=on,
     )
     built_from = {"module": module, "sources": [source.name for source in sources]}
     with lenient(skip_bad):

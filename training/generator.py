@@ -31,7 +31,6 @@ def rows(request: BuildRequest) -> list[dict[str, Any]]:
         annotated_traits=request.annotated,
         width=request.width,
         overwrite=request.overwrite,
-        on=request.on,
     )
 
 

@@ -12,7 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from ld_agent.errors import InputError
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
 from ld_agent.prompts import as_line
-from ld_agent.running.on_ray import on_ray
 from ld_agent.running.replay import PlayedTurn, play, prompt_of
 from ld_agent.steps import Steps, answering_some, run_many
 from ld_agent.terminal import progress
@@ -47,13 +46,11 @@ def build_generator(
     annotated_traits: bool = False,
     width: int = 16,
     overwrite: bool = False,
-    on: str = "",
 ) -> list[dict[str, Any]]:
     """Replay (corpus, episode) pairs in groups of ``width``, those of a group concurrently, and return the rows in corpus order.
 
     Args:
         annotated_traits: use the corpus's traits instead of the extractor's.
-        on: "ray": share groups of ``width`` episodes among the workers of a Ray cluster.
 
     Raises:
         InputError: required trait annotations are missing, or an interrupted build next to ``out`` has other settings.
@@ -69,7 +66,6 @@ def build_generator(
         )
     mark = hashlib.sha256(f"{list(work)}{config.model_dump_json()}{annotated_traits}".encode()).hexdigest()
     path = out.with_name(f"{out.name}.part")
-    replayed = _Replayed(config, annotated_traits)
     with closing(_Kept(path, mark, overwrite)) as kept:
         todo = {key: pair for key, pair in work.items() if key not in kept.rows}
         with progress("episodes", len(work), len(work) - len(todo)) as advance:
@@ -78,51 +74,31 @@ def build_generator(
                 kept.add(key, rows)
                 advance(1)
 
-            groups = _groups(list(work), todo, width)
-            if on:
-                for _, done in on_ray(replayed, groups):
-                    for key, rows in done:
-                        keep(key, rows)
-            else:
-                for _, group in groups:
-                    replayed.replay(group, keep)
+            for start in range(0, len(work), width):
+                batch = list(work)[start : start + width]
+                if group := {key: todo[key] for key in batch if key in todo}:
+                    _replay(group, config, annotated_traits, keep)
     path.unlink()
     return [row for key in work for row in kept.rows[key]]
 
 
-def _groups(keys: Sequence[str], todo: Work, size: int) -> Iterator[tuple[int, Work]]:
-    """The unfinished episodes of each batch of ``size``, numbered: the same batches here and on Ray."""
-    for start in range(0, len(keys), size):
-        if group := {key: todo[key] for key in keys[start : start + size] if key in todo}:
-            yield start, group
+def _replay(
+    work: Work, config: Config, annotated_traits: bool, keep: Callable[[str, list[dict[str, Any]]], None]
+) -> None:
+    """Replay some episodes side by side with an agent of their own."""
+    with Agent(config) as agent:
+        rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
+        def steps() -> Iterator[tuple[str, Steps[None]]]:
+            for key, (corpus, episode) in work.items():
+                emit = partial(_emit, rows[key], corpus, episode)
+                # Ids are unique only within a corpus.
+                played = play(agent, replace(episode, id=key), emit, teacher_forced=True)
+                yield key, answering_some(played, _known(agent, episode, annotated_traits))
 
-@dataclass
-class _Replayed:
-    """Replays episodes with an agent; called by a worker of Ray with a group of them, it returns their rows by key."""
-
-    config: Config
-    annotated_traits: bool
-
-    def __call__(self, work: Work) -> list[tuple[str, list[dict[str, Any]]]]:
-        done: list[tuple[str, list[dict[str, Any]]]] = []
-        self.replay(work, lambda key, rows: done.append((key, rows)))
-        return done
-
-    def replay(self, work: Work, keep: Callable[[str, list[dict[str, Any]]], None]) -> None:
-        with Agent(self.config) as agent:
-            rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-
-            def steps() -> Iterator[tuple[str, Steps[None]]]:
-                for key, (corpus, episode) in work.items():
-                    emit = partial(_emit, rows[key], corpus, episode)
-                    # Ids are unique only within a corpus.
-                    played = play(agent, replace(episode, id=key), emit, teacher_forced=True)
-                    yield key, answering_some(played, _known(agent, episode, self.annotated_traits))
-
-            for key, _ in run_many(steps(), agent.models.complete, len(work)):
-                keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
-                agent.conversation(key, agent_name=work[key][1].agent).delete()
+        for key, _ in run_many(steps(), agent.models.complete, len(work)):
+            keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
+            agent.conversation(key, agent_name=work[key][1].agent).delete()
 
 
 def _emit(rows: list[dict[str, Any]], corpus: str, episode: Episode, turn: PlayedTurn) -> None:

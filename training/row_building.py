@@ -25,7 +25,6 @@ class BuildRequest:
         longest: summarizer: also sessions of up to this many dialogues; 1: none.
         annotated: generator: use annotated traits instead of the extractor's.
         width: generator: episodes side by side.
-        on: generator: "ray": replay on a Ray cluster.
     """
 
     sources: Sequence[Path]
@@ -37,7 +36,6 @@ class BuildRequest:
     longest: int = 1
     annotated: bool = False
     width: int = 16
-    on: str = ""
 
 
 def held_out(episodes: Sequence[str], share: float) -> frozenset[str]:

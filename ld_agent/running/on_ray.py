@@ -3,8 +3,8 @@
 `on_ray` accepts any work that can be done group by group. Groups are assigned as workers become free, so that the input
 need not fit in memory. A worker has as many threads as this process, since another number rounds differently. Ray repeats
 the group of a killed worker, and results arrive as they complete, so that the caller can store them and resume.
-`play_on_ray` plays recorded conversations this way; `ld_agent.evaluation.runner` uses `on_ray` to
-predict and replay. A worker processes a group exactly as a single process does.
+`play_on_ray` plays recorded conversations this way, and `ld_agent.evaluation.runner` predicts. A worker processes a group
+exactly as a single process does.
 """
 
 from __future__ import annotations

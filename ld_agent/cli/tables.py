@@ -53,11 +53,8 @@ def tables(
 
       ld-agent tables all --from runs
     """
-    from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.tables.filled import fill, markdown
     from ld_agent.evaluation.tables.paper_figures import paper_table, paper_tables
-    from ld_agent.evaluation.tables.runs import collect
 
     wanted = list(paper_tables().values()) if name == "all" else [paper_table(name)]
     if session is not None:
@@ -69,10 +66,18 @@ def tables(
         raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
     if row and name == "all":
         raise InputError("--row belongs to one table; name it instead of all")
+    _filled(name, wanted, runs, _given(row or []), as_json=as_json)
+
+
+def _filled(name: str, wanted: list[PaperTable], runs: Path, given: dict[str, list[str]], *, as_json: bool) -> None:
+    from ld_agent.cli.show import say
+    from ld_agent.evaluation.tables.filled import fill, markdown
+    from ld_agent.evaluation.tables.runs import collect
+
     collected = collect(runs)
     for reason in collected.left_out:
         say(f"left out: {reason}")
-    filled = [fill(table, collected, _given(row or [])) for table in wanted]
+    filled = [fill(table, collected, given) for table in wanted]
     shown = [one for one in filled if one.filled or name != "all"]
     if not any(one.filled for one in filled):
         say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")

@@ -159,15 +159,7 @@ def perform(
     predict = _predict_on_ray if on else _predict_here
     header = describe(task, config, name, data)
     if out is None:
-        predictions: dict[str, Prediction] = {}
-        with progress(name, len(task.items)) as advance:
-
-            def remember(item: Item, text: str, details: Mapping[str, Any]) -> None:
-                predictions[item.key] = prediction_of(line_of(item, text, details))
-                advance(1)
-
-            predict(task, config, task.items, remember)
-        return Run(header, _in_order(task, predictions, None))
+        return Run(header, _in_order(task, _predicted(task, config, name, predict), None))
     _check_folder(out, header, overwrite)
     done = {p.key for p in (read_run(out).predictions if (out / PREDICTIONS).exists() else ())}
     todo = [item for item in task.items if item.key not in done]
@@ -185,6 +177,21 @@ def perform(
     if todo or missing(out)[0]:  # nothing to do, but a larger limit was interrupted
         finish(out, [p.key for p in ordered], plan)
     return Run(header, ordered)
+
+
+def _predicted(
+    task: Task, config: Config, name: str, predict: Callable[[Task, Config, Sequence[Item], Keep], None]
+) -> dict[str, Prediction]:
+    """All predictions by key, kept in no file."""
+    predictions: dict[str, Prediction] = {}
+    with progress(name, len(task.items)) as advance:
+
+        def remember(item: Item, text: str, details: Mapping[str, Any]) -> None:
+            predictions[item.key] = prediction_of(line_of(item, text, details))
+            advance(1)
+
+        predict(task, config, task.items, remember)
+    return predictions
 
 
 def _predict_here(task: Task, config: Config, items: Sequence[Item], keep: Keep) -> None:

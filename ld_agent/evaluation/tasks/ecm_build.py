@@ -72,30 +72,11 @@ def build(
         InputError: the benchmark is unknown, or no source is suitable for it.
         BackboneError: the model failed.
     """
-    if benchmark not in BENCHMARKS:
-        raise InputError(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
     built = Built()
-    work: list[Steps[Sample | None]] = []
-    if benchmark == "feedback":
-        requests = [source for source in sources if isinstance(source, str)]
-        work = [feedback(f"feedback{n}", text, built.dropped) for n, text in enumerate(requests, 1)]
-        needs = "requests, one text each"
-    else:
-        episodes = [source for source in sources if isinstance(source, Episode)]
-        if benchmark == "knowledge":
-            work = [knowledge(e, built.dropped) for e in episodes if facts_of(e)]
-            needs = "conversations with persona facts of the user"
-        else:
-            work = [continuing(e, built.dropped) for episode in episodes for e in dialogues_of(episode)]
-            needs = f"conversations of at least {FEWEST_LINES} utterances"
-    if not work:
-        raise InputError(f"no sources to build {benchmark} from; it needs {needs}")
-    tried = 0
+    work, tried = _work(benchmark, sources, built.dropped), 0
     while tried < len(work) and (wanted is None or len(built.samples) < wanted):
         missing = len(work) if wanted is None else wanted - len(built.samples)
-        batch = work[
-            tried : tried + missing
-        ]  # as many as are missing, so that the outcome does not depend on the width
+        batch = work[tried : tried + missing]  # so that the outcome does not depend on the width
         tried += len(batch)
         samples: dict[int, Sample] = {}
         for position, sample in run_many(enumerate(batch), complete, width):
@@ -106,6 +87,28 @@ def build(
     for unused in work[tried:]:
         unused.close()
     return built
+
+
+def _work(
+    benchmark: str, sources: Sequence[Episode] | Sequence[str], dropped: Counter[str]
+) -> list[Steps[Sample | None]]:
+    """One piece of work for each source that suits a benchmark."""
+    requests = [source for source in sources if isinstance(source, str)]
+    episodes = [source for source in sources if isinstance(source, Episode)]
+    if benchmark == "feedback":
+        work = [feedback(f"feedback{n}", text, dropped) for n, text in enumerate(requests, 1)]
+        needs = "requests, one text each"
+    elif benchmark == "knowledge":
+        work = [knowledge(e, dropped) for e in episodes if facts_of(e)]
+        needs = "conversations with persona facts of the user"
+    elif benchmark == "continuing":
+        work = [continuing(e, dropped) for episode in episodes for e in dialogues_of(episode)]
+        needs = f"conversations of at least {FEWEST_LINES} utterances"
+    else:
+        raise InputError(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
+    if not work:
+        raise InputError(f"no sources to build {benchmark} from; it needs {needs}")
+    return work
 
 
 # ---- the three benchmarks, as steps that ask a model

@@ -152,6 +152,19 @@ class AnswerTrainer(Trainer):
         metrics = {f"{metric_key_prefix}_loss": total / count}
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=examples)
 
+    def factors(self) -> dict[str, Tensor]:
+        """Return the trained weights, whole, in the first process. Where they are spread over processes, all must call it."""
+        if self.is_deepspeed_enabled:
+            spread: dict[str, Tensor] = self.accelerator.get_state_dict(self.model_wrapped)
+            return spread
+        if not self.is_fsdp_enabled:
+            return dict(self.accelerator.unwrap_model(self.model).state_dict())
+        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
+        gathered: dict[str, Any] = get_model_state_dict(self.model_wrapped, options=options)
+        return gathered
+
     def take_up(self, checkpoint: Path) -> None:
         """Load the state of a finished run from its last checkpoint, and the weights from its best."""
         from peft import set_peft_model_state_dict

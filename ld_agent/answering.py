@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
 from ld_agent.checks.invention import Topics, answers_nothing, asks_what_was_told, supported
+from ld_agent.checks.kept import is_true_answer, true_answer
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import names, part_about
 from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.errors import BackboneError
@@ -31,12 +33,14 @@ from ld_agent.text import SENTENCE_END, stems_of
 from ld_agent.types import Recalled, ReplyOptions, Utterance
 
 Hear = Callable[[str], None]
+Passage = Sequence[Utterance]
 
 BEARING = 0.65
 """Minimum worth (`memory.quotes.worths`) of a line the user said for a denial to be doubted because of it. For 190
 questions about something the user said, the best line reaches it in 108 cases and contains the answer in 87; for 74
 questions about something never said, it does in 9 (`data/samples/questions.jsonl`)."""
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
+OPPOSITE = "the lines say the opposite of what the model answered"
 REPEATED = "the model only repeated what had been said; it was asked again"
 LONGEST_QUOTE = 300  # characters
 _TAG = re.compile(r"</?\w+>")
@@ -67,6 +71,7 @@ class Answering:
         encode: texts → (n, dimension) unit vectors.
         topics: the nouns of texts.
         reader: looks for the answer in passages; None: the generator answers alone.
+        check: judges whether a passage supports the answer that was read in it; None: every answer counts.
         reads_first: ask the reader before the generator; False: only when the generator denies knowing.
         seen: collects every completion of the model.
     """
@@ -77,6 +82,7 @@ class Answering:
     grounded: bool
     reader: Reader | None = None
     reads_first: bool = True
+    check: StatementCheck | None = None
     seen: list[Completion] = field(default_factory=list)
 
     def steps(
@@ -184,7 +190,9 @@ class Answering:
             failed: see `_read`.
         """
         answer = self._supported(situation, completion, _told(self.generator, situation, prompted))
-        if not completion.text or (answer.text and not _says_nothing(answer.text, situation)):
+        if not completion.text or (
+            answer.text and not _says_nothing(answer.text, situation) and self._rests(situation, answer)
+        ):
             return answer
         if not self.reads_first:
             read = yield from self._read(situation, failed)
@@ -201,6 +209,16 @@ class Answering:
                 return replace(answer, text=words.quoting.format(told=quote.text), notes=(*answer.notes, QUOTED))
         return answer if says_unknown(answer.text, situation.language.reading) else replace(answer, text=words.not_told)
 
+    def _rests(self, situation: Situation, answer: Answer) -> bool:
+        """Whether some passage supports the generator's answer. Only a small model, read after its reader, is asked that."""
+        if self.check is None or not self.reads_first:
+            return True
+        passages, heard = self._passages(situation), situation.heard
+        if not passages:
+            return True
+        lines = [[(said.speaker, said.text) for said in passage] for passage in passages]
+        return is_true_answer(self.check, lines, heard.speaker, heard.text, answer.text)
+
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
         """The answer that passages agree on, or a timelier one; None: no passage has one, or there is no reader.
 
@@ -216,15 +234,33 @@ class Answering:
             failed.append(f"the reader failed: {exc}")
             return None
         self.seen.extend(completions)
-        found: list[tuple[Utterance, Answer]] = []
-        for passage, completion in zip(passages, completions, strict=True):
-            answer = self._found(situation, passage, completion)
-            if answer is not None:
-                found.append((_source(passage, answer.text, situation.language.reading), answer))
+        answers = [
+            (passage, answer)
+            for passage, completion in zip(passages, completions, strict=True)
+            if (answer := self._found(situation, passage, completion)) is not None
+        ]
+        reading = situation.language.reading
+        found = [(_source(passage, answer.text, reading), answer) for passage, answer in self._true(situation, answers)]
         if not found:
             return None
         said, answer = _chosen(situation.heard, found, situation.language.reading)
         return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
+
+    def _true(self, situation: Situation, answers: Sequence[tuple[Passage, Answer]]) -> list[tuple[Passage, Answer]]:
+        """The answers that the passages support in which they were read; of those that say yes or no wrongly, the opposite."""
+        if self.check is None:
+            return list(answers)
+        heard, kept = situation.heard, list[tuple[Passage, Answer]]()
+        for passage, answer in answers:
+            lines = [(said.speaker, said.text) for said in passage]
+            true = true_answer(self.check, lines, heard.speaker, heard.text, answer.text)
+            if true == answer.text:
+                kept.append((passage, answer))
+            elif true:
+                told = _source(passage, heard.text, situation.language.reading).text
+                text = f"{true} {situation.language.words.quoting.format(told=told)}"
+                kept.append((passage, replace(answer, text=text, notes=(*answer.notes, OPPOSITE))))
+        return kept
 
     def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
         """The supported answer that the reader found in a passage, if any."""

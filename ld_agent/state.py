@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from ld_agent.backbones.reasoning import without_reasoning
 from ld_agent.checks.attribution import own_traits
+from ld_agent.checks.kept import over, true_traits
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.referents import referring
 from ld_agent.errors import InputError, StoreError
 from ld_agent.languages import AUTO, detected, language
@@ -33,6 +35,12 @@ from ld_agent.types import Recalled, Record, Utterance, checked_name, checked_te
 if TYPE_CHECKING:
     from ld_agent.memory.views.base import Query, ViewContext
     from ld_agent.running.resources import Resources
+
+
+BEFORE = 2
+"""Lines before an utterance that are read with it."""
+CONCERNED = 6
+"""A speaker's traits that an utterance may end: those nearest to it."""
 
 
 class Relation:
@@ -201,6 +209,24 @@ class Relation:
         """Traits with dates for relative times, because they are read at other times than that of their utterance."""
         return tuple(dated(trait, said.at, self.models.language.reading, [before, said.text]) for trait in traits)
 
+    def _true(self, check: StatementCheck, said: Utterance, traits: Sequence[str]) -> Sequence[str]:
+        """The traits that an utterance supports; its speaker's traits that it ends, end."""
+        if not self._told(said):
+            return traits
+        lines = [*self._before(said), (said.speaker, said.text)]
+        known = [t for t in self.bank.near(said.speaker, said.text, CONCERNED) if not t.pinned and t.source != said.id]
+        ended = [known[n] for n in over(check, lines, said.speaker, [trait.text for trait in known])]
+        for trait in ended:
+            self.bank.end(trait.id, said.at, said.id)
+        return true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended))
+
+    def _before(self, said: Utterance) -> list[tuple[str, str]]:
+        """What was said right before an utterance in its session."""
+        number = int(said.id.removeprefix("u"))
+        ids = [f"u{n}" for n in range(max(number - BEFORE, 1), number)]
+        before = self._store.utterances_by_id(self.key, ids)
+        return [(u.speaker, u.text) for i in ids if (u := before.get(i)) is not None and u.session == said.session]
+
     def _told(self, said: Utterance) -> str:
         """What an utterance tells; "" for a stock phrase."""
         stock = is_stock_phrase(said, self.agent_name, self.models.language)
@@ -219,13 +245,18 @@ class Relation:
             extracted = yield from extractor.steps([self._told(u) for u in utterances], answered)
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
+            check = self.resources.check_for(self.models.language.code)  # loaded before the store is locked
             with self._store.writing(self.key):
                 if (
                     self._store.version(self.key) != self._version
                 ):  # `refresh` would wait for locks that precede the store's
                     self.bank.drop_mirror()  # count what another process has learned instead of overwriting it
                 learned = zip(utterances, extracted, answered, strict=True)
-                self.bank.merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])
+                if check is None:
+                    self.bank.merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])
+                else:  # one after the other, because a line may end what the one before told
+                    for u, traits, before in learned:
+                        self.bank.merge([(u, self._dated(u, self._true(check, u, traits), before))])
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
 

@@ -15,11 +15,13 @@ from typing import Any
 from ld_agent.answering import Answering
 from ld_agent.backbones.base import Completion, Message
 from ld_agent.checks.invention import asks_for_facts
+from ld_agent.checks.kept import outdated
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import asked_about
 from ld_agent.errors import InputError, ReplyStopped
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
-from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of
+from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of, worths
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
@@ -39,6 +41,8 @@ UNKNOWN_SCRIPT = (
     "the encoder does not know this script, so that little is recalled; set language=auto or another encoder.model"
 )
 NOT_STATED = "not stated"
+COMPARED = 12
+"""The most relevant lines of which the later may end what the earlier say."""
 LATEST = 200
 """Number of utterances, about half of them the agent's, whose sentences it does not repeat."""
 
@@ -125,7 +129,7 @@ class Turn:
         self.watch.lap("recall")
         bank, agent = self.relation.bank, self.relation.agent_name
         self.traits = dict(bank.select(self._everyone(), query.vector, self.heard.at, agent))
-        said = self._said_then()
+        said = self._holding(self._said_then())
         about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)), self._reading)
         self.quotes, self.passages = self._quotes(said, about), self._passages(said, about)
         return self._situation(about)
@@ -199,6 +203,22 @@ class Turn:
         ids = sources_of(self.remembered.recalled) if wanted else []
         return in_time_order(ids, resources.store.utterances_by_id(self.relation.key, ids)) if ids else []
 
+    @property
+    def _check(self) -> StatementCheck | None:
+        return self.relation.resources.check_for(self.relation.models.language.code)
+
+    def _holding(self, said: list[Utterance]) -> list[Utterance]:
+        """Of what was said, what later lines have not ended, unless that is asked for."""
+        check, reading = self._check, self._reading
+        if check is None or not said or reading.pattern("asks_former").search(self.heard.text):
+            return said
+        encode = self.relation.resources.encoder.encode
+        worth = worths(self.heard, self.relation.agent_name, said, encode, reading)
+        near = [said[n] for n in sorted(worth.argsort()[::-1][:COMPARED].tolist())]
+        vectors = encode([u.text for u in near])
+        over = {near[n].id for n in outdated(check, [(u.speaker, u.text) for u in near], vectors @ vectors.T)}
+        return [u for u in said if u.id not in over]
+
     def _quotes(self, said: Sequence[Utterance], about: str) -> tuple[Utterance, ...]:
         """Utterances of recalled sessions relevant to the one to answer, within ``memory.quotes`` tokens."""
         resources, room = self.relation.resources, self.relation.resources.config.memory.quotes
@@ -249,7 +269,8 @@ class Turn:
         resources, modules = self.relation.resources, self.relation.resources.config.modules
         return Answering(
             self._generator(), resources.encoder.encode, resources.topics.extract, modules.generator.grounded,
-            Reader(self.relation.models) if modules.reader.passages else None, modules.reader.asked == "first", self._seen,
+            Reader(self.relation.models) if modules.reader.passages else None, modules.reader.asked == "first",
+            self._check, self._seen,
         )  # fmt: skip
 
     def _reply(self, said: str, kept: Utterance | None) -> Reply:

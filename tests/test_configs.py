@@ -53,6 +53,7 @@ def test_the_default_config_is_the_default_of_the_code_with_the_adapters_that_sh
         *("modules.generator.temperature", "modules.generator.top_p"),
         *("modules.summarizer.max_new_tokens", "modules.extractor.grounded", "modules.reader.passages"),
         "backbone.context_window",
+        *("checks.adapter", "checks.verbatim"),
     }
 
 

@@ -206,7 +206,7 @@ def test_the_python_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert len(shown) > 5
     monkeypatch.chdir(tmp_path)
     script = {"generator": "Good.", "extractor": "I keep bees.", "summarizer": "They talked about bees."}
-    config = load_config("default", ["store.path=guide.db"])
+    config = load_config("default", ["store.path=guide.db", "checks.adapter=null"])
     with Agent.from_config(config, backbone=ScriptedBackbone(script)) as agent:
         names: dict[str, Any] = {"agent": agent, "alice": agent.conversation("alice")}
         for block in shown:

@@ -104,8 +104,8 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     reader = Reader(Models(request.config))
     people = people_of(request.sources)[: request.limit]
     theirs = "+".join(dict.fromkeys(map(format_of, request.sources)))
-    drawn = [(SCENES, one) for one in _of_scenes(rng)]
-    drawn += [(theirs, one) for one in (*_of_relations(rng, people), *_of_annotations(rng, people))]
+    drawn = [(SCENES, one) for one in of_scenes(rng)]
+    drawn += [(theirs, one) for one in (*of_relations(rng, people), *of_annotations(rng, people))]
     rng.shuffle(drawn)
     for corpus, one in drawn:
         heard = Utterance("q", one.passage.asker, led(rng.choice(LEADS), one.question), at=NOW, session=2)
@@ -125,7 +125,7 @@ def _pair(rng: random.Random) -> Pair:
     return Pair(rng, rng.choice(PEOPLE), rng.choice(AGENTS))
 
 
-def _of_scenes(rng: random.Random) -> Iterator[Drawn]:
+def of_scenes(rng: random.Random) -> Iterator[Drawn]:
     """Each question of each scene, asked of the passage with the answer, of one next to it, and of another scene."""
     scenes = list(every_scene(rng))
     for number, scene in enumerate(scenes):
@@ -158,7 +158,7 @@ def _of_scenes(rng: random.Random) -> Iterator[Drawn]:
             yield from (Drawn(of, pair.window(scene.said, n), question, "") for n in places)
 
 
-def _of_relations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
+def of_relations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
     for relation in relations():
         for _ in range(16):
             fact, pair = relation.drawn(rng), _pair(rng)
@@ -184,7 +184,7 @@ def _unlike(fact: Fact, rng: random.Random) -> str:
     return "" if another == fact.of or fact.avoid.search(wrong) else wrong
 
 
-def _of_annotations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
+def of_annotations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:
     for number, of_person in enumerate(people):
         of = f"person {number}"
         for one in of_person:

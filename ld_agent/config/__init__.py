@@ -17,6 +17,7 @@ from ld_agent.config.sections import (
     MINILM,
     AgentSection,
     BackboneSection,
+    ChecksSection,
     EncoderSection,
     MemorySection,
     ModulesSection,
@@ -44,6 +45,7 @@ class Config(Section):
     modules: ModulesSection = ModulesSection()
     memory: MemorySection = MemorySection()
     personas: PersonasSection = PersonasSection()
+    checks: ChecksSection = ChecksSection()
     encoder: EncoderSection = EncoderSection()
     topics: TopicsSection = TopicsSection()
     store: StoreSection = StoreSection()

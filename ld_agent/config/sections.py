@@ -340,6 +340,20 @@ class PersonasSection(Section):
         return self.cap if cap is None else cap
 
 
+class ChecksSection(Section):
+    """What may be stored and said.
+
+    Attributes:
+        adapter: LoRA of the encoder that judges whether lines support a statement, end it or say nothing of it; null:
+            what modules write is stored as it is, as in the papers. English only.
+        verbatim: events quote, and a trait is stored only if one line of its speaker says it in the same words, or else that
+            line itself is: a small model may choose among people's words, but not bring any.
+    """
+
+    adapter: str | None = None
+    verbatim: bool = False
+
+
 class EncoderSection(Section):
     """The encoder of texts.
 

@@ -249,6 +249,11 @@ class PersonaBank:
         others = [bank for speaker, bank in self._banks.items() if speaker != but]
         return [trait.text for bank in others for trait in bank.nearest(vectors, NEAREST)]
 
+    def near(self, speaker: str, text: str, most: int) -> list[Trait]:
+        """The active traits of a speaker that are nearest to a text."""
+        bank = self._banks.get(speaker)
+        return bank.nearest(self._encoder.encode([text]), most) if bank else []
+
     def known_speakers(self) -> list[str]:
         """All speakers with traits, active or not, in the order of their first trait."""
         return list(self._banks)

@@ -39,10 +39,16 @@ MOST_CANDIDATES, FEWEST_CANDIDATES = 600, 20
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A session's summary; ``fallback``: extracted from the session, because the model's answer was unusable."""
+    """A session's summary.
+
+    Attributes:
+        fallback: extracted from the session, because the model's answer was unusable.
+        dropped: number of its sentences that were left out, because the session does not support them.
+    """
 
     text: str
     fallback: bool = False
+    dropped: int = 0
 
 
 class Summarizer:
@@ -207,6 +213,11 @@ class Summarizer:
             f"{as_name(candidates[i].speaker)}: {_shortened(self._dated(candidates[i].text, candidates[i].at, None))}"
             for i in chosen
         )
+
+
+def is_noted(session: Session) -> bool:
+    """Whether the summary of a session is its own words, because a tool only noted them."""
+    return bool(_noted(session))
 
 
 def _noted(session: Session) -> str:

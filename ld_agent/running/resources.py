@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from ld_agent.backbones.base import Backbone
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.config import Config
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.errors import ConfigError
@@ -32,6 +33,9 @@ from ld_agent.modules.summarizer import Summarizer
 from ld_agent.running.collector import Collectors
 from ld_agent.running.costs import Costs
 from ld_agent.storage.opening import open_store
+
+CHECKED = "en"
+"""The language of the learned check."""
 
 
 class Resources:
@@ -84,6 +88,7 @@ class Resources:
                 self.store.close()
                 raise
         self._encoder, self._topics = encoder, topics
+        self._check: StatementCheck | None = None
 
     @property
     def encoder(self) -> SentenceEncoder:
@@ -104,6 +109,15 @@ class Resources:
             if self._topics is None:
                 self._topics = TopicExtractor(self.config.topics.model, self.config.topics.pos)
             return self._topics
+
+    def check_for(self, language: str) -> StatementCheck | None:
+        """The learned check; None: the config names none, or it does not know the language."""
+        if language != CHECKED:
+            return None
+        with self.loading:
+            if self._check is None and (settings := self.config.checks).adapter is not None:
+                self._check = StatementCheck(settings.adapter, verbatim=settings.verbatim)
+            return self._check
 
     def warm_up(self) -> None:
         """Load everything now instead of in the first turn, the spaCy pipeline in parallel with the rest."""
@@ -140,6 +154,7 @@ class Resources:
             indexes=self.indexes,
             progress=self.progress,
             annotated=self.annotated.setdefault(key, []),
+            check=self.check_for(models.language.code),
         )
 
     def query(self, text: str, at: datetime) -> Query:

@@ -112,7 +112,13 @@ def test_the_headings_can_be_told_apart_in_eighty_columns(app: typer.Typer, tmp_
 
 def test_summaries_that_are_none_are_counted_and_marked(app: typer.Typer, tmp_path: Path):
     file = str(corpus(tmp_path / "c.json"))
-    scripted = ["backbone.kind=scripted", "backbone.script={summarizer: ''}", "--records", "pipeline"]
+    scripted = [
+        "backbone.kind=scripted",
+        "backbone.script={summarizer: ''}",
+        "checks.adapter=null",
+        "--records",
+        "pipeline",
+    ]
     done = CliRunner().invoke(app, ["retrieval", file, "--json", *scripted])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["fallback_counts"] == {"events records": {"fallbacks": 3, "of": 3, "share": 1.0}}

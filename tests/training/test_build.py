@@ -243,6 +243,7 @@ def scripted() -> Config:
             "memory.gamma=-1",
             "modules.extractor.grounded=false",
             "personas.attribution=false",
+            "checks.adapter=null",
         ],  # everybody has the same trait here
     ).model_copy(
         update={"backbone": load_config("default").backbone.model_copy(update={"kind": "scripted", "script": script})}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.config.sections import MemorySection
 from ld_agent.datasets.base import AnnotatedMemory
 from ld_agent.languages.reading import Reading
@@ -48,7 +49,8 @@ class ViewContext:
     ``waits``: failed work will be retried later; false in a rebuild. ``indexes``: the search indexes of the views.
     ``progress``: called during long work on them.
 
-    ``annotated``: the corpus's annotated memories of this conversation, oldest first, if any.
+    ``annotated``: the corpus's annotated memories of this conversation, oldest first, if any. ``check``: judges what a model
+    wrote before it is stored; None: it is stored as it is.
     """
 
     store: Store
@@ -63,6 +65,7 @@ class ViewContext:
     indexes: IndexCache = field(default_factory=IndexCache)
     progress: Progress = no_progress
     annotated: Sequence[AnnotatedMemory] = ()
+    check: StatementCheck | None = None
 
     @property
     def reading(self) -> Reading:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from ld_agent.checks.kept import true_event
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.index.base import Index, Search
 from ld_agent.memory.index.in_database import DatabaseFirst
@@ -11,7 +13,8 @@ from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import draft_of
-from ld_agent.modules.summarizer import Summary
+from ld_agent.memory.when import as_dated
+from ld_agent.modules.summarizer import Summary, is_noted
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
 from ld_agent.types import Recalled, Session, Utterance
@@ -42,8 +45,21 @@ class EventView(View):
         return self._context
 
     def digest(self, sessions: Sequence[Session]) -> Steps[None]:
-        summaries = yield from self._context.summarizer.steps(sessions)
-        self.take_in(sessions, summaries)
+        """Store what was true of each session: its summary, or people's own words where that says more than they did."""
+        check, summarizer = self._context.check, self._context.summarizer
+        quoted = [s.number for s in sessions if check is not None and check.verbatim and not is_noted(s)]
+        written = yield from summarizer.steps([session for session in sessions if session.number not in quoted])
+        summaries = iter(written)
+        drafts = [Summary("") if session.number in quoted else next(summaries) for session in sessions]
+        self.take_in(sessions, [self._true(draft, session) for draft, session in zip(drafts, sessions, strict=True)])
+
+    def _true(self, summary: Summary, session: Session) -> Summary:
+        context = self._context
+        if context.check is None or is_noted(session):
+            return summary
+        lines = [(u.speaker, as_dated(u, context.reading).text) for u in session.utterances]
+        kept = true_event(context.check, lines, "" if summary.fallback else summary.text, context.agent)
+        return replace(summary, text=kept.text, dropped=kept.dropped)
 
     def take_in(self, sessions: Sequence[Session], summaries: Sequence[Summary]) -> None:
         """Store each session as one event with the given summary; several summaries of one session become several
@@ -58,7 +74,14 @@ class EventView(View):
         events: dict[int, list[Draft]] = {}
         for session, summary, topic_set, vector in zip(sessions, summaries, topics, vectors, strict=True):
             events.setdefault(session.number, []).append(
-                draft_of(session.utterances, summary.text, vector, topics=topic_set, fallback=summary.fallback)
+                draft_of(
+                    session.utterances,
+                    summary.text,
+                    vector,
+                    topics=topic_set,
+                    fallback=summary.fallback,
+                    details={"dropped": summary.dropped} if summary.dropped else {},
+                )
             )
         for number, drafts in events.items():
             self._shelf.digest(number, drafts)

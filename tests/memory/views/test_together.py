@@ -96,8 +96,8 @@ def test_views_recall_together_and_the_prompt_tells_which_gave_what(scene: Scene
     reply = talk.respond("Bees?", "Maya", START + DAY)
     assert {r.record.view for r in reply.recalled} == {"events", "recursive"}
     prompt = requests_of(agent, "generator")[-1].messages[0].content
-    assert "- 1 day ago, a session in brief: " in prompt
-    assert "- 1 day ago, what is known so far: " in prompt
+    assert "1 day ago, a session in brief: " in prompt
+    assert "1 day ago, what is known so far: " in prompt
 
 
 def test_the_budget_of_the_config_is_kept_and_said(scene: Scene):

@@ -1,0 +1,102 @@
+"""The learned check: do these lines support a claim, end it, or say nothing of it? And does a trait last?
+
+The encoder of texts with a LoRA reads lines and claim together, as a cross-encoder for natural language inference;
+``python -m training.check`` tunes it. Milliseconds a pair, in batches. Knows no store and no prompt.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ld_agent.config.sections import MINILM
+from ld_agent.errors import ModelError
+
+LABELS = ("supported", "ended", "unsaid")
+SUPPORTED, ENDED, UNSAID = range(len(LABELS))
+Lines = Sequence[tuple[str, str]]
+Pair = tuple[Lines, str]
+LONGEST = 192
+"""Tokens of lines and claim together; of longer ones, the earliest lines are cut."""
+AT_ONCE = 32
+LASTING: Lines = (("", "Does this still matter in a month?"),)
+"""What the check reads in place of lines to judge whether a trait lasts: supported, or not."""
+
+
+def written(lines: Lines) -> str:
+    """Lines as the check reads them."""
+    return "\n".join(f"{speaker}: {text}" if speaker else text for speaker, text in lines)
+
+
+def answering(asker: str, question: str, answer: str) -> str:
+    """An answer as a claim."""
+    return f"{asker} asks: {question} Answer: {answer}"
+
+
+def load_base() -> tuple[Any, Any]:
+    """The encoder with a head of `LABELS`, and its tokenizer."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    from ld_agent.backbones.quiet import quiet_transformers
+    from ld_agent.backbones.weights import resolve_model
+
+    source = resolve_model(MINILM)
+    with quiet_transformers():
+        model = AutoModelForSequenceClassification.from_pretrained(source, num_labels=len(LABELS))
+        return model, AutoTokenizer.from_pretrained(source, truncation_side="left")
+
+
+class StatementCheck:
+    """Judges claims about what was said.
+
+    Args:
+        adapter: folder of the LoRA, given by a reference like a model's.
+        verbatim: what is stored must have the words of its lines; see `ChecksSection`.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+
+    def __init__(self, adapter: str, *, verbatim: bool = False) -> None:
+        from peft import PeftModel
+
+        from ld_agent.backbones.weights import resolve_model
+
+        try:
+            model, self._tokenizer = load_base()
+            self._model = PeftModel.from_pretrained(model, str(resolve_model(adapter))).merge_and_unload().eval()
+        except (OSError, ValueError, RuntimeError, KeyError) as exc:
+            raise ModelError(f"checks.adapter {adapter!r} cannot be loaded: {exc}") from exc
+        self.verbatim = verbatim
+        self._one_at_a_time = threading.Lock()
+
+    def probabilities(self, pairs: Sequence[Pair]) -> NDArray[np.float32]:
+        """(n, 3) probabilities of `LABELS` for lines and a claim each."""
+        import torch
+
+        order = sorted(range(len(pairs)), key=lambda n: sum(len(text) for _, text in pairs[n][0]))
+        found = np.zeros((len(pairs), len(LABELS)), np.float32)
+        for start in range(0, len(order), AT_ONCE):
+            rows = order[start : start + AT_ONCE]
+            with self._one_at_a_time, torch.inference_mode():
+                logits = self._model(**self._encoded([pairs[n] for n in rows])).logits
+                found[rows] = torch.softmax(logits, dim=-1).numpy()
+        return found
+
+    def _encoded(self, pairs: Sequence[Pair]) -> Any:
+        return encoded(self._tokenizer, pairs, padding=True, return_tensors="pt")
+
+
+def encoded(tokenizer: Any, pairs: Sequence[Pair], **options: Any) -> Any:
+    """Token ids of lines and claims."""
+    return tokenizer(
+        [written(lines) for lines, _ in pairs],
+        [claim for _, claim in pairs],
+        truncation="only_first",
+        max_length=LONGEST,
+        **options,
+    )

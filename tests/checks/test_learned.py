@@ -1,0 +1,88 @@
+"""The learned check, on claims that it was not tuned on; and what is stored because of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ld_agent.checks.kept import is_true_answer, outdated, over, own_words, true_event, true_traits
+from ld_agent.checks.learned import LABELS, StatementCheck
+from ld_agent.languages import ENGLISH
+from training.check import handwritten_rows, question_of, second_person
+
+HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out.txt"
+READING = ENGLISH.reading
+
+
+@pytest.fixture(scope="module")
+def check() -> StatementCheck:
+    return StatementCheck("shipped:adapters/check", verbatim=True)
+
+
+def test_it_tells_supported_claims_from_others(check: StatementCheck):
+    rows = list(handwritten_rows(HELD_OUT))[::3]
+    supported = check.probabilities([pair for pair, _ in rows])[:, 0]
+    true = np.array([LABELS.index(label) == 0 for _, label in rows])
+    assert len(rows) > 300
+    assert (supported[true][:, None] > supported[~true]).mean() > 0.75  # area under the curve
+
+
+def test_a_trait_keeps_only_words_that_its_speaker_said(check: StatementCheck):
+    lines = [("Nell", "hm"), ("Nell", "My rabbit is called Tofu.")]
+    assert true_traits(check, lines, ["My rabbit is called Tofu."], READING) == ["My rabbit is called Tofu."]
+    assert true_traits(check, lines, ["I have a rabbit farm in Tofu."], READING) == ["My rabbit is called Tofu."]
+    assert true_traits(check, [("Nell", "The drummer came late.")], ["I am a drummer."], READING) == []
+    assert (
+        true_traits(check, [("Nell", 'It says "I live in Kiel and have four goats".')], ["I live in Kiel."], READING)
+        == []
+    )
+
+
+def test_what_is_over_tomorrow_is_no_trait(check: StatementCheck):
+    assert true_traits(check, [("Nell", "I am going to bed.")], ["I am going to bed."], READING) == []
+
+
+def test_what_ends_a_trait_is_kept_in_the_words_of_its_speaker(check: StatementCheck):
+    lines = [("Nell", "I quit the Blue Heron. Since Monday I drive a tram.")]
+    assert true_traits(check, lines, [], READING) == []
+    assert true_traits(check, lines, [], READING, ends=True) == ["I quit the Blue Heron."]
+
+
+def test_a_line_about_something_else_ends_nothing(check: StatementCheck):
+    lines = [("Nell", "The weather is awful today.")]
+    assert over(check, lines, "Nell", ["I have a dog named Rex.", "I work as a nurse."]) == []
+    assert over(check, lines, "Nell", []) == []
+
+
+def test_a_summary_that_was_not_said_becomes_their_own_words(check: StatementCheck):
+    lines = [("Nell", "My brother Ivo opens a cafe on Friday."), ("Sam", "Wish him luck!")]
+    kept = true_event(check, lines, "Sam and Nell are buying a horse.", "Sam")
+    assert (kept.text, kept.dropped) == ("Nell: My brother Ivo opens a cafe on Friday.", 1)
+    assert true_event(check, lines, "Nell's brother Ivo opens a cafe on Friday.", "Sam").dropped == 0
+
+
+def test_the_agent_is_quoted_only_where_nobody_else_spoke(check: StatementCheck):
+    assert own_words(check, [("Nell", "Hm?"), ("Sam", "I like the rain a lot.")], "Sam") == [
+        "Sam: I like the rain a lot."
+    ]
+
+
+def test_lines_that_are_not_alike_are_not_compared(check: StatementCheck):
+    said = [("Nell", "I work as a nurse."), ("Nell", "I quit nursing, I am a gardener now.")]
+    assert outdated(check, said, np.zeros((2, 2), np.float32)) == set()
+    assert outdated(check, said[:1], np.ones((1, 1), np.float32)) == set()
+
+
+def test_an_answer_needs_a_passage_that_says_it(check: StatementCheck):
+    passages = [[("Nell", "My cat is called Plum.")]]
+    assert is_true_answer(check, passages, "Nell", "What is my cat called?", "Your cat is called Plum.")
+    assert not is_true_answer(check, passages, "Nell", "Where do I work?", "You work at a bank.")
+
+
+def test_claims_become_questions_of_the_person():
+    assert question_of("I have a cat.") == "Do I have a cat?"
+    assert question_of("My brother is a vet.") == "Is my brother a vet?"
+    assert question_of("I never smoke.") is None
+    assert second_person("I am proud of my cat.") == "you are proud of your cat."

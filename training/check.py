@@ -1,0 +1,296 @@
+"""Tunes the check of statements, `ld_agent.checks.learned`, on lines and claims:
+
+python -m training.check --msc msc_personasummary/session_2/valid.txt --pairs sick.tsv --pairs dnli_train.tsv --out runs/check
+
+The encoder of texts reads lines and claim together (a cross-encoder, with a LoRA) and says whether the lines support the
+claim, end it, or say nothing of it. Rows: annotated traits of MSC with another trait, person, number or polarity;
+public pairs; and ``data/training/claims*.txt``, written and labelled by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
+from torch.utils.data import Dataset
+from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
+
+from ld_agent.checks.learned import LABELS, LASTING, Pair, answering, encoded, load_base
+from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
+from ld_agent.text import SENTENCE_END
+from training.command import run_command
+from training.memory_sources import people_of
+from training.reader import of_annotations, of_relations, of_scenes
+from training.third_person import third_person
+
+SUPPORTED, ENDED, UNSAID = LABELS  # as words
+Row = tuple[Pair, str]
+NAMES = (
+    "Lena Tunde Maya Carla Igor Joan Mei Paul Rita Hugo Asha Dan Bea Oskar Noor Sofia Nell Ravi Ines Sam Alex Robin User User"
+).split()
+MARKS = {"+": SUPPORTED, "-": UNSAID, "!": ENDED}
+PUBLIC = {"entailment": SUPPORTED, "neutral": UNSAID, "contradiction": ENDED}
+NEGATIONS = (
+    (r"^I am (?!not)", "I am not "), (r"^I have (?!no|never)", "I do not have "), (r"^I (like|love|enjoy) ", r"I do not \1 "),
+    (r"^I (work|live|go|play|own|want|drive|eat|drink) ", r"I do not \1 "), (r"^I don't ", "I "), (r"^I do not ", "I "),
+    (r"^I can ", "I cannot "), (r"^My (.+?) is ", r"My \1 is not "),
+)  # fmt: skip
+RANK = 64
+TUNED = re.compile(r".*encoder\.layer\..*\.(?:query|key|value|dense)\.weight$")
+LONGEST_ROW = 110
+"""Tokens of a row; longer ones are left out, because time grows with them."""
+QUESTIONS = (
+    (r"I(?: am|'m) (?!not)(.+)", "Am I {}?"), (r"I was (?!not)(.+)", "Was I {}?"), (r"I can (?!not)(.+)", "Can I {}?"),
+    (r"I have (?!no\b|never|been|had|not|[a-z]+ed\b)(.+)", "Do I have {}?"), (r"I had (?!no\b|not|to)(.+)", "Did I have {}?"),
+    (r"I (like|love|live|work|own|want|play|drive|eat|drink|speak|teach|study|go|run|bite|sing|smoke|keep|sell|rent|need) (.+)",
+     "Do I {} {}?"),
+    (r"My (.+?) is (?!not)(.+)", "Is my {} {}?"), (r"My (.+?) has (.+)", "Does my {} have {}?"),
+)  # fmt: skip
+YOU = {
+    "i am": "you are", "i'm": "you are", "i was": "you were", "i": "you", "my": "your", "me": "you", "myself": "yourself",
+    "mine": "yours", "am": "are",
+}  # fmt: skip
+BEFORE = 2
+"""Lines before the one that is annotated."""
+
+
+def msc_rows(path: Path, rng: random.Random) -> Iterator[Row]:
+    """Annotated traits with the lines that tell them, and what these lines do not say."""
+    sessions: dict[tuple[str, int], list[AnnotatedUtterance]] = {}
+    for said in load_annotated_utterances(path):
+        sessions.setdefault((said.episode, said.session), []).append(said)
+    for said in sessions.values():
+        yield from _session_rows(said, rng)
+
+
+def _session_rows(said: Sequence[AnnotatedUtterance], rng: random.Random) -> Iterator[Row]:
+    names = dict(zip(dict.fromkeys(u.speaker for u in said), rng.sample(NAMES[:-1], 2), strict=False))
+    traits = [(n, trait) for n, u in enumerate(said) for trait in u.traits]
+    for n, trait in traits:
+        me = names[said[n].speaker]
+        other = next(name for name in names.values() if name != me)
+        start = max(n - rng.randint(0, BEFORE), 0)
+        lines = tuple((names[u.speaker], u.text) for u in said[start : n + 1])
+        yield (lines, _form(me, trait, rng)), SUPPORTED
+        elsewhere = [t for m, t in traits if not start <= m <= n + 2 and t != trait]
+        wrong = [(other, trait)] + [
+            (rng.choice((me, me, other)), t) for t in rng.sample(elsewhere, min(1, len(elsewhere)))
+        ]
+        for who, text in wrong:
+            yield (lines, _form(who, text, rng)), UNSAID
+        if rng.random() < 0.5 and (opposite := negated(trait)):
+            yield (lines, _form(me, opposite, rng)), ENDED
+        if rng.random() < 0.3 and (number := re.search(r"\b(two|three|four|five|six|[2-9]|\d\d)\b", trait)):
+            changed = rng.choice([w for w in ("two", "three", "five", "seven") if w != number[0]])
+            yield (lines, _form(me, trait.replace(number[0], changed, 1), rng)), UNSAID
+
+
+def negated(trait: str) -> str:
+    """The opposite of a trait in the first person; "": none is found."""
+    for pattern, instead in NEGATIONS:
+        if re.search(pattern, trait):
+            return re.sub(pattern, instead, trait, count=1)
+    return ""
+
+
+def _form(name: str, trait: str, rng: random.Random) -> str:
+    return f"{name}: {trait}" if rng.random() < 0.6 else third_person(trait, name)
+
+
+def summary_rows(path: Path, rng: random.Random) -> Iterator[Row]:
+    """Sentences of reference summaries of dialogues, with the people exchanged, and those of other dialogues."""
+    dialogues = load_dialogues(path)
+    for dialogue in dialogues:
+        speakers = list(dict.fromkeys(turn.speaker for turn in dialogue.turns))
+        names = dict(zip(speakers, rng.sample(NAMES[:-1], len(speakers)), strict=True))
+        lines = tuple((names[turn.speaker], turn.text) for turn in dialogue.turns)
+        for sentence in SENTENCE_END.split(dialogue.summaries[0]):
+            told = _renamed(sentence, names)
+            yield (lines, told), SUPPORTED
+            exchanged = _renamed(sentence, dict(zip(speakers, [names[s] for s in speakers[::-1]], strict=True)))
+            if exchanged != told and len(set(re.findall(r"#Person\d#", sentence))) == 1:
+                yield (lines, exchanged), UNSAID
+        other = rng.choice(dialogues)
+        if other is not dialogue:
+            yield (lines, _renamed(rng.choice(SENTENCE_END.split(other.summaries[0])), names)), UNSAID
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    for tag, name in names.items():
+        text = text.replace(tag, name)
+    return text
+
+
+def public_rows(path: Path) -> Iterator[Row]:
+    """Pairs of SICK (with a header) or of DNLI (dialogue, statement, label)."""
+    with path.open(encoding="utf-8", newline="") as file:
+        for cells in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            label = PUBLIC.get(cells[-1].strip().casefold())
+            if label and len(cells) == 4:
+                yield ((("", cells[1]),), cells[2]), label
+            elif label:
+                turns = re.findall(r"<([A-Z])>\s*(.*?)\s*(?=<[A-Z]>|$)", cells[0])
+                yield (tuple(turns), cells[1]), label
+
+
+def answer_rows(sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
+    """The reader's questions with their answers: supported by the passage that has one, and unsaid by the others."""
+    people = people_of(sources)
+    answers: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for one in (*of_scenes(rng), *of_relations(rng, people), *of_annotations(rng, people)):
+        if one.answer:
+            answers[one.question] = one.answer
+            yield (one.passage.lines, answering(one.passage.asker, one.question, one.answer)), SUPPORTED
+            if (wrong := others.get(one.of, one.answer)) != one.answer and rng.random() < 0.3:
+                yield (one.passage.lines, answering(one.passage.asker, one.question, wrong)), UNSAID
+            others[one.of] = one.answer
+        elif given := answers.get(one.question) or others.get(one.of):
+            yield (one.passage.lines, answering(one.passage.asker, one.question, given)), UNSAID
+
+
+def yes_or_no_rows(rows: Sequence[Row], rng: random.Random) -> Iterator[Row]:
+    """Claims in the first person as questions of the person, answered with yes and no."""
+    for (lines, claim), label in rows:
+        person, _, trait = claim.partition(": ")
+        if not trait or (asked := question_of(trait)) is None:
+            continue
+        told = second_person(trait)
+        yes = rng.choice(("Yes.", "Yes, you told me so.", f"Yes, {told}"))
+        no = rng.choice(("No.", "No, not as far as you told me.", "No, that is not so."))
+        yield (lines, answering(person, asked, yes)), label
+        yield (lines, answering(person, asked, no)), {SUPPORTED: ENDED, ENDED: SUPPORTED, UNSAID: UNSAID}[label]
+
+
+def question_of(trait: str) -> str | None:
+    """A trait in the first person as its speaker's question; None: it has another form."""
+    for pattern, asked in QUESTIONS:
+        if match := re.fullmatch(pattern, trait.strip().rstrip(".!")):
+            return asked.format(*match.groups())
+    return None
+
+
+def second_person(trait: str) -> str:
+    """A trait in the first person, said to its speaker."""
+    return re.sub(r"\b(?:I am|I'm|I was|I|[Mm]y|me|myself|mine|am)\b", lambda found: YOU[found[0].casefold()], trait)
+
+
+def lasting_rows(path: Path) -> Iterator[Row]:
+    """Traits marked + if they still matter in a month, - if they are over tomorrow."""
+    for line in filter(None, map(str.strip, path.read_text(encoding="utf-8").splitlines())):
+        yield (LASTING, line[2:]), MARKS[line[0]]
+
+
+def handwritten_rows(path: Path) -> Iterator[Row]:
+    """Blocks of lines and of claims marked + (supported), - (unsaid) or ! (ended)."""
+    for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
+        lines: list[tuple[str, str]] = []
+        for line in filter(None, map(str.strip, block.splitlines())):
+            if line[0] in MARKS and line[1] == " ":
+                yield (tuple(lines), line[2:]), MARKS[line[0]]
+            else:
+                speaker, _, text = line.partition(": ")
+                lines.append((speaker, text))
+
+
+class Rows(Dataset[dict[str, Any]]):
+    """Rows as token ids, encoded when they are asked for."""
+
+    def __init__(self, rows: Sequence[Row], tokenizer: Any) -> None:
+        ids = encoded(tokenizer, [pair for pair, _ in rows])
+        kept = [n for n, of_row in enumerate(ids["input_ids"]) if len(of_row) <= LONGEST_ROW]
+        self._ids = {name: [values[n] for n in kept] for name, values in ids.items()}
+        self._labels = [LABELS.index(rows[n][1]) for n in kept]
+
+    def __len__(self) -> int:
+        return len(self._labels)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: values[index] for name, values in self._ids.items()} | {"labels": self._labels[index]}
+
+
+def tune(
+    out: Annotated[Path, typer.Option("--out", help="Folder of the adapter.")],
+    msc: Annotated[list[Path] | None, typer.Option("--msc", help="msc_personasummary files.")] = None,
+    summaries: Annotated[list[Path] | None, typer.Option("--summaries", help="DialogSum files.")] = None,
+    pairs: Annotated[list[Path] | None, typer.Option("--pairs", help="SICK or DNLI files.")] = None,
+    claims: Annotated[
+        list[Path] | None, typer.Option("--claims", help="Labelled claims, as data/training/claims*.txt.")
+    ] = None,
+    lasting: Annotated[
+        Path | None, typer.Option("--lasting", help="Labelled traits, as data/training/lasting.txt.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Times that labelled claims count.")] = 3,
+    begin: Annotated[Path | None, typer.Option("--begin", help="Adapter to continue from.")] = None,
+    epochs: Annotated[float, typer.Option(min=0.01)] = 1.0,
+    learning_rate: Annotated[float, typer.Option(min=0.0)] = 1e-4,
+    limit: Annotated[int | None, typer.Option(min=1, help="Rows drawn of MSC, summaries and pairs.")] = None,
+    seed: int = 7,
+) -> None:
+    """Tune the check of statements."""
+    rng = random.Random(seed)
+    rows = [row for path in msc or [] for row in msc_rows(path, rng)]
+    rows += [row for path in summaries or [] for row in summary_rows(path, rng)]
+    rows += [row for path in pairs or [] for row in public_rows(path)]
+    rows += list(answer_rows(msc or [], rng))
+    rows = rng.sample(rows, min(limit or len(rows), len(rows)))
+    written = [row for path in claims or [] for row in handwritten_rows(path)]
+    rows += (written + list(yes_or_no_rows(written, rng))) * repeat
+    rows += list(lasting_rows(lasting)) * repeat if lasting else []
+    typer.echo(f"{len(rows)} rows: {Counter(label for _, label in rows)}", err=True)
+    model, tokenizer = load_base()
+    torch.nn.init.eye_(model.bert.pooler.dense.weight)  # the encoder itself never used it
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters() if TUNED.search(name)}
+    if begin is not None:
+        model = PeftModel.from_pretrained(model, str(begin)).merge_and_unload()
+    for name, weight in model.named_parameters():
+        weight.requires_grad = name in before or not name.startswith("bert.e")
+    settings = TrainingArguments(
+        str(out / "checkpoints"), per_device_train_batch_size=32, learning_rate=learning_rate, num_train_epochs=epochs,
+        warmup_steps=60, lr_scheduler_type="linear", train_sampling_strategy="group_by_length", logging_steps=50, save_steps=500,
+        save_total_limit=1, seed=seed, report_to=[], use_cpu=True, bf16=True, disable_tqdm=False, dataloader_num_workers=0,
+    )  # fmt: skip
+    trainer = Trainer(
+        model, settings, train_dataset=Rows(rows, tokenizer), processing_class=tokenizer,
+        data_collator=DataCollatorWithPadding(tokenizer),
+    )  # fmt: skip
+    trainer.train(resume_from_checkpoint=any((out / "checkpoints").glob("checkpoint-*")))
+    low_rank(model, before).save_pretrained(str(out))
+
+
+def low_rank(model: Any, before: Mapping[str, torch.Tensor]) -> PeftModel:
+    """The tuned encoder as the one before and a LoRA: of each difference, the `RANK` greatest singular values."""
+    after = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            weight.copy_(before.get(name, weight))
+    lora = LoraConfig(
+        TaskType.SEQ_CLS, r=RANK, lora_alpha=RANK, target_modules=TUNED.pattern.removesuffix(r"\.weight$"),
+        modules_to_save=["classifier", "pooler"],
+    )  # fmt: skip
+    tuned = get_peft_model(model, lora)
+    layers = dict(tuned.base_model.model.named_modules())
+    with torch.no_grad():
+        for name, weight in before.items():
+            u, s, v = torch.linalg.svd(after[name] - weight, full_matrices=False)
+            layer = layers[name.removesuffix(".weight")]
+            layer.lora_A["default"].weight.copy_(s[:RANK].sqrt()[:, None] * v[:RANK])
+            layer.lora_B["default"].weight.copy_(u[:, :RANK] * s[:RANK].sqrt())
+    return tuned
+
+
+def main() -> None:
+    """The command."""
+    run_command(tune, "training.check")
+
+
+if __name__ == "__main__":
+    main()

@@ -77,7 +77,8 @@ async def test_a_stream_joins_to_the_reply_and_ends_with_usage(served: Served):
         assert await client.said() == ["I keep bees.", "Bees are fine company."]
 
 
-async def test_a_stream_says_something_while_nothing_comes(served: Served):
+async def test_a_stream_says_something_while_nothing_comes(served: Served, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ld_agent.server.openai.turns.PING", 0.001)
     release = threading.Event()
 
     def slow(request: Request) -> str:
@@ -88,7 +89,7 @@ async def test_a_stream_says_something_while_nothing_comes(served: Served):
         asked = Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions(), id="chatcmpl-1", model="default")
         turn = RunningTurn.begin(client.service, asked)
         sent = []
-        async for line in stream(client.service, turn, asked, False, ping=0.001):
+        async for line in stream(client.service, turn, asked, False):
             sent.append(line)
             if line.startswith(":"):
                 release.set()

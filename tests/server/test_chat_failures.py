@@ -172,7 +172,7 @@ async def test_a_resent_request_after_a_lost_connection_gets_a_whole_reply(serve
 async def abandoned(client: Client, left: threading.Event, asked: Asked) -> Answered:
     """What becomes of a turn whose client leaves after the first piece."""
     turn = RunningTurn.begin(client.service, asked)
-    async for piece in turn.pieces(20):
+    async for piece in turn.pieces():
         assert piece
         turn.leave()
         left.set()

@@ -89,7 +89,7 @@ async def test_a_stream_says_something_while_nothing_comes(served: Served, monke
         asked = Asked("ann", "t1", (Line(False, "I keep bees."),), ReplyOptions(), id="chatcmpl-1", model="default")
         turn = RunningTurn.begin(client.service, asked)
         sent = []
-        async for line in stream(client.service, turn, asked):
+        async for line in stream(turn, asked, False):
             sent.append(line)
             if line.startswith(":"):
                 release.set()

@@ -22,7 +22,7 @@ TRUE, SAID = 0.7, 0.3
 """Least probability that what a model worded is true, and what has the words of its lines."""
 OVER, LASTS = 0.6, 0.2
 """Least probabilities that a line ends a statement, and that one still matters in a month."""
-ANSWERS, OPPOSITE = 0.4, 0.6
+ANSWERS, OPPOSITE = 0.5, 0.6
 """Least probability that a passage supports an answer read in it, and the opposite of a yes or no."""
 WINDOW, STRIDE = 6, 3
 """Lines that a sentence of a summary is read against at once, and how far the next ones begin after them."""

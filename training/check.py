@@ -67,8 +67,8 @@ def msc_rows(path: Path, rng: random.Random) -> Iterator[Row]:
     sessions: dict[tuple[str, int], list[AnnotatedUtterance]] = {}
     for said in load_annotated_utterances(path):
         sessions.setdefault((said.episode, said.session), []).append(said)
-    for said in sessions.values():
-        yield from _session_rows(said, rng)
+    for session in sessions.values():
+        yield from _session_rows(session, rng)
 
 
 def _session_rows(said: Sequence[AnnotatedUtterance], rng: random.Random) -> Iterator[Row]:

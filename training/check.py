@@ -24,6 +24,7 @@ from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
 from ld_agent.checks.learned import LABELS, LASTING, Pair, answering, encoded, load_base
+from ld_agent.config.sections import MINILM
 from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
 from ld_agent.text import SENTENCE_END
 from training.command import run_command
@@ -277,6 +278,7 @@ def low_rank(model: Any, before: Mapping[str, torch.Tensor]) -> PeftModel:
         modules_to_save=["classifier", "pooler"],
     )  # fmt: skip
     tuned = get_peft_model(model, lora)
+    tuned.peft_config["default"].base_model_name_or_path = MINILM  # not where it lies on this machine
     layers = dict(tuned.base_model.model.named_modules())
     with torch.no_grad():
         for name, weight in before.items():

@@ -37,6 +37,7 @@ SLOW = (
     "tests/backbones/test_llama.py",
     "tests/backbones/test_local",
     "tests/backbones/test_weights.py",
+    "tests/evaluation/test_bert_score.py",
     "tests/test_adapters.py",
     # real processes, some of them killed, and installs
     "tests/storage/test_connection.py::test_processes",

@@ -264,7 +264,7 @@ def tune(
         data_collator=DataCollatorWithPadding(tokenizer),
     )  # fmt: skip
     trainer.train(resume_from_checkpoint=any((out / "checkpoints").glob("checkpoint-*")))
-    low_rank(model, before).save_pretrained(str(out))
+    low_rank(model, before).half().save_pretrained(str(out))
 
 
 def low_rank(model: Any, before: Mapping[str, torch.Tensor]) -> PeftModel:

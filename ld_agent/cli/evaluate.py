@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ld_agent.cli.options import Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite
+from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite
 from ld_agent.cli.runs import carry_out, report
 from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
 from ld_agent.program import lenient
@@ -38,6 +38,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
                 as_json=given["as_json"],
                 out=given["out"],
                 overwrite=given["overwrite"],
+                bert_score=given.get("bert_score"),
                 on=given["on"],
                 labelled=lambda runs: task.with_labels(runs, **options),
             )
@@ -52,6 +53,7 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
         _parameter("overwrite", Overwrite, default=False),
         _parameter("on", On, default=""),
         _parameter("skip_bad", Lenient, default=False),
+        *([_parameter("bert_score", BertModel)] if task.has_texts else ()),
         *(_parameter(option.name, _annotation(option), option.default) for option in task.options),
     ]
     command.__doc__ = task.help
@@ -83,6 +85,7 @@ for _task in TASKS.values():
 def score(
     folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders written with --out.")],
     as_json: Json = False,
+    bert_score: BertModel = None,
     partial: Annotated[bool, typer.Option("--partial", help="Also score unfinished runs.")] = False,
 ) -> None:
     """Score stored predictions again, without a model; compare several runs with the first.
@@ -108,4 +111,4 @@ def score(
                 )
             say(progress)
         runs.append((run, None if absent else folder))
-    report(runs, as_json)
+    report(runs, as_json, bert_score)

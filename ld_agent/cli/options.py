@@ -38,6 +38,12 @@ Out = Annotated[
     Path | None, typer.Option("--out", help="Store the predictions in this folder; interrupted runs resume.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Discard predictions of another configuration in --out.")]
+BertModel = Annotated[
+    str | None,
+    typer.Option(
+        "--bert-score", metavar="MODEL", help="Also compute BERTScore with this encoder; 'default': encoder.model."
+    ),
+]
 On = Annotated[
     Literal["", "ray"], typer.Option("--on", help="ray: distribute the work over a Ray cluster. Default: this process.")
 ]

@@ -28,6 +28,7 @@ def carry_out(
     as_json: bool,
     out: Path | None,
     overwrite: bool,
+    bert_score: str | None = None,
     on: str = "",
     labelled: Callable[[Sequence[Run]], Sequence[Run]] = tuple,
 ) -> None:
@@ -58,7 +59,7 @@ def carry_out(
         run = perform(make(settings), settings, name, data=data, out=folder, limit=limit, overwrite=overwrite, on=on)
         runs.append(run)
         folders.append(folder)
-    report([*zip(labelled(runs), folders, strict=True)], as_json)
+    report([*zip(labelled(runs), folders, strict=True)], as_json, bert_score)
 
 
 def names_of(configs: Sequence[str]) -> list[str]:
@@ -71,16 +72,25 @@ def names_of(configs: Sequence[str]) -> list[str]:
     return names
 
 
-def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool) -> None:
-    """Measure runs, store the figures with those in a folder, and show them as JSON or tables."""
+def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None) -> None:
+    """Measure runs, store the figures with those in a folder, and show them as JSON or tables.
+
+    Args:
+        encoder: also compute BERTScore with this encoder; "default": the configured one.
+    """
     from ld_agent.cli.show import say
+    from ld_agent.config import Config
+    from ld_agent.evaluation.bert_score import BertScore
     from ld_agent.evaluation.runner import write_scores
     from ld_agent.evaluation.scoring import comparisons, measures, scores
 
-    measured = [measures(run) for run, _ in runs]
+    similarity = None
+    if encoder is not None:
+        similarity = BertScore(Config().encoder.model if encoder == "default" else encoder)
+    measured = [measures(run, similarity) for run, _ in runs]
     results = []
     for (run, folder), of_run in zip(runs, measured, strict=True):
-        result = scores(run, of_run)
+        result = scores(run, of_run) | ({"bert_score_model": similarity.name} if similarity is not None else {})
         results.append(result)
         if result["empty"]:
             say(f"{run.name}: {result['empty']} of {result['predictions']} predictions are empty and count as such")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
 from ld_agent.evaluation import fallbacks
@@ -16,12 +16,15 @@ from ld_agent.evaluation.metrics import Measure, meteor_stages
 from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
 from ld_agent.evaluation.tasks.registry import task_entry
 
+if TYPE_CHECKING:
+    from ld_agent.evaluation.bert_score import BertScore
+
 PLACES = 6
 Measures = dict[str, Measure]
 
 
-def measures(run: Run) -> Measures:
-    """Compute the measures of a run's task.
+def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
+    """Compute the measures of a run's task and, with an encoder, BERTScore.
 
     Raises:
         InputError: the task is unknown, or the run has no predictions.
@@ -29,7 +32,12 @@ def measures(run: Run) -> Measures:
     task = task_entry(run.task)
     if not run.predictions:
         raise InputError(f"run {run.name!r} has no predictions to score; make them with ld-agent eval {run.task} --out")
-    return task.measure(run.predictions)
+    measured = task.measure(run.predictions)
+    if bert_score is not None:
+        measured["bert_score"] = bert_score.f1(
+            [p.text for p in run.predictions], [p.references for p in run.predictions]
+        )
+    return measured
 
 
 def scores(run: Run, measured: Measures) -> dict[str, Any]:

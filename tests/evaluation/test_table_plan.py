@@ -91,8 +91,6 @@ def test_a_planned_run_fits_its_cell_and_is_the_published_arm(
     checked: dict[str, TableRun] = {}
     for row, column, lines in cells(table, config):
         runs = [line for line in lines if RUN.match(line) and "/valid.txt" not in line]
-        if lines == ["# BScore: nothing here measures it"]:
-            continue
         wanted: list[Where] = [column.first, column.second] if column.first and column.second else [column.where]
         assert len(runs) == len(wanted), lines
         for line, where in zip(runs, wanted, strict=True):

@@ -310,6 +310,17 @@ def test_runs_over_different_data_are_not_compared(tmp_path: Path, data: Path):
     assert our_lines(table("ecm-6", tmp_path / "runs")) == {}
 
 
+def test_model_based_metrics_come_from_the_scores_of_the_run(tmp_path: Path, data: Path):
+    run = make_run(
+        tmp_path / "runs" / "none", data, said=[(5, "a", "a")], memory={"views": ["none"]}, personas={"cap": 0}
+    )
+    (run / "scores.json").write_text(json.dumps({"hash": "none-hash", "bert_score": 0.8612}))
+    assert our_lines(table("rsum-5", tmp_path / "runs"))["SmolLM2-135M-Instruct, without memory"][0] == "86.12"
+    (run / "scores.json").write_text(json.dumps({"hash": "another", "bert_score": 0.9}))
+    with pytest.raises(InputError, match="another configuration"):
+        table("rsum-5", tmp_path / "runs")
+
+
 # ---- what is not taken
 
 

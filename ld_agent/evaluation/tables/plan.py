@@ -140,7 +140,7 @@ def _after(table: PaperTable, wanted: Where, measure: str, config: str) -> list[
     if judged is not None:
         limit = f" --limit {ERRORS_OF}" if judged == "errors" else ""
         return [f"ld-agent judge {judged} {folder} -c JUDGE{limit}"]
-    return []
+    return [f"ld-agent eval score {folder} --bert-score default"] if measure == "bert_score" else []
 
 
 def _comparison(table: PaperTable, wanted: Where, first: Where, second: Where, config: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Runs as seen by the tables: their facts, and their figures by measure and session.
 
 A run's facts follow from its configuration and data (`Facts`). Its figures come from its predictions, from the verdicts
-next to them. Anything unfinished, empty or made for
+next to them and, if computing them needs a model, from its ``scores.json``. Anything unfinished, empty or made for
 another run is left out, with a reason.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ld_agent.config import parse_config
 from ld_agent.datasets import format_of
-from ld_agent.errors import ConfigError, InputError, LDAgentError
+from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
 from ld_agent.evaluation.fallbacks import Counts, in_words, of_predictions
 from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS
 from ld_agent.evaluation.judging.verdicts import (
@@ -28,7 +28,7 @@ from ld_agent.evaluation.judging.verdicts import (
     verdicts_under,
 )
 from ld_agent.evaluation.metrics import Measure
-from ld_agent.evaluation.runner import Run, runs_under
+from ld_agent.evaluation.runner import SCORES, Run, runs_under
 from ld_agent.evaluation.tables.facts import facts_of
 from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, satisfied
 from ld_agent.evaluation.tables.table_figures import TableFigures, figures_under
@@ -115,13 +115,14 @@ class TableRun:
         if self._measures is None:
             task = TASKS.get(self.run.task)
             self._measures = {} if task is None else task.measure(self.run.predictions)
-        if measure not in self._measures:
-            return ""
-        figure = self._measures[measure]
-        if session is not None:
-            figure = figure.where([p.session == session for p in self.run.predictions])
-        value = figure.overall
-        return "" if math.isnan(value) else f"{value if measure in PLAIN else 100 * value:.2f}"
+        if measure in self._measures:
+            figure = self._measures[measure]
+            if session is not None:
+                figure = figure.where([p.session == session for p in self.run.predictions])
+            value = figure.overall
+        else:
+            value = self._scored(measure, session)
+        return "" if value is None or math.isnan(value) else f"{value if measure in PLAIN else 100 * value:.2f}"
 
     def _judged(self, measure: str, session: int | None) -> float | None:
         kind = MEASURES[measure]
@@ -140,6 +141,20 @@ class TableRun:
             wrong = [value for value in stated if isinstance(value, int) and ERRORS.get(value) == aspect]
             return 100 * len(wrong) / len(stated) if stated else None
         return average(judged.stated("" if kind == "score" else aspect))
+
+    def _scored(self, measure: str, session: int | None) -> float | None:
+        path = self.folder / SCORES
+        if not path.is_file():
+            return None
+        try:
+            scores = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as exc:
+            raise DataFileError(path, None, f"no scores ({exc}); score the run again with ld-agent eval score") from exc
+        if scores.get("hash") != self.hash:
+            raise InputError(f"{path} was made for another configuration (hash differs); score the run again")
+        whole = session is None or self.sessions == [session]
+        value = scores.get(measure) if whole else scores.get("by_session", {}).get(str(session), {}).get(measure)
+        return float(value) if isinstance(value, int | float) else None
 
 
 Entry = TableRun | TableFigures

@@ -50,6 +50,7 @@ class TaskEntry:
         data: describes the argument DATA.
         help: the command's help; None: another command makes the runs, such as ``ld-agent ecm run``.
         options: options of this task alone.
+        has_texts: references are comparable texts, so that BERTScore is meaningful.
         shown: the names to print, in order; none: all.
     """
 
@@ -61,6 +62,7 @@ class TaskEntry:
     figures: str | None = None
     labelled: str | None = None
     options: tuple[Option, ...] = ()
+    has_texts: bool = False
     shown: tuple[str, ...] = ()
 
     def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
@@ -202,6 +204,7 @@ TASKS: Mapping[str, TaskEntry] = {
             measures="ld_agent.evaluation.tasks.summary:summary_measures",
             data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
             help=SUMMARY,
+            has_texts=True,
         ),
         TaskEntry(
             "response",
@@ -217,6 +220,7 @@ TASKS: Mapping[str, TaskEntry] = {
                 ),
                 FREE,
             ),
+            has_texts=True,
         ),
         TaskEntry(
             "memory",

@@ -97,7 +97,7 @@ def test_repetitions_can_be_kept(scene: Scene):
 class TestEmbeddedModel:
     """A greedy model gives the same answer to the same prompt, so a person who says the same would hear the same."""
 
-    HEARD = "I ran fourteen kilometres yesterday."
+    HEARD = "I have moved to the coast with my two dogs."
 
     @pytest.fixture(scope="class")
     def agent(self, encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Agent]:
@@ -121,9 +121,6 @@ class TestEmbeddedModel:
             assert "".join(stream) == text
 
         both = {name: agent.conversation(name) for name in ("ann", "ben")}
-        said = []
-        for day in range(len(texts)):  # a batch may round otherwise than one alone, but treats all of it alike
+        for day, text in enumerate(texts):
             turns = ((name, talk.turn(self.HEARD, at=START + day * DAY)) for name, talk in both.items())
-            [text] = {reply.text for _, reply in run_many(turns, agent.models.complete, 2)}
-            said.append(text)
-        assert not only_repeats(said[1], repeatable([said[0]]))
+            assert [reply.text for _, reply in run_many(turns, agent.models.complete, 2)] == [text] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,8 @@ def test_why_and_memory_tell_each_view_apart(scene: Scene, monkeypatch: pytest.M
     assert "events: overall = " in text
     assert "recursive: the newest version, always" in text
     assert "round 1: found" in text
+    assert re.search(r"recursive +1 +2024-05-01", text)  # its session, and until when
+    assert "Maya: Maya said I keep bees in my garden." in text  # the memory now
 
 
 def test_the_cost_of_each_mechanism_is_counted():

@@ -30,7 +30,7 @@ from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import EPOCH
-from ld_agent.types import Recalled, Record, Utterance, checked_name, checked_text, utc
+from ld_agent.types import Recalled, Record, Trait, Utterance, checked_name, checked_text, utc
 
 if TYPE_CHECKING:
     from ld_agent.memory.views.base import Query, ViewContext
@@ -209,16 +209,26 @@ class Relation:
         """Traits with dates for relative times, because they are read at other times than that of their utterance."""
         return tuple(dated(trait, said.at, self.models.language.reading, [before, said.text]) for trait in traits)
 
-    def _true(self, check: StatementCheck, said: Utterance, traits: Sequence[str]) -> Sequence[str]:
-        """The traits that an utterance supports; its speaker's traits that it ends, end."""
+    def _judged(
+        self, check: StatementCheck, said: Utterance, traits: Sequence[str]
+    ) -> tuple[Sequence[str], Sequence[Trait]]:
+        """The traits that an utterance supports, and its speaker's traits that it ends. Writes nothing, as models take time."""
         if not self._told(said):
-            return traits
+            return traits, ()
         lines = [*self._before(said), (said.speaker, said.text)]
         known = [t for t in self.bank.near(said.speaker, said.text, CONCERNED) if not t.pinned and t.source != said.id]
         ended = [known[n] for n in over(check, lines, said.speaker, [trait.text for trait in known])]
-        for trait in ended:
-            self.bank.end(trait.id, said.at, said.id)
-        return true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended))
+        return true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended)), ended
+
+    def _merge(self, learned: Sequence[tuple[Utterance, Sequence[str]]], ended: Sequence[Trait] = ()) -> None:
+        """Store the traits of utterances, and what the last of them ends; atomic."""
+        with self._store.writing(self.key):
+            # What another process has learned counts too; `refresh` would wait for locks that precede the store's.
+            if self._store.version(self.key) != self._version:
+                self.bank.drop_mirror()
+            for trait in ended:
+                self.bank.end(trait.id, learned[-1][0].at, learned[-1][0].id)
+            self.bank.merge(learned)
 
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
         """What was said right before an utterance in its session."""
@@ -245,18 +255,14 @@ class Relation:
             extracted = yield from extractor.steps([self._told(u) for u in utterances], answered)
             if self.resources.config.personas.attribution:
                 extracted = self._attributed(utterances, extracted, answered)
-            check = self.resources.check_for(self.models.language.code)  # loaded before the store is locked
-            with self._store.writing(self.key):
-                if (
-                    self._store.version(self.key) != self._version
-                ):  # `refresh` would wait for locks that precede the store's
-                    self.bank.drop_mirror()  # count what another process has learned instead of overwriting it
-                learned = zip(utterances, extracted, answered, strict=True)
-                if check is None:
-                    self.bank.merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])
-                else:  # one after the other, because a line may end what the one before told
-                    for u, traits, before in learned:
-                        self.bank.merge([(u, self._dated(u, self._true(check, u, traits), before))])
+            check = self.resources.check_for(self.models.language.code)
+            learned = list(zip(utterances, extracted, answered, strict=True))
+            if check is None:
+                self._merge([(u, self._dated(u, traits, before)) for u, traits, before in learned])
+                return
+            for u, traits, before in learned:  # in turn, because a line may end what the one before told
+                true, ended = self._judged(check, u, traits)
+                self._merge([(u, self._dated(u, true, before))], ended)
 
         return (yield from attempted(self._store, self.key, TRAITS, list(by_id), learn, "for their traits"))
 

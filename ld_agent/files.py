@@ -6,13 +6,14 @@ Knows nothing of what the files contain, apart from the first bytes of a SQLite 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from ld_agent.errors import InputError
 
@@ -104,6 +105,36 @@ def written_atomically(path: Path) -> Iterator[TextIO]:
         raise
     except OSError as exc:
         raise InputError(f"{path} cannot be written ({exc.strerror}); give a file in a writable folder") from exc
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, none of a store's, atomically.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    check_output(path)
+    with written_atomically(path) as file:
+        file.write(text)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write one JSON value for people to read; otherwise as `write_text`."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_lines(path: Path, values: Iterable[Any]) -> None:
+    """Write JSON lines; otherwise as `write_text`."""
+    write_text(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
+
+
+def drop_unfinished_line(path: Path) -> bool:
+    """Remove what a killed program left after the last line break of a file; return whether there was anything."""
+    whole = path.read_bytes()
+    end = whole.rfind(b"\n") + 1
+    if end < len(whole):
+        os.truncate(path, end)
+    return end < len(whole)
 
 
 def _companions(database: Path) -> list[Path]:

@@ -12,12 +12,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ld_agent.config import Config, parse_config
 from ld_agent.evaluation import runner
-from ld_agent.evaluation.runner import Item, Keep, perform
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.tasks.response import ResponseTask
 
 SCRIPT = {"generator": "Good.", "extractor": "I like boats.", "summarizer": "They talked of boats."}
@@ -60,9 +61,9 @@ class FatedTask(ResponseTask):
 
     fate: Fate
 
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         self.fate.befall(items[0].episode)
-        super().predict(config, items, keep)
+        return super().predict(config, items)
 
 
 def main(folder: Path, on: str) -> None:

@@ -9,7 +9,6 @@ shows them to the generator.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,9 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.verdicts import complete_run
-from ld_agent.evaluation.runner import Prediction
-from ld_agent.files import check_output, written_atomically
+from ld_agent.evaluation.run_files import Prediction, complete_run
+from ld_agent.files import check_output, write_lines
 from training.command import run_command
 
 
@@ -36,8 +34,7 @@ def reply_examples(
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists; give another name, or --overwrite to replace it")
     rows = drawn_examples(complete_run(source).predictions, count, seed)
-    with written_atomically(out) as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_lines(out, rows)
     typer.echo(f"{out}: {len(rows)} examples", err=True)
 
 

@@ -17,7 +17,7 @@ from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
 from ld_agent.program import lenient
 
 if TYPE_CHECKING:
-    from ld_agent.evaluation.runner import Run
+    from ld_agent.evaluation.run_files import Run
 
 app = typer.Typer(help="Measure extraction, summaries, replies and recall against references.", no_args_is_help=True)
 
@@ -96,19 +96,18 @@ def score(
     """
     from ld_agent.cli.show import say
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.runner import missing, read_run, runs_under
+    from ld_agent.evaluation.run_files import read_run, runs_under
 
     paths = [run for folder in folders for run in (runs_under(folder) or [folder])]
     runs: list[tuple[Run, Path | None]] = []
     for folder in paths:
         run = read_run(folder)
-        absent, wanted = missing(folder)
-        if absent:
-            progress = f"{folder} is unfinished: {absent} of {wanted} predictions are missing"
+        if run.missing:
+            progress = f"{folder} is unfinished: {run.missing} of {run.wanted} predictions are missing"
             if not partial:
                 raise InputError(
                     f"{progress}; run its eval command again to resume, or score what is there with --partial"
                 )
             say(progress)
-        runs.append((run, None if absent else folder))
+        runs.append((run, None if run.missing else folder))
     report(runs, as_json, bert_score)

@@ -210,7 +210,8 @@ def judged(
     from ld_agent.config import load_config
     from ld_agent.evaluation.fallbacks import MARK, as_json, footnote, of_predictions
     from ld_agent.evaluation.judging.judge import ASPECTS, JUDGEMENTS
-    from ld_agent.evaluation.judging.verdicts import cases, complete_run, pronounce, summarized, write_verdicts
+    from ld_agent.evaluation.judging.verdicts import cases, pronounce, summarized, write_verdicts
+    from ld_agent.evaluation.run_files import complete_run
     from ld_agent.terminal import progress
 
     section = load_config(config, overrides).backbone

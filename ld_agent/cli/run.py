@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -18,7 +17,7 @@ from ld_agent.datasets import iter_episodes, load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
-from ld_agent.files import check_output
+from ld_agent.files import check_output, drop_unfinished_line
 from ld_agent.running.on_ray import check_not_launched, play_on_ray
 from ld_agent.running.replay import PlayedTurn, replay
 from ld_agent.storage.address import shown
@@ -154,8 +153,8 @@ def _opened(out: Path | None, resumed: bool, stack: ExitStack) -> TextIO:
     if out is None:
         return sys.stdout
     try:
-        if resumed and out.is_file():
-            _drop_unfinished_line(out)
+        if resumed and out.is_file() and drop_unfinished_line(out):
+            say(f"{out}: its last line was incomplete and has been removed; the turn itself is in the store")
         return stack.enter_context(out.open("a" if resumed else "w", encoding="utf-8", errors="replace", newline="\n"))
     except OSError as exc:
         raise InputError(f"--out {out} cannot be written ({exc.strerror}); give a file in a writable folder") from exc
@@ -173,18 +172,3 @@ def _check_foreign(out: Path) -> None:
         start = file.read(len(FIRST_BYTES))
     if not FIRST_BYTES.startswith(start):
         raise InputError(f"--out {out} exists and was not written by a run; give another file, or delete it first")
-
-
-def _drop_unfinished_line(out: Path) -> None:
-    """Remove the incomplete last line of a killed run, so that every line of the file is JSON."""
-    with out.open("rb+") as file:
-        end = position = file.seek(0, os.SEEK_END)
-        while position > 0:
-            position -= 1
-            file.seek(position)
-            if file.read(1) == b"\n":
-                position += 1
-                break
-        if position < end:
-            file.truncate(position)
-            say(f"{out}: its last line was incomplete and has been removed; the turn itself is in the store")

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from ld_agent.config import Config
-    from ld_agent.evaluation.runner import Run, Task
+    from ld_agent.evaluation.run_files import Run
+    from ld_agent.evaluation.runner import Task
 
 FRAME = ("episodes", "predictions", "empty", "interval_level", "bootstrap_samples")
 """Numbers in scores that say how they were computed; the title has the first two."""
@@ -81,8 +82,9 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
     from ld_agent.cli.show import say
     from ld_agent.config import Config
     from ld_agent.evaluation.bert_score import BertScore
-    from ld_agent.evaluation.runner import write_scores
+    from ld_agent.evaluation.run_files import SCORES
     from ld_agent.evaluation.scoring import comparisons, measures, scores
+    from ld_agent.files import write_json
 
     similarity = None
     if encoder is not None:
@@ -95,7 +97,7 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
         if result["empty"]:
             say(f"{run.name}: {result['empty']} of {result['predictions']} predictions are empty and count as such")
         if folder is not None:
-            write_scores(folder, result)
+            write_json(folder / SCORES, result)
     compared = comparisons([run for run, _ in runs], measured) if len(runs) > 1 else []
     if as_json:
         whole = results[0] if len(results) == 1 else {"systems": results, "comparisons": compared}

@@ -91,7 +91,7 @@ def _filled(name: str, wanted: list[PaperTable], runs: Path, given: dict[str, li
 def _given(rows: list[str]) -> dict[str, list[str]]:
     """The hashes of the runs that ``--row`` gives to rows, by label."""
     from ld_agent.errors import InputError
-    from ld_agent.evaluation.runner import read_run
+    from ld_agent.evaluation.run_files import read_run
 
     given: dict[str, list[str]] = {}
     for assigned in rows:

@@ -5,7 +5,7 @@ To add one, subclass `PlayedTask` and say what is measured. Knows no files of pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,16 @@ from ld_agent.conversation import Conversation
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
-from ld_agent.evaluation.runner import Item, Keep
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
 from ld_agent.running.replay import annotate, play
 from ld_agent.steps import Steps, run_many
 
 WIDTH = 4
 """Conversations played concurrently."""
-PROMPTS = ("[!je]*.yaml", "extractor*.yaml")
-"""All prompts but those of judges and of the builders of benchmarks."""
 
 
-class PlayedTask:
+class PlayedTask(Task):
     """Play the conversations of a file, one item each.
 
     Args:
@@ -34,27 +33,20 @@ class PlayedTask:
         options: of the task, which affect its predictions.
     """
 
-    prompts: Sequence[str] = PROMPTS
-
     def __init__(
         self, episodes: Mapping[str, Episode], references: Mapping[str, tuple[str, ...]], options: Mapping[str, Any]
     ) -> None:
-        self._episodes, self._options = episodes, options
-        self.items: Sequence[Item] = [
-            Item(e.id, e.id, e.turns[-1].session or 1, references[e.id]) for e in episodes.values()
-        ]
+        self._episodes, self.options = episodes, options
+        self.items = [Item(e.id, e.id, e.turns[-1].session or 1, references[e.id]) for e in episodes.values()]
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return config.model_dump(mode="json", exclude={"store"}) | dict(self._options)
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         with in_memory(config) as agent:
             work = ((item, self.lived(agent, self._episodes[item.episode])) for item in items)
             for item, _ in run_many(work, agent.models.complete, WIDTH):
                 episode = self._episodes[item.episode]
                 conversation = agent.conversation(episode.id, agent_name=episode.agent)
                 text, details = self.measured(agent, conversation, episode)
-                keep(item, text, details | {MEMORY: of_memory(agent.store, conversation.key)})
+                yield item.predicted(text, details | {MEMORY: of_memory(agent.store, conversation.key)})
 
     def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
         """Play a conversation."""

@@ -1,18 +1,16 @@
-"""Read and write files of predictions; `ld_agent.evaluation.runner` documents the format.
-
-Knows no configuration, task or metric.
-"""
+"""Files of predictions; `ld_agent.evaluation.runner` documents the format. Knows no configuration, task or metric."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.files import check_output, written_atomically
+from ld_agent.files import drop_unfinished_line, write_lines
 
 PREDICTIONS = "predictions.jsonl"
 SCORES = "scores.json"
@@ -34,6 +32,9 @@ class Item:
     references: tuple[str, ...]
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    def predicted(self, text: str, details: Mapping[str, Any]) -> Prediction:
+        return Prediction(self.key, self.episode, self.session, self.references, text, {**self.about, **details})
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -46,13 +47,19 @@ class Prediction:
     text: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def line(self) -> dict[str, Any]:
+        named = {"key": self.key, "episode": self.episode, "session": self.session}
+        return named | {"references": list(self.references), "prediction": self.text} | dict(self.details)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run: its header line and the predictions made so far."""
+    """A run: its header line, the predictions made so far, and how many were last started or finished."""
 
     header: Mapping[str, Any]
     predictions: tuple[Prediction, ...]
+    wanted: int = 0
 
     @property
     def name(self) -> str:
@@ -61,6 +68,10 @@ class Run:
     @property
     def task(self) -> str:
         return str(self.header["task"])
+
+    @property
+    def missing(self) -> int:
+        return max(self.wanted - len(self.predictions), 0)
 
 
 def read_run(out: Path) -> Run:
@@ -74,18 +85,37 @@ def read_run(out: Path) -> Run:
     """
     header: dict[str, Any] | None = None
     predictions: dict[str, Prediction] = {}
+    wanted = 0
     path = out / PREDICTIONS
-    for number, value in values_of(path) if path.is_file() else ():
+    for number, value in values_of(path):
         if "run" in value:
             header = header or value["run"]
         elif "key" in value:
             try:
-                predictions[value["key"]] = prediction_of(value)
+                predictions[value["key"]] = _prediction(value)
             except (KeyError, TypeError, ValueError) as exc:
                 raise DataFileError(path, number, f"not a prediction ({exc!r}); remove the line and run again") from exc
+        elif plan := value.get("started", value.get("finished")):
+            wanted = int(plan["predictions"])
     if header is None:
         raise InputError(f"no run in {out}; give a folder written by ld-agent eval … --out")
-    return Run(header, tuple(predictions.values()))
+    return Run(header, tuple(predictions.values()), wanted)
+
+
+def complete_run(folder: Path) -> Run:
+    """Read a finished run.
+
+    Raises:
+        InputError: there is no run, it is unfinished, or it has no predictions.
+    """
+    run = read_run(folder)
+    if run.missing:
+        raise InputError(
+            f"{folder} is unfinished: {run.missing} of {run.wanted} predictions are missing; run its command again to resume"
+        )
+    if not run.predictions:
+        raise InputError(f"{folder} has no predictions; make them first")
+    return run
 
 
 def check_same_items(runs: Sequence[Run]) -> None:
@@ -108,19 +138,31 @@ def check_same_items(runs: Sequence[Run]) -> None:
             )
 
 
-def missing(out: Path) -> tuple[int, int]:
-    """Return how many predictions of a run are missing, and its total, by what was last started or finished.
-
-    Raises: as in `read_run`.
-    """
-    plans = [plan for _, value in values_of(out / PREDICTIONS) if (plan := value.get("started", value.get("finished")))]
-    wanted = int(plans[-1]["predictions"]) if plans else 0
-    return max(wanted - len(read_run(out).predictions), 0), wanted
-
-
 def runs_under(folder: Path) -> list[Path]:
     """Return the folders of all runs in a folder tree, sorted by path."""
     return sorted(path.parent for path in folder.rglob(PREDICTIONS))
+
+
+@contextmanager
+def appended(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Open a file of predictions without its incomplete last line; yield a function that appends a line at once.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    try:
+        if path.exists():
+            drop_unfinished_line(path)
+        file = path.open("a", encoding="utf-8", newline="\n")
+    except OSError as exc:
+        raise InputError(f"{path} cannot be written ({exc.strerror}); give another --out") from exc
+
+    def write(value: Mapping[str, Any]) -> None:
+        file.write(json.dumps(value, ensure_ascii=False) + "\n")
+        file.flush()
+
+    with file:
+        yield write
 
 
 def finish(out: Path, keys: Sequence[str], plan: Mapping[str, Any]) -> None:
@@ -136,44 +178,12 @@ def finish(out: Path, keys: Sequence[str], plan: Mapping[str, Any]) -> None:
     starts = {json.dumps(value): value for value in values if "started" in value}
     lines = {value["key"]: value for value in values if "key" in value}
     ordered = [lines.pop(key) for key in keys] + list(lines.values())
-    with written_atomically(path) as file:
-        for value in (head, *starts.values(), *ordered, {"finished": dict(plan)}):
-            file.write(json.dumps(value, ensure_ascii=False) + "\n")
-
-
-def write_scores(out: Path, scores: Mapping[str, Any]) -> None:
-    """Write ``scores.json`` atomically."""
-    target = out / SCORES
-    check_output(target)
-    with written_atomically(target) as file:
-        file.write(json.dumps(scores, indent=2, ensure_ascii=False) + "\n")
-
-
-def line_of(item: Item, text: str, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the line of a prediction; ``details`` are additional keys."""
-    line = {"key": item.key, "episode": item.episode, "session": item.session, "references": list(item.references)}
-    return line | dict(item.about) | {"prediction": text} | dict(details)
-
-
-def prediction_of(value: Mapping[str, Any]) -> Prediction:
-    """Parse a line as a prediction.
-
-    Raises:
-        KeyError, TypeError, ValueError: the line is not a prediction.
-    """
-    named = {"key", "episode", "session", "references", "prediction"}
-    references = tuple(map(str, value["references"]))
-    if not references:
-        raise ValueError(f"{value['key']!r} has no reference")
-    rest = {key: given for key, given in value.items() if key not in named}
-    return Prediction(
-        str(value["key"]), str(value["episode"]), int(value["session"]), references, str(value["prediction"]), rest
-    )
+    write_lines(path, (head, *starts.values(), *ordered, {"finished": dict(plan)}))
 
 
 def values_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the complete lines of a file with their numbers."""
-    lines = path.read_bytes().split(b"\n")[:-1]  # drop an incomplete last line
+    """Yield the complete lines of a file with their numbers; none if there is no file."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []  # without an incomplete last line
     for number, line in enumerate(lines, 1):
         try:
             value = json.loads(line)
@@ -183,39 +193,10 @@ def values_of(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, value
 
 
-class Lines:
-    """Append lines to a file of predictions after removing an incomplete last line."""
-
-    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
-        self._path, self._header = path, header
-        self._file: IO[str] | None = None
-
-    def __enter__(self) -> Lines:
-        try:
-            if self._path.exists():
-                whole = self._path.read_bytes()
-                with self._path.open("rb+") as file:
-                    file.truncate(whole.rfind(b"\n") + 1)
-            self._file = self._path.open("a", encoding="utf-8", newline="\n")
-        except OSError as exc:
-            raise InputError(f"{self._path} cannot be written ({exc.strerror}); give another --out") from exc
-        if not self._path.stat().st_size:
-            self.write({"run": dict(self._header)})
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def write(self, value: Mapping[str, Any]) -> None:
-        assert self._file is not None
-        self._file.write(json.dumps(value, ensure_ascii=False) + "\n")
-        self._file.flush()
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested values by dotted key."""
-    flattened: dict[str, Any] = {}
-    for key, value in values.items():
-        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flattened
+def _prediction(value: Mapping[str, Any]) -> Prediction:
+    named = ("key", "episode", "session", "references", "prediction")
+    key, episode, session, references, text = (value[name] for name in named)
+    if not references:
+        raise ValueError(f"{key!r} has no reference")
+    details = {name: given for name, given in value.items() if name not in named}
+    return Prediction(str(key), str(episode), int(session), tuple(map(str, references)), str(text), details)

@@ -21,87 +21,54 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from ld_agent.config import Config
 from ld_agent.errors import InputError
-from ld_agent.evaluation.run_files import (
-    PREDICTIONS,
-    SCORES,
-    Item,
-    Lines,
-    Prediction,
-    Run,
-    finish,
-    flat,
-    line_of,
-    missing,
-    prediction_of,
-    read_run,
-    runs_under,
-    values_of,
-    write_scores,
-)
+from ld_agent.evaluation.run_files import PREDICTIONS, Item, Prediction, Run, appended, finish, read_run, values_of
 from ld_agent.languages import language
 from ld_agent.running.on_ray import check_not_launched, on_ray
 from ld_agent.terminal import progress
 
-__all__ = [
-    "SCORES",
-    "Item",
-    "Keep",
-    "Prediction",
-    "Run",
-    "Task",
-    "describe",
-    "digest_of",
-    "missing",
-    "perform",
-    "read_run",
-    "runs_under",
-    "write_scores",
-]
-
 FORMAT = 1
 GROUP = 8
 """Number of episodes predicted together, in this process or by a Ray worker: equal batches give equal predictions."""
-Keep = Callable[[Item, str, Mapping[str, Any]], None]
 
 
-class Task(Protocol):
+class Task:
     """A kind of prediction.
 
     Attributes:
         name: its name on the command line.
+        prompts: glob patterns of the prompt files that affect the predictions; by default all but those of judges and of
+            the builders of benchmarks.
         items: the predictions to make, in data order.
-        prompts: glob patterns of the prompt files that affect the predictions.
+        options: of the task, which affect the predictions.
     """
 
     name: str
-
-    @property
-    def items(self) -> Sequence[Item]: ...
-
-    @property
-    def prompts(self) -> Sequence[str]: ...
+    prompts: Sequence[str] = ("[!je]*.yaml", "extractor*.yaml")
+    items: Sequence[Item] = ()
+    options: Mapping[str, Any] = {}
 
     def settings(self, config: Config) -> Mapping[str, Any]:
         """Return the part of a configuration that affects the predictions.
 
         It includes each module in use under its name, at the top level or under ``modules``.
         """
-        ...
+        return config.model_dump(mode="json", exclude={"store"}) | dict(self.options)
 
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        """Make predictions in any order, and pass each to ``keep`` as soon as possible.
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
+        """Make predictions in any order, each as soon as possible.
 
         Raises:
             ModelError, BackboneError: as the modules in use.
         """
-        ...
+        raise NotImplementedError
 
 
 def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any]:
@@ -145,7 +112,7 @@ def perform(
     """Make the missing predictions of a task and return the complete run, in the order of the task's items.
 
     Args:
-        out: the run's folder; None: keep the predictions in memory only.
+        out: the run's folder; None: keep no predictions.
         limit: the task's limit on episodes, for the record.
         overwrite: delete a run of another configuration in the folder.
         on: "ray": share the episodes among the workers of a Ray cluster.
@@ -155,55 +122,36 @@ def perform(
             processes of a launch.
         ModelError, BackboneError: as the task; earlier predictions stay in the folder.
     """
-    check_not_launched("an evaluation")
-    predict = _predict_on_ray if on else _predict_here
-    header = describe(task, config, name, data)
     if out is None:
-        return Run(header, _in_order(task, _predicted(task, config, name, predict), None))
+        with TemporaryDirectory() as folder:
+            return perform(task, config, name, data=data, out=Path(folder), limit=limit, on=on)
+    check_not_launched("an evaluation")
+    header = describe(task, config, name, data)
     _check_folder(out, header, overwrite)
-    done = {p.key for p in (read_run(out).predictions if (out / PREDICTIONS).exists() else ())}
+    new = not (out / PREDICTIONS).exists()
+    done = set() if new else {p.key for p in read_run(out).predictions}
     todo = [item for item in task.items if item.key not in done]
     plan = {"limit": limit, "predictions": len(task.items)}
-    with Lines(out / PREDICTIONS, header) as lines, progress(name, len(task.items), len(done)) as advance:
-
-        def keep(item: Item, text: str, details: Mapping[str, Any]) -> None:
-            lines.write(line_of(item, text, details))
+    with appended(out / PREDICTIONS) as write, progress(name, len(task.items), len(done)) as advance:
+        for line in ([{"run": header}] if new else []) + ([{"started": plan}] if todo else []):
+            write(line)
+        for prediction in _predicted(task, config, todo, on):
+            write(prediction.line)
             advance(1)
-
-        if todo:
-            lines.write({"started": plan})
-            predict(task, config, todo, keep)
-    ordered = _in_order(task, {p.key: p for p in read_run(out).predictions}, out)
-    if todo or missing(out)[0]:  # nothing to do, but a larger limit was interrupted
-        finish(out, [p.key for p in ordered], plan)
-    return Run(header, ordered)
+    run, keys = read_run(out), [item.key for item in task.items]
+    if todo or run.missing:  # nothing to do, but a larger limit was interrupted
+        finish(out, keys, plan)
+    made = {p.key: p for p in run.predictions}
+    return Run(header, tuple(made[key] for key in keys), len(keys))
 
 
-def _predicted(
-    task: Task, config: Config, name: str, predict: Callable[[Task, Config, Sequence[Item], Keep], None]
-) -> dict[str, Prediction]:
-    """All predictions by key, kept in no file."""
-    predictions: dict[str, Prediction] = {}
-    with progress(name, len(task.items)) as advance:
-
-        def remember(item: Item, text: str, details: Mapping[str, Any]) -> None:
-            predictions[item.key] = prediction_of(line_of(item, text, details))
-            advance(1)
-
-        predict(task, config, task.items, remember)
-    return predictions
-
-
-def _predict_here(task: Task, config: Config, items: Sequence[Item], keep: Keep) -> None:
-    for _, group in _groups(task, items):
-        task.predict(config, group, keep)
-
-
-def _predict_on_ray(task: Task, config: Config, items: Sequence[Item], keep: Keep) -> None:
-    by_key = {item.key: item for item in items}
-    for _, predictions in on_ray(_Predictor(task, config), _groups(task, items)):
-        for key, text, details in predictions:
-            keep(by_key[key], text, details)
+def _predicted(task: Task, config: Config, items: Sequence[Item], on: str) -> Iterator[Prediction]:
+    if on:
+        for _, predictions in on_ray(_Predictor(task, config), _groups(task, items)):
+            yield from predictions
+    else:
+        for _, group in _groups(task, items):
+            yield from task.predict(config, group)
 
 
 def _groups(task: Task, items: Sequence[Item]) -> Iterator[tuple[int, list[Item]]]:
@@ -224,22 +172,8 @@ class _Predictor:
     task: Task
     config: Config
 
-    def __call__(self, items: Sequence[Item]) -> list[tuple[str, str, dict[str, Any]]]:
-        predictions: list[tuple[str, str, dict[str, Any]]] = []
-        self.task.predict(
-            self.config, items, lambda item, text, details: predictions.append((item.key, text, dict(details)))
-        )
-        return predictions
-
-
-def _in_order(task: Task, predictions: Mapping[str, Prediction], out: Path | None) -> tuple[Prediction, ...]:
-    absent = [item.key for item in task.items if item.key not in predictions]
-    if absent:
-        raise InputError(
-            f"{len(absent)} of {len(task.items)} predictions are missing{f' in {out}' if out else ''}, the first being "
-            f"{absent[0]!r}; run the same command again to resume"
-        )
-    return tuple(predictions[item.key] for item in task.items)
+    def __call__(self, items: Sequence[Item]) -> list[Prediction]:
+        return list(self.task.predict(self.config, items))
 
 
 def _check_folder(out: Path, header: Mapping[str, Any], overwrite: bool) -> None:
@@ -250,13 +184,12 @@ def _check_folder(out: Path, header: Mapping[str, Any], overwrite: bool) -> None
         raise InputError(
             f"--out {out} cannot be created ({exc.strerror}); give a folder in a writable location"
         ) from exc
-    path = out / PREDICTIONS
-    _, first = next(values_of(path), (0, None)) if path.exists() else (0, None)
+    _, first = next(values_of(out / PREDICTIONS), (0, None))
     if first is None or (stored := first.get("run", {})).get("hash") == header["hash"]:
         return
     if not overwrite:
         raise InputError(f"{out} has predictions of {_difference(stored, header)}; give another --out, or --overwrite")
-    path.unlink()
+    (out / PREDICTIONS).unlink()
 
 
 def _difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
@@ -268,6 +201,14 @@ def _difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     before, now = flat(stored.get("config", {})), flat(current["config"])
     changed = [f"{k}={before.get(k)!r} (now {v!r})" for k, v in now.items() if before.get(k) != v and k != "store.path"]
     return f"another configuration: {', '.join(changed[:3])}" if changed else "other adapter files or prompts"
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by dotted key."""
+    flattened: dict[str, Any] = {}
+    for key, value in values.items():
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flattened
 
 
 def digest_of(data: Path) -> str:

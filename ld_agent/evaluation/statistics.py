@@ -16,7 +16,7 @@ from typing import Any
 from ld_agent.datasets import Episode, format_of, load_dialogues, load_episodes
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
-from ld_agent.files import check_output, written_atomically
+from ld_agent.files import write_json
 from ld_agent.text import words_of
 
 FORMAT = 1
@@ -121,9 +121,7 @@ def write_statistics(folder: Path, statistics: list[dict[str, Any]]) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
-    check_output(path)
-    with written_atomically(path) as file:
-        file.write(json.dumps({"statistics": statistics}, indent=2, ensure_ascii=False) + "\n")
+    write_json(path, {"statistics": statistics})
     return path
 
 

@@ -19,7 +19,8 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config, parse_config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.runner import Prediction, perform
+from ld_agent.evaluation.run_files import Prediction
+from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.tasks.ecm import (
     ASSISTANT,
     USER,

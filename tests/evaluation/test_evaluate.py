@@ -15,7 +15,7 @@ from ld_agent.backbones.local.likelihood import Likelihood
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import load_config
 from ld_agent.errors import InputError
-from ld_agent.evaluation.runner import Item, Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.tasks.response import ResponseTask, response_measures
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"

@@ -15,7 +15,8 @@ from ld_agent.cli.evaluate import app as eval_app
 from ld_agent.config import Config, load_config
 from ld_agent.datasets import Episode, Turn, write_episodes
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.runner import Prediction, perform
+from ld_agent.evaluation.run_files import Prediction
+from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.scoring import measures, scores
 from ld_agent.evaluation.tasks.retrieval import RetrievalTask, load_cases, retrieval_figures, retrieval_measures
 from ld_agent.evaluation.tasks.retrieval_cases import Asked

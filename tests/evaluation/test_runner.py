@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,18 @@ import pytest
 
 from ld_agent.config import Config, parse_config
 from ld_agent.errors import BackboneError, DataFileError, InputError
-from ld_agent.evaluation.runner import Item, Keep, missing, perform, read_run, runs_under
+from ld_agent.evaluation.run_files import Item, Prediction, read_run, runs_under
+from ld_agent.evaluation.runner import Task, perform
 
 
-class Shouting:
+class Shouting(Task):
     """Predicts a key in capitals; fails after ``most`` predictions."""
 
     name = "extraction"
     prompts = ("extractor_*.yaml",)
 
     def __init__(self, episodes: int = 3, most: int = 99) -> None:
-        self.items: Sequence[Item] = [
+        self.items = [
             Item(f"e{n}/{turn}", f"e{n}", turn, ("right",), {"turn": turn}) for n in range(episodes) for turn in (1, 2)
         ]
         self.asked: list[str] = []
@@ -30,12 +31,12 @@ class Shouting:
     def settings(self, config: Config) -> Mapping[str, Any]:
         return {"extractor": config.modules.extractor.model_dump(mode="json")}
 
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         for item in reversed(items):
             if len(self.asked) == self.most:
                 raise BackboneError("the endpoint is gone")
             self.asked.append(item.key)
-            keep(item, item.key.upper(), {"sure": True})
+            yield item.predicted(item.key.upper(), {"sure": True})
 
 
 @pytest.fixture
@@ -43,6 +44,12 @@ def data(tmp_path: Path) -> Path:
     path = tmp_path / "data.jsonl"
     path.write_text("the data\n", encoding="utf-8")
     return path
+
+
+def missing(out: Path) -> tuple[int, int]:
+    """How many predictions are missing, and of how many."""
+    run = read_run(out)
+    return run.missing, run.wanted
 
 
 def grounded(value: bool) -> Config:

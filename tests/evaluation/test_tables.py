@@ -14,7 +14,8 @@ from ld_agent.config import parse_config
 from ld_agent.errors import InputError
 from ld_agent.evaluation.judging.judge import Case, Verdicts
 from ld_agent.evaluation.judging.verdicts import cases, read_verdicts, write_verdicts
-from ld_agent.evaluation.runner import Prediction, Run, describe, read_run
+from ld_agent.evaluation.run_files import Prediction, Run, read_run
+from ld_agent.evaluation.runner import describe
 from ld_agent.evaluation.tables.filled import FilledTable, fill, markdown
 from ld_agent.evaluation.tables.paper_figures import OurRow, PaperRow, paper_table, paper_tables
 from ld_agent.evaluation.tables.runs import collect, short_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, cast
@@ -14,7 +14,8 @@ from cli_commands import CommandLine, scripted_config
 from ld_agent.cli.evaluate import command_of
 from ld_agent.config import Config
 from ld_agent.evaluation.metrics import Measure, mean
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
 from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
 
 
@@ -24,7 +25,7 @@ def test_what_an_entry_names_is_there(task: TaskEntry):
     assert (task.help is None) == task.name.startswith("ecm-")
 
 
-class Echo:
+class Echo(Task):
     """Predicts every line of a file, as often as it is told to."""
 
     name = "echo"
@@ -32,15 +33,15 @@ class Echo:
 
     def __init__(self, data: Path, config: Config, limit: int | None, times: int, loud: bool) -> None:
         lines = data.read_text("utf-8").splitlines()[:limit]
-        self.items: Sequence[Item] = [Item(str(n), str(n), 1, (line,)) for n, line in enumerate(lines)]
+        self.items = [Item(str(n), str(n), 1, (line,)) for n, line in enumerate(lines)]
         self._times, self._loud = times, loud
 
     def settings(self, config: Config) -> Mapping[str, Any]:
         return {"times": self._times}
 
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         for item in items:
-            keep(item, (item.references[0].upper() if self._loud else item.references[0]) * self._times, {})
+            yield item.predicted((item.references[0].upper() if self._loud else item.references[0]) * self._times, {})
 
 
 def lengths(predictions: Sequence[Prediction]) -> dict[str, Measure]:

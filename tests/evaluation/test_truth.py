@@ -18,7 +18,8 @@ from ld_agent.datasets import load_episodes
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation import played
 from ld_agent.evaluation.bootstrap import interval
-from ld_agent.evaluation.runner import Prediction, Run, perform
+from ld_agent.evaluation.run_files import Prediction, Run
+from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.tasks.truth import TruthTask, labelled, truth_figures, truth_measures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

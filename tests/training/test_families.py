@@ -11,7 +11,8 @@ from backbones.tiny_models import TEMPLATE, save_model
 
 from ld_agent import Agent, load_config
 from ld_agent.datasets import load_episodes
-from ld_agent.evaluation.runner import perform, read_run
+from ld_agent.evaluation.run_files import read_run
+from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.tables.filled import fill
 from ld_agent.evaluation.tables.paper_figures import paper_table
 from ld_agent.evaluation.tables.runs import collect

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ld_agent.errors import InputError
-from ld_agent.evaluation.runner import Prediction
+from ld_agent.evaluation.run_files import Prediction
 from ld_agent.memory.views.reply_examples import reply_examples
 from training.reply_examples import drawn_examples
 

@@ -20,7 +20,7 @@ from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judging.form_items import Item
 from ld_agent.evaluation.judging.judge import ERRORS
-from ld_agent.files import check_output, written_atomically
+from ld_agent.files import write_text
 
 RATED = ("0", "1", "2")
 ANSWERED = ("no", "yes")
@@ -74,7 +74,7 @@ def write_form(
     write_page(out, form, QUESTIONS[kind], shown)
     systems = {str(n): {"key": item.key, "system": item.system} for n, item in enumerate(order, 1)}
     key = out.with_suffix(".key.json")
-    _write(key, json.dumps({"form": form, "questions": kind, **(about or {}), "items": systems}, indent=1))
+    write_text(key, json.dumps({"form": form, "questions": kind, **(about or {}), "items": systems}, indent=1))
     return key
 
 
@@ -94,13 +94,7 @@ def write_page(
     """
     asked = [{"name": name, "text": text, "values": values} for name, (text, values) in questions.items()]
     page = json.dumps({"form": form, "questions": asked, "items": items, "labels": labels}, ensure_ascii=False)
-    _write(out, TEMPLATE.read_text(encoding="utf-8").replace("{{DATA}}", page.replace("<", "\\u003c")))
-
-
-def _write(path: Path, text: str) -> None:
-    check_output(path)
-    with written_atomically(path) as file:
-        file.write(text)
+    write_text(out, TEMPLATE.read_text(encoding="utf-8").replace("{{DATA}}", page.replace("<", "\\u003c")))
 
 
 Ratings = dict[str, dict[str, dict[str, int]]]

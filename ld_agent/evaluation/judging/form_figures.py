@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ld_agent.errors import InputError
 from ld_agent.evaluation.judging.form import Ratings, agreement, qualified
-from ld_agent.evaluation.judging.verdicts import FORMAT, PEOPLE, write_lines
+from ld_agent.evaluation.judging.verdicts import FORMAT, PEOPLE
 from ld_agent.evaluation.tables.table_figures import RATINGS
-from ld_agent.files import written_atomically
+from ld_agent.files import write_json, write_lines
 
 FOR_TABLES = ("recursive", "memory", "benchmark")
 """Questions whose answers appear in a table."""
@@ -34,8 +33,7 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
         )
     beside = path.with_suffix("").with_suffix(RATINGS)
     if asked == "benchmark":
-        with written_atomically(beside) as file:
-            file.write(json.dumps({"ratings": _of_benchmark(ratings, key)}, indent=2, ensure_ascii=False) + "\n")
+        write_json(beside, {"ratings": _of_benchmark(ratings, key)})
         return [beside]
     people = len({who for items in ratings.values() for given in items.values() for who in given})
     written = []
@@ -54,7 +52,8 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
         ]
         runs = [{"name": system, "hash": about["hash"]}]
         head = {"format": FORMAT, "kind": PEOPLE, "judge": f"{people} people", "seed": 0, "empty": 0, "runs": runs}
-        written.append(write_lines(folder / f"judge-{PEOPLE}.jsonl", head, lines))
+        written.append(folder / f"judge-{PEOPLE}.jsonl")
+        write_lines(written[-1], ({"verdicts": head}, *lines))
     return written
 
 

@@ -16,8 +16,8 @@ from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.evaluation.judging.judge import Case
-from ld_agent.evaluation.judging.verdicts import cases, complete_run, episodes_of, place_of
-from ld_agent.evaluation.run_files import PREDICTIONS, Prediction, Run
+from ld_agent.evaluation.judging.verdicts import cases, episodes_of, place_of
+from ld_agent.evaluation.run_files import PREDICTIONS, Prediction, Run, complete_run
 from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
 from ld_agent.storage.exchange import HEADER
 

@@ -8,7 +8,6 @@ Predictions come from the folders of `runner`; judgements that show the conversa
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -20,10 +19,10 @@ from ld_agent.datasets import Episode, load_episodes
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS, JUDGEMENTS, RATABLE, Case, Verdicts, judge
-from ld_agent.evaluation.run_files import check_same_items
-from ld_agent.evaluation.runner import Prediction, Run, digest_of, missing, read_run
+from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
+from ld_agent.evaluation.runner import digest_of
 from ld_agent.evaluation.tasks.memory_quality import statements_of
-from ld_agent.files import check_output, written_atomically
+from ld_agent.files import write_lines
 from ld_agent.steps import Complete
 
 FORMAT = 1
@@ -76,23 +75,6 @@ class Judged:
     def unparsed(self) -> int:
         """Number of missing verdicts."""
         return sum(1 for _, _, verdict in self.verdicts if verdict is None)
-
-
-def complete_run(folder: Path) -> Run:
-    """Read a finished run.
-
-    Raises:
-        InputError: there is no run, it is unfinished, or it has no predictions.
-    """
-    run = read_run(folder)
-    absent, wanted = missing(folder)
-    if absent:
-        raise InputError(
-            f"{folder} is unfinished: {absent} of {wanted} predictions are missing; run its command again to resume"
-        )
-    if not run.predictions:
-        raise InputError(f"{folder} has no predictions; make them first")
-    return run
 
 
 def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 0) -> list[Case]:
@@ -201,19 +183,9 @@ def write_verdicts(
         for case, verdict, answers in zip(given, verdicts.values, verdicts.answers, strict=True):
             lines.append({"key": case.id, "aspect": aspect, "verdict": verdict, "answers": list(answers)})
     others = "".join(f"-{_slug(entry['name'])}-{entry['hash'][:6]}" for entry in named[1:])
-    return write_lines(folder / f"judge-{kind}{others}.jsonl", head, lines)
-
-
-def write_lines(target: Path, head: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Path:
-    """Write verdicts atomically and return the file.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    check_output(target)
-    with written_atomically(target) as file:
-        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in ({"verdicts": head}, *lines))
-    return target
+    path = folder / f"judge-{kind}{others}.jsonl"
+    write_lines(path, ({"verdicts": head}, *lines))
+    return path
 
 
 def read_verdicts(path: Path) -> Judged:

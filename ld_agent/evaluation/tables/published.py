@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ld_agent.config import load_config
-from ld_agent.evaluation.run_files import flat
+from ld_agent.evaluation.runner import flat
 from ld_agent.files import shipped_path
 
 Values = dict[str, Any]

@@ -23,12 +23,11 @@ from ld_agent.evaluation.judging.verdicts import (
     PEOPLE,
     Judged,
     average,
-    complete_run,
     read_verdicts,
     verdicts_under,
 )
 from ld_agent.evaluation.metrics import Measure
-from ld_agent.evaluation.runner import SCORES, Run, runs_under
+from ld_agent.evaluation.run_files import SCORES, Run, complete_run, runs_under
 from ld_agent.evaluation.tables.facts import facts_of
 from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, satisfied
 from ld_agent.evaluation.tables.table_figures import TableFigures, figures_under

@@ -9,7 +9,6 @@ File format: the line ``{"format": "ld_agent.ecm", "version": 1, "benchmark": â€
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -24,9 +23,10 @@ from ld_agent.datasets.records import Record, built, current_report, json_lines,
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
-from ld_agent.evaluation.played import PROMPTS, WIDTH, in_memory, live
-from ld_agent.evaluation.runner import Item, Keep, Prediction
-from ld_agent.files import written_atomically
+from ld_agent.evaluation.played import WIDTH, in_memory, live
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
+from ld_agent.files import write_lines
 from ld_agent.steps import run_many
 from ld_agent.storage.exchange import copy_conversation
 from ld_agent.types import Reply, iso
@@ -83,8 +83,7 @@ def write_samples(path: Path, samples: Sequence[Sample], header: Mapping[str, An
             f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file has samples of exactly one benchmark"
         )
     lines = [HEADER | {"benchmark": names.pop(), "made": dict(header)}, *(_values(sample) for sample in samples)]
-    with written_atomically(path) as file:
-        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    write_lines(path, lines)
 
 
 def is_benchmark(path: Path) -> bool:
@@ -177,7 +176,7 @@ def _concatenated(samples: Sequence[Sample]) -> Merged:
     return Merged(Episode(samples[0].id, ASSISTANT, tuple(turns)), tuple(samples))
 
 
-class EcmTask:
+class EcmTask(Task):
     """Ask every question of a benchmark of an agent that remembers its source.
 
     Args:
@@ -192,19 +191,16 @@ class EcmTask:
         samples = read_samples(data)[:limit]
         self.benchmark = samples[0].benchmark
         self.name = f"ecm-{self.benchmark}"
-        self.prompts = PROMPTS
         self._merge = MERGED[self.benchmark] if merge is None else merge
         self._groups = merged(samples, self._merge)
-        self.items: Sequence[Item] = [
+        self.options = {"merge": self._merge}
+        self.items = [
             Item(key, group.episode.id, group.sessions, (probe.reference,), {"text": probe.question})
             for group in self._groups
             for key, probe in group.questions
         ]
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return config.model_dump(mode="json", exclude={"store"}) | {"merge": self._merge}
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         wanted = {item.key: item for item in items}
         groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]
         memories: dict[str, Counts] = {}
@@ -214,7 +210,8 @@ class EcmTask:
                 episode = wanted[key].episode
                 if episode not in memories:
                     memories[episode] = of_memory(agent.store, agent.conversation(episode, agent_name=ASSISTANT).key)
-                keep(wanted[key], reply.text, {"recalled": recalled, REPLY: of_reply(reply), MEMORY: memories[episode]})
+                details = {"recalled": recalled, REPLY: of_reply(reply), MEMORY: memories[episode]}
+                yield wanted[key].predicted(reply.text, details)
 
 
 def answers(

@@ -12,7 +12,7 @@ from pathlib import Path
 from ld_agent.config import Config
 from ld_agent.datasets import load_annotated_utterances
 from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge, sacrebleu
-from ld_agent.evaluation.runner import Item, Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask
 from ld_agent.modules.base import Models
 from ld_agent.modules.registry import NO_TRAIT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -24,7 +24,8 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.played import in_memory
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
 from ld_agent.types import ReplyOptions
 
 PLANTED_AT = datetime(2024, 5, 1, 18, 30, tzinfo=UTC)
@@ -54,7 +55,7 @@ class Case:
     speaker: str | None = None
 
 
-class InjectionTask:
+class InjectionTask(Task):
     """Plant each case in a fresh conversation and ask.
 
     Args:
@@ -69,16 +70,12 @@ class InjectionTask:
 
     def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self._cases = {case.id: case for case in load_cases(data)[:limit]}
-        self.items: Sequence[Item] = [Item(c.id, c.id, 1, (c.marker,)) for c in self._cases.values()]
+        self.items = [Item(c.id, c.id, 1, (c.marker,)) for c in self._cases.values()]
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return config.model_dump(mode="json", exclude={"store"})
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         with in_memory(config) as agent:
             for item in items:
-                reply, details = answers(agent, self._cases[item.episode])
-                keep(item, reply, details)
+                yield item.predicted(*answers(agent, self._cases[item.episode]))
 
 
 def load_cases(path: Path) -> list[Case]:

@@ -19,7 +19,7 @@ from ld_agent.datasets import Episode, load_episodes
 from ld_agent.errors import InputError
 from ld_agent.evaluation.metrics import Measure, mean, shares
 from ld_agent.evaluation.played import PlayedTask
-from ld_agent.evaluation.runner import Prediction
+from ld_agent.evaluation.run_files import Prediction
 from ld_agent.evaluation.support import rests_on, statements
 from ld_agent.text import words_of
 from ld_agent.types import Record

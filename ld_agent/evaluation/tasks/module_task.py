@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from ld_agent.config import Config
-from ld_agent.evaluation.runner import Item, Keep
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
 from ld_agent.modules.base import Models
 from ld_agent.modules.registry import TUNED
 
@@ -16,7 +18,7 @@ Answer = tuple[str, Mapping[str, Any]]
 """A prediction and its details."""
 
 
-class ModuleTask:
+class ModuleTask(Task):
     """Ask one module about every item.
 
     Args:
@@ -30,26 +32,20 @@ class ModuleTask:
 
     def __init__(self, items: Sequence[Item], lengths: Mapping[str, int]) -> None:
         self.items, self._lengths = items, lengths
-
-    @property
-    def prompts(self) -> Sequence[str]:
-        return TUNED[self.module].prompts
+        self.prompts = TUNED[self.module].prompts
 
     def settings(self, config: Config) -> Mapping[str, Any]:
         own = {self.module: getattr(config.modules, self.module)}
         parts = {name: getattr(config, name) for name in self.sections} | own
         return {name: part.model_dump(mode="json") for name, part in parts.items()}
 
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
-        models = Models(config)
-        try:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
+        with closing(Models(config)) as models:
             ordered = sorted(items, key=lambda item: self._lengths[item.key])
             chunks = (ordered[start : start + CHUNK] for start in range(0, len(ordered), CHUNK))
             for chunk, answers in self.answered(config, models, chunks):
                 for item, (text, details) in zip(chunk, answers, strict=True):
-                    keep(item, text, details)
-        finally:
-            models.close()
+                    yield item.predicted(text, details)
 
     def answered(
         self, config: Config, models: Models, chunks: Iterator[list[Item]]

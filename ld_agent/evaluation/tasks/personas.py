@@ -18,7 +18,7 @@ from ld_agent.datasets.base import Episode
 from ld_agent.evaluation.fallbacks import REPLY, Counts, merged, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.played import PlayedTask, live, spoken_episodes
-from ld_agent.evaluation.runner import Prediction
+from ld_agent.evaluation.run_files import Prediction
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.running.replay import play
@@ -57,7 +57,7 @@ class PersonasTask(PlayedTask):
         self._replies: dict[str, list[Counts]] = {}
 
     def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
-        if not self._options["free"]:
+        if not self.options["free"]:
             return live(agent, episode)
         replies = self._replies.setdefault(episode.id, [])
         return play(agent, episode, lambda turn: replies.append(of_reply(turn.reply)))

@@ -8,7 +8,7 @@ in the prompt, and with only the sentence that contains the answer. Knows no fil
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from ld_agent.config import Config
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.played import in_memory, live
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
 from ld_agent.evaluation.tasks.question_data import Question, Questioned, load_questions
 from ld_agent.evaluation.tasks.spoken_answers import contains
 from ld_agent.languages import language
@@ -53,7 +54,7 @@ _INVITING = re.compile(
 )
 
 
-class QuestionsTask:
+class QuestionsTask(Task):
     """Ask every question of a file, in every arm.
 
     Args:
@@ -67,7 +68,6 @@ class QuestionsTask:
     """
 
     name = "questions"
-    prompts = ("[!ej]*.yaml", "extractor_*.yaml")
 
     def __init__(
         self, data: Path, config: Config, limit: int | None = None, free: bool = False, no_arms: bool = False
@@ -75,7 +75,8 @@ class QuestionsTask:
         self._asked = {one.episode.id: one for one in load_questions(data, limit)}
         self._free, self._arms = free, not no_arms
         self._questions = {q.key: q for one in self._asked.values() for q in one.questions}
-        self.items: Sequence[Item] = [
+        self.options = {"free": free, "arms": self._arms}
+        self.items = [
             Item(
                 q.key,
                 one.episode.id,
@@ -87,10 +88,7 @@ class QuestionsTask:
             for q in one.questions
         ]
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return {**config.model_dump(mode="json"), "store": None, "free": self._free, "arms": self._arms}
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         todo = {item.key: item for item in items}
         with in_memory(config) as agent:
             wanted = [self._asked[name] for name in dict.fromkeys(item.episode for item in items)]
@@ -99,9 +97,9 @@ class QuestionsTask:
                 for one in wanted
             )
             for one, _ in run_many(lived, agent.models.complete, WIDTH):
-                self._ask(agent, one, [todo[q.key] for q in one.questions if q.key in todo], keep)
+                yield from self._ask(agent, one, [todo[q.key] for q in one.questions if q.key in todo])
 
-    def _ask(self, agent: Agent, one: Questioned, items: Sequence[Item], keep: Keep) -> None:
+    def _ask(self, agent: Agent, one: Questioned, items: Sequence[Item]) -> Iterator[Prediction]:
         """Ask the questions of one conversation concurrently."""
         name, mine = one.episode.id, one.episode.agent
         stored = agent.store.find_conversation(name)
@@ -133,7 +131,7 @@ class QuestionsTask:
                 details["lost"] = next(
                     (LOST[n] for n, text in enumerate(places) if not contains(text, question.answers)), LOST[-1]
                 )
-            keep(item, reply.text, details)
+            yield item.predicted(reply.text, details)
             agent.conversation(key, agent_name=mine).delete()
         agent.conversation(name, agent_name=mine).delete()
 

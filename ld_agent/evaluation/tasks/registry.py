@@ -18,7 +18,8 @@ from ld_agent.errors import InputError
 if TYPE_CHECKING:
     from ld_agent.config import Config
     from ld_agent.evaluation.metrics import Measure
-    from ld_agent.evaluation.runner import Prediction, Run, Task
+    from ld_agent.evaluation.run_files import Prediction, Run
+    from ld_agent.evaluation.runner import Task
 
 
 @dataclass(frozen=True, slots=True)

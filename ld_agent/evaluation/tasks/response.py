@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
@@ -20,7 +19,8 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, sacrebleu, token_f1
 from ld_agent.evaluation.played import in_memory
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
 from ld_agent.modules.replies import long_sentences, statements
 from ld_agent.prompts import as_line
 from ld_agent.running.replay import PlayedTurn, play, prompt_of
@@ -30,7 +30,7 @@ WIDTH = 16
 """Episodes played concurrently; their pending requests form one batch of the backbone."""
 
 
-class ResponseTask:
+class ResponseTask(Task):
     """Predict every reply of the agent in the episodes of a file.
 
     Args:
@@ -46,7 +46,6 @@ class ResponseTask:
     """
 
     name = "response"
-    prompts = ("[!ej]*.yaml", "extractor_*.yaml")  # all but the prompts of judges and benchmarks
 
     def __init__(
         self,
@@ -63,17 +62,14 @@ class ResponseTask:
         self._with_perplexity, self._free = not no_perplexity, free
         beta = config.memory.beta
         replies = [item for episode in self._episodes.values() for item in _scored(episode, beta)]
-        self.items: Sequence[Item] = [item for item in replies if item.session >= from_session]
+        self.options = {"perplexity": self._with_perplexity} | ({"free": True} if free else {})
+        self.items = [item for item in replies if item.session >= from_session]
         if not self.items:
             raise InputError(
                 f"{data} has no agent replies from session {from_session} on; give conversations in which the agent replies"
             )
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        how = {"perplexity": self._with_perplexity} | ({"free": True} if self._free else {})
-        return {**config.model_dump(mode="json"), "store": None, **how}
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         todo = {item.key: item for item in items}
         names = dict.fromkeys(item.episode for item in items)
         with in_memory(config) as agent:
@@ -96,7 +92,7 @@ class ResponseTask:
                     )
                     recalled = [record.record.text for record in turn.reply.recalled]
                     details = {"recalled": recalled, "notes": list(turn.reply.notes)} | likely
-                    keep(item, turn.reply.text, details | {REPLY: of_reply(turn.reply), MEMORY: memory})
+                    yield item.predicted(turn.reply.text, details | {REPLY: of_reply(turn.reply), MEMORY: memory})
                 conversation.delete()
 
 

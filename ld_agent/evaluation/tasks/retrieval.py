@@ -25,7 +25,8 @@ from ld_agent.datasets.records import current_report, json_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.metrics import Measure, mean
-from ld_agent.evaluation.runner import Item, Keep, Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.runner import Task
 from ld_agent.evaluation.tasks.question_data import load_questions, locomo_records
 from ld_agent.evaluation.tasks.retrieval_cases import (
     Case,
@@ -45,7 +46,7 @@ ASKED_AFTER = timedelta(days=1)
 """Time between the last utterance and the questions."""
 
 
-class RetrievalTask:
+class RetrievalTask(Task):
     """Recall the sessions that answer each question of a corpus.
 
     Args:
@@ -66,7 +67,8 @@ class RetrievalTask:
         self._records = records or ("summaries" if any(case.summaries for case in cases) else "extracts")
         if self._records not in RECORDS:
             raise InputError(f"--records {records} is unknown; give one of {', '.join(RECORDS)}")
-        self.items: Sequence[Item] = [
+        self.options = {"records": self._records}
+        self.items = [
             Item(
                 f"{case.id}/{number}",
                 case.id,
@@ -78,10 +80,7 @@ class RetrievalTask:
             for number, asked in enumerate(case.questions, 1)
         ]
 
-    def settings(self, config: Config) -> Mapping[str, Any]:
-        return config.model_dump(mode="json", exclude={"store"}) | {"records": self._records}
-
-    def predict(self, config: Config, items: Sequence[Item], keep: Keep) -> None:
+    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         wanted = {item.key: item for item in items}
         with self._agent(config) as agent:
             for name in dict.fromkeys(item.episode for item in items):
@@ -91,7 +90,8 @@ class RetrievalTask:
                 for number, (ranking, milliseconds) in enumerate(ask(agent, case, view, numbers), 1):
                     if item := wanted.get(f"{name}/{number}"):
                         text = f"sessions {', '.join(map(str, ranking[:LISTED])) or 'none'}"
-                        keep(item, text, {"ranking": ranking, "milliseconds": round(milliseconds, 3)} | counted)
+                        details = {"ranking": ranking, "milliseconds": round(milliseconds, 3)}
+                        yield item.predicted(text, details | counted)
 
     def _agent(self, config: Config) -> Agent:
         """An agent that recalls as many records as the cases require."""

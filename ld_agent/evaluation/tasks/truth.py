@@ -21,7 +21,7 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.judging.form import agreement, write_page
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.played import PlayedTask, spoken_episodes
-from ld_agent.evaluation.runner import Prediction, Run
+from ld_agent.evaluation.run_files import Prediction, Run
 from ld_agent.evaluation.tasks.memory_quality import REWRITTEN, sentences_of, standing
 from ld_agent.memory.quotes import LED_UP
 from ld_agent.prompts import as_name

@@ -179,7 +179,7 @@ def serve_command(
 
       ld-agent serve -c default -c qwen3-0.6b --store me.db --host 0.0.0.0
     """
-    from ld_agent.cli.runs import names_of
+    from ld_agent.cli.evaluate import names_of
 
     chosen = config or ["default"]
     configs = dict(zip(names_of(chosen), (_config(one, store, overrides) for one in chosen), strict=True))

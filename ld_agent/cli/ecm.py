@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ld_agent.cli.options import Configs, Json, Limit, On, OneConfig, Out, Overrides, Overwrite
-from ld_agent.cli.runs import carry_out
+from ld_agent.cli.evaluate import command_of
+from ld_agent.cli.options import Json, Limit, OneConfig, Overrides
+from ld_agent.evaluation.tasks.registry import ECM
 from ld_agent.program import print_json
 
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
@@ -75,39 +76,4 @@ def build(
     )
 
 
-@app.command()
-def run(
-    data: Annotated[Path, typer.Argument(metavar="BENCHMARK", help="A file of ld-agent ecm build.")],
-    overrides: Overrides = None,
-    config: Configs = None,
-    out: Out = None,
-    limit: Limit = None,
-    merge: Annotated[
-        int | None,
-        typer.Option("--merge", min=1, help="Number of samples per memory. Default: 10, or 1 for knowledge."),
-    ] = None,
-    overwrite: Overwrite = False,
-    on: On = "",
-    as_json: Json = False,
-) -> None:
-    """Ask agents the questions of a benchmark after playing its dialogues; report ROUGE of the answers.
-
-    GPT-score, good/same/bad and multiple choice come from ld-agent judge on the stored runs.
-
-    Example:
-
-      ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
-    """
-    from ld_agent.evaluation.tasks.ecm import EcmTask
-
-    carry_out(
-        lambda settings: EcmTask(data, settings, limit, merge),
-        data=data,
-        overrides=overrides,
-        configs=config,
-        limit=limit,
-        as_json=as_json,
-        out=out,
-        overwrite=overwrite,
-        on=on,
-    )
+app.command("run")(command_of(ECM))

@@ -5,65 +5,56 @@ entry of `ld_agent.evaluation.tasks.registry`, and ``score``. Prints; decides no
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite
-from ld_agent.cli.runs import carry_out, report
-from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
-from ld_agent.program import lenient
+from ld_agent.cli.show import console, figure, figures_table, plain, say
+from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry, task_entry
+from ld_agent.program import lenient, print_json
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from ld_agent.evaluation.run_files import Run
 
 app = typer.Typer(help="Measure extraction, summaries, replies and recall against references.", no_args_is_help=True)
+FRAME = ("episodes", "predictions", "empty", "interval_level", "bootstrap_samples")
+"""Numbers in scores that say how they were computed; the title has the first two."""
 
 
 def command_of(task: TaskEntry) -> Callable[..., None]:
     """Create the command of a task: the common parameters and the task's own options."""
+    data: Any = Annotated[Path, typer.Argument(metavar="DATA", help=task.data)]
+    parameters = {
+        "data": (data, inspect.Parameter.empty),
+        "overrides": (Overrides, None),
+        "config": (Configs, None),
+        "limit": (Limit, None),
+        "as_json": (Json, False),
+        "out": (Out, None),
+        "overwrite": (Overwrite, False),
+        "on": (On, ""),
+        "skip_bad": (Lenient, False),
+        **({"bert_score": (BertModel, None)} if task.has_texts else {}),
+        **{option.name: (_annotation(option), option.default) for option in task.options},
+    }
 
     def command(**given: Any) -> None:
-        data, limit = given["data"], given["limit"]
-        options = {option.name: given[option.name] for option in task.options}
-        with lenient(given["skip_bad"]):
-            carry_out(
-                lambda settings: task.make(data, settings, limit, **options),
-                data=data,
-                overrides=given["overrides"],
-                configs=given["config"],
-                limit=limit,
-                as_json=given["as_json"],
-                out=given["out"],
-                overwrite=given["overwrite"],
-                bert_score=given.get("bert_score"),
-                on=given["on"],
-                labelled=lambda runs: task.with_labels(runs, **options),
-            )
+        carry_out(task, **given)
 
-    parameters = [
-        _parameter("data", Annotated[Path, typer.Argument(metavar="DATA", help=task.data)], inspect.Parameter.empty),
-        _parameter("overrides", Overrides),
-        _parameter("config", Configs),
-        _parameter("limit", Limit),
-        _parameter("as_json", Json, default=False),
-        _parameter("out", Out),
-        _parameter("overwrite", Overwrite, default=False),
-        _parameter("on", On, default=""),
-        _parameter("skip_bad", Lenient, default=False),
-        *([_parameter("bert_score", BertModel)] if task.has_texts else ()),
-        *(_parameter(option.name, _annotation(option), option.default) for option in task.options),
-    ]
     command.__doc__ = task.help
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {name: annotation for name, (annotation, _) in parameters.items()}
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in parameters.items()
+        ]
+    )
     return command
-
-
-def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _annotation(option: Option) -> Any:
@@ -76,9 +67,63 @@ def _annotation(option: Option) -> Any:
     return Annotated[int | None, typer.Option(option.flag, min=1, help=option.help)]
 
 
-for _task in TASKS.values():
-    if _task.help is not None:
-        app.command(_task.name)(command_of(_task))
+for _name, _task in TASKS.items():
+    if _name == _task.name:
+        app.command(_name)(command_of(_task))
+
+
+def carry_out(
+    task: TaskEntry,
+    *,
+    data: Path,
+    overrides: list[str] | None,
+    config: list[str] | None,
+    limit: int | None,
+    as_json: bool,
+    out: Path | None,
+    overwrite: bool,
+    on: str,
+    skip_bad: bool,
+    bert_score: str | None = None,
+    **options: Any,
+) -> None:
+    """Run a task with every config and report.
+
+    Args:
+        config: config files or shipped names; none: the default.
+        out: where the runs are stored, in one folder per config if there are several.
+        options: the task's own.
+    """
+    from ld_agent.config import greedy_config
+    from ld_agent.evaluation.run_files import PREDICTIONS, SCORES
+    from ld_agent.evaluation.runner import perform
+    from ld_agent.files import check_output
+
+    chosen: Sequence[str | None] = config or (None,)
+    loaded = [greedy_config(name, overrides or []) for name in chosen]
+    runs: list[Run] = []
+    folders: list[Path | None] = []
+    names = names_of([name or "default" for name in chosen])
+    with lenient(skip_bad):
+        for name, config_file, settings in zip(names, chosen, loaded, strict=True):
+            folder = out / name if out is not None and len(loaded) > 1 else out
+            if folder is not None:
+                for file in (folder, folder / PREDICTIONS, folder / SCORES):
+                    check_output(file, (data, config_file))
+            made = task.make(data, settings, limit, **options)
+            runs.append(perform(made, settings, name, data=data, out=folder, limit=limit, overwrite=overwrite, on=on))
+            folders.append(folder)
+        report([*zip(task.labelled(runs, **options), folders, strict=True)], as_json, bert_score)
+
+
+def names_of(configs: Sequence[str]) -> list[str]:
+    """Unique short names of configs: the file's stem, numbered if repeated."""
+    names: list[str] = []
+    for config in configs:
+        stem = Path(config).stem if config.endswith((".yaml", ".yml")) else Path(config).name
+        again = sum(1 for name in names if name.partition("#")[0] == stem)
+        names.append(f"{stem}#{again + 1}" if again else stem)
+    return names
 
 
 @app.command()
@@ -94,13 +139,11 @@ def score(
 
       ld-agent eval score runs/extraction/default runs/extraction/qwen3-0.6b
     """
-    from ld_agent.cli.show import say
     from ld_agent.errors import InputError
     from ld_agent.evaluation.run_files import read_run, runs_under
 
-    paths = [run for folder in folders for run in (runs_under(folder) or [folder])]
     runs: list[tuple[Run, Path | None]] = []
-    for folder in paths:
+    for folder in [path for given in folders for path in (runs_under(given) or [given])]:
         run = read_run(folder)
         if run.missing:
             progress = f"{folder} is unfinished: {run.missing} of {run.wanted} predictions are missing"
@@ -111,3 +154,72 @@ def score(
             say(progress)
         runs.append((run, None if run.missing else folder))
     report(runs, as_json, bert_score)
+
+
+def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None) -> None:
+    """Measure runs, store the figures with those in a folder, and show them as JSON or tables.
+
+    Args:
+        encoder: also compute BERTScore with this encoder; "default": the configured one.
+    """
+    from ld_agent.config import Config
+    from ld_agent.evaluation.bert_score import BertScore
+    from ld_agent.evaluation.run_files import SCORES
+    from ld_agent.evaluation.scoring import comparisons, measures, scores
+    from ld_agent.files import write_json
+
+    similarity = None
+    if encoder is not None:
+        similarity = BertScore(Config().encoder.model if encoder == "default" else encoder)
+    measured = [measures(run, similarity) for run, _ in runs]
+    results = []
+    for (run, folder), of_run in zip(runs, measured, strict=True):
+        result = scores(run, of_run) | ({"bert_score_model": similarity.name} if similarity is not None else {})
+        results.append(result)
+        if result["empty"]:
+            say(f"{run.name}: {result['empty']} of {result['predictions']} predictions are empty and count as such")
+        if folder is not None:
+            write_json(folder / SCORES, result)
+    compared = comparisons([run for run, _ in runs], measured) if len(runs) > 1 else []
+    if as_json:
+        print_json(results[0] if len(results) == 1 else {"systems": results, "comparisons": compared})
+    else:
+        _show(results, compared)
+
+
+def _show(results: Sequence[dict[str, Any]], compared: Sequence[dict[str, Any]]) -> None:
+    from ld_agent.evaluation.fallbacks import MARK, counts_of, footnote, in_words
+
+    marked = {result["system"]: f"{result['system']} {MARK}" for result in results if result["mostly_fallbacks"]}
+    for result in results:
+        size = f"{result['episodes']} episodes, {result['predictions']} predictions"
+        title = f"{marked.get(result['system'], result['system'])}: eval {result['task']}, {size}"
+        console.print(figures_table(title, *_figures(result)))
+        if counts := counts_of(result):
+            console.print(plain(f"fallbacks: {in_words(counts)}", "dim"), soft_wrap=True)
+    if compared:
+        rows: list[list[RenderableType]] = []
+        for test in compared:
+            systems = [marked.get(test[name], test[name]) for name in ("system", "against")]
+            named = [plain(word) for word in (*systems, test["metric"])]
+            rows.append([*named, figure(test["difference"]), _between(test["interval"]), figure(test["p"])])
+        heads = ["system", "against", "metric", "difference", "95 % interval", "p"]
+        console.print(figures_table("paired bootstrap", heads, rows, left=3))
+    for result in results:
+        if note := footnote(counts_of(result)):
+            console.print(plain(f"{MARK} {result['system']}: {note}", "yellow"), soft_wrap=True)
+
+
+def _figures(result: dict[str, Any]) -> tuple[list[str], list[list[RenderableType]]]:
+    """The heads and rows of a run's table."""
+    sessions, intervals = result.get("by_session", {}), result["intervals"]
+    every = [key for key, value in result.items() if type(value) in (int, float) or key in intervals]
+    rows: list[list[RenderableType]] = []
+    for name in task_entry(result["task"]).shown or [key for key in every if key not in FRAME]:
+        by_session = (figure(figures.get(name)) for figures in sessions.values())
+        rows.append([plain(name), figure(result.get(name)), _between(intervals.get(name)), *by_session])
+    return ["", "all", "95 % interval", *(f"session {n}" for n in sessions)], rows
+
+
+def _between(interval: Sequence[float] | None) -> str:
+    return "–" if interval is None else f"{figure(interval[0])} to {figure(interval[1])}"

@@ -32,7 +32,7 @@ def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
     task = task_entry(run.task)
     if not run.predictions:
         raise InputError(f"run {run.name!r} has no predictions to score; make them with ld-agent eval {run.task} --out")
-    measured = task.measure(run.predictions)
+    measured = task.measures(run.predictions)
     if bert_score is not None:
         measured["bert_score"] = bert_score.f1(
             [p.text for p in run.predictions], [p.references for p in run.predictions]
@@ -105,7 +105,7 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
 
 def _whole_figures(task: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Figures of the predictions as a whole, which have no interval."""
-    figures = task_entry(task).whole_figures(predictions)
+    figures = task_entry(task).figures(predictions)
     return {name: _round(value) if isinstance(value, float) else value for name, value in figures.items()}
 
 

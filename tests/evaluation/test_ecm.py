@@ -28,13 +28,16 @@ from ld_agent.evaluation.tasks.ecm import (
     Probe,
     Sample,
     answers,
-    ecm_measures,
     merged,
     read_samples,
     write_samples,
 )
+from ld_agent.evaluation.tasks.ecm import (
+    measures as ecm_measures,
+)
 from ld_agent.evaluation.tasks.ecm_build import build, dialogues_of, load_requests
-from ld_agent.evaluation.tasks.memory_quality import MemoryTask, golden, memory_measures
+from ld_agent.evaluation.tasks.memory_quality import MemoryTask, golden
+from ld_agent.evaluation.tasks.memory_quality import measures as memory_measures
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 

@@ -16,7 +16,8 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import load_config
 from ld_agent.errors import InputError
 from ld_agent.evaluation.run_files import Item, Prediction
-from ld_agent.evaluation.tasks.response import ResponseTask, response_measures
+from ld_agent.evaluation.tasks.response import ResponseTask
+from ld_agent.evaluation.tasks.response import measures as response_measures
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 PERSONAS = SAMPLES / "msc_personasummary" / "session_2" / "valid.txt"  # 9 utterances, 3 of them with traits

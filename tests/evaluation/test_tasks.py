@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -19,10 +20,10 @@ from ld_agent.evaluation.runner import Task
 from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry
 
 
-@pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
+@pytest.mark.parametrize("task", {task.name: task for task in TASKS.values()}.values(), ids=lambda task: task.name)
 def test_what_an_entry_names_is_there(task: TaskEntry):
-    assert all(callable(resolve_name(name)) for name in (task.runner, task.measures, task.figures) if name)
-    assert (task.help is None) == task.name.startswith("ecm-")
+    assert callable(resolve_name(f"ld_agent.evaluation.tasks.{task.task}"))
+    assert callable(resolve_name(f"ld_agent.evaluation.tasks.{task.task.partition(':')[0]}:measures"))
 
 
 class Echo(Task):
@@ -44,11 +45,11 @@ class Echo(Task):
             yield item.predicted((item.references[0].upper() if self._loud else item.references[0]) * self._times, {})
 
 
-def lengths(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     return {"length": mean(float(len(p.text)) for p in predictions), "hidden": mean(0.0 for _ in predictions)}
 
 
-def tally(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
     return {"lines": len(predictions), "loud": {"yes": sum(p.text.isupper() for p in predictions)}}
 
 
@@ -59,14 +60,13 @@ def test_one_entry_is_all_that_another_task_needs(
 
     entry = TaskEntry(
         "echo",
-        runner=f"{__name__}:Echo",
-        measures=f"{__name__}:lengths",
-        figures=f"{__name__}:tally",
+        "echo:Echo",
         data="Lines.",
         help="Say lines again.",
-        options=(Option("times", "--times", "How often.", 1), Option("loud", "--loud", "In capitals.", default=False)),
+        options=(Option("--times", "How often.", 1), Option("--loud", "In capitals.", default=False)),
         shown=("length",),
     )
+    monkeypatch.setitem(sys.modules, "ld_agent.evaluation.tasks.echo", sys.modules[__name__])
     monkeypatch.setitem(cast(dict[str, TaskEntry], TASKS), "echo", entry)
     monkeypatch.setattr(evaluate.app, "registered_commands", [*evaluate.app.registered_commands])
     evaluate.app.command("echo")(command_of(entry))

@@ -20,7 +20,9 @@ from ld_agent.evaluation import played
 from ld_agent.evaluation.bootstrap import interval
 from ld_agent.evaluation.run_files import Prediction, Run
 from ld_agent.evaluation.runner import perform
-from ld_agent.evaluation.tasks.truth import TruthTask, labelled, truth_figures, truth_measures
+from ld_agent.evaluation.tasks.truth import TruthTask, labelled
+from ld_agent.evaluation.tasks.truth import figures as truth_figures
+from ld_agent.evaluation.tasks.truth import measures as truth_measures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 MESSY = Path(__file__).parents[2] / "data" / "samples" / "messy_chats.jsonl"

@@ -113,7 +113,7 @@ class TableRun:
             return ""
         if self._measures is None:
             task = TASKS.get(self.run.task)
-            self._measures = {} if task is None else task.measure(self.run.predictions)
+            self._measures = {} if task is None else task.measures(self.run.predictions)
         if measure in self._measures:
             figure = self._measures[measure]
             if session is not None:

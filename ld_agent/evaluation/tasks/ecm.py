@@ -241,7 +241,7 @@ def answers(
         yield from run_many(asked, agent.models.complete, width)
 
 
-def ecm_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute ROUGE-1 and ROUGE-2 against the reference (ECM, Table 4), and token F1."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     return rouge(texts, references, ["rouge_1", "rouge_2"]) | {"f1": token_f1(texts, references)}

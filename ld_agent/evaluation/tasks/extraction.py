@@ -52,7 +52,7 @@ def joined(traits: Sequence[str]) -> str:
     return " ".join(traits) or NO_TRAIT
 
 
-def extraction_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute accuracy, recall and precision of trait or no trait, BLEU and ROUGE-L.
 
     ``rouge_l_traits`` is ROUGE-L over the utterances with annotated traits only.

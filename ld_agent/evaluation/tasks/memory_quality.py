@@ -89,7 +89,7 @@ def standing(records: Sequence[Record]) -> list[Record]:
     return [r for r in records if r.view not in REWRITTEN or r is newest[r.view]]
 
 
-def memory_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute precision, recall and F1 over bags of words, averaged over conversations; and how much was remembered.
 
     ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1). ``unsupported`` is the share of

@@ -142,7 +142,7 @@ def _invented(
     return None
 
 
-def personas_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute ``polluted``, the share of people's facts found in the agent's bank, and ``invented``, the share of their
     traits that the agent made up.
     """
@@ -152,7 +152,7 @@ def personas_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     }
 
 
-def personas_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Count the facts behind the shares, and the polluted ones that the agent claims to share ("I paint too")."""
     return {
         "polluted_agreed": sum(1 for p in predictions for *_, said in p.details["polluted"] if AGREEING.search(said)),

@@ -210,7 +210,7 @@ def invents_nothing(reply: str, reading: Reading) -> bool:
     )
 
 
-def question_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Figures of the agent as configured and, under ``…_ARM``, of the arms; and where answers were lost.
 
     ``answered``, ``f1``: over the questions with an answer. ``unknown_right``: over those without. ``denied``: the share
@@ -262,7 +262,7 @@ def _figures(
     }
 
 
-def question_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Return figures of the questions as a whole."""
     return {"questions": len(predictions), "by_category": by_category(predictions)}
 
@@ -272,7 +272,7 @@ def by_category(predictions: Sequence[Prediction]) -> dict[str, dict[str, Any]]:
     by_name = {}
     for category in dict.fromkeys(str(p.details["category"]) for p in predictions):
         chosen = [p for p in predictions if p.details["category"] == category]
-        figures = question_measures(chosen)
+        figures = measures(chosen)
         names = ("answered", "f1") if any(p.details["told"] for p in chosen) else ("unknown_right",)
         by_name[category] = {"questions": len(chosen)} | {name: round(figures[name].overall, 6) for name in names}
     return by_name

@@ -1,16 +1,16 @@
 """The evaluation tasks, one entry each, as used by ``ld-agent eval``, ``eval score``, ``tables`` and stored runs.
 
 A task predicts something for every item of a corpus and is measured against references. To add one, write its file in this
-folder and its entry here: the command ``ld-agent eval NAME`` follows from the entry. What an entry names as
-"package.module:name" is imported on use, so that ``--help`` stays fast. Knows no terminal.
+folder and its entry here: the command ``ld-agent eval NAME`` follows from the entry. Its module is imported on use, so that
+``--help`` stays fast. Knows no terminal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from ld_agent.errors import InputError
@@ -27,15 +27,17 @@ class Option:
     """An option of a single task: a flag, a word, a number from 1, or files.
 
     Attributes:
-        name: of the runner's argument.
-        flag: on the command line.
+        flag: on the command line; without its dashes, the name of the task's argument.
         default: False for a flag, () for files.
     """
 
-    name: str
     flag: str
     help: str
     default: bool | int | str | tuple[()] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.flag.removeprefix("--").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +46,21 @@ class TaskEntry:
 
     Attributes:
         name: its command, and its name in a run's first line.
-        runner: a `Task`, called with the data's path, the configuration, the limit and the options.
-        measures: predictions → measures by name. ``--json`` gives each with its interval and by session.
-        figures: predictions → figures that are not sums over predictions, and so have no interval.
-        labelled: finished runs and the options → the runs with people's labels.
+        task: "module:class" in this folder; the class is called with the data's path, the configuration, the limit and the
+            options. The module's ``measures`` turns predictions into measures by name, of which ``--json`` gives each with
+            its interval and by session; its ``figures``, if any, into figures that are not sums over predictions; and its
+            ``labelled``, if any, adds people's labels to finished runs, given the options.
         data: describes the argument DATA.
-        help: the command's help; None: another command makes the runs, such as ``ld-agent ecm run``.
+        help: the command's help.
         options: options of this task alone.
         has_texts: references are comparable texts, so that BERTScore is meaningful.
         shown: the names to print, in order; none: all.
     """
 
     name: str
-    runner: str
-    measures: str
-    data: str = ""
-    help: str | None = None
-    figures: str | None = None
-    labelled: str | None = None
+    task: str
+    data: str = "Recorded conversations, of any corpus."
+    help: str = ""
     options: tuple[Option, ...] = ()
     has_texts: bool = False
     shown: tuple[str, ...] = ()
@@ -72,24 +71,30 @@ class TaskEntry:
         Raises:
             InputError: no such file, or one of another corpus. DataFileError: a broken record.
         """
-        task: Task = resolve_name(self.runner)(data, config, limit, **options)
+        task: Task = self._named(self.task.partition(":")[2])(data, config, limit, **options)
         return task
 
-    def measure(self, predictions: Sequence[Prediction]) -> dict[str, Measure]:
+    def measures(self, predictions: Sequence[Prediction]) -> dict[str, Measure]:
         """The measures of predictions."""
-        measured: dict[str, Measure] = resolve_name(self.measures)(predictions)
+        measured: dict[str, Measure] = self._named("measures")(predictions)
         return measured
 
-    def whole_figures(self, predictions: Sequence[Prediction]) -> dict[str, Any]:
+    def figures(self, predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Figures of the predictions as a whole."""
-        return {} if self.figures is None else dict(resolve_name(self.figures)(predictions))
+        figures = self._named("figures")
+        return dict(figures(predictions)) if figures else {}
 
-    def with_labels(self, runs: Sequence[Run], **options: Any) -> Sequence[Run]:
+    def labelled(self, runs: Sequence[Run], **options: Any) -> Sequence[Run]:
         """The finished runs with people's labels, if the task has them."""
-        return runs if self.labelled is None else list(resolve_name(self.labelled)(runs, **options))
+        labelled = self._named("labelled")
+        return list(labelled(runs, **options)) if labelled else runs
+
+    def _named(self, name: str) -> Any:
+        module = self.task.partition(":")[0]
+        return getattr(import_module(f".{module}", __package__), name, None)
 
 
-FREE = Option("free", "--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)
+FREE = Option("--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)
 
 EXTRACTION = """Score the extractor against annotated traits: accuracy of "trait or none", BLEU and ROUGE-L.
 
@@ -189,58 +194,64 @@ Example:
   ld-agent eval injection data/samples/injection.jsonl -c default memory.gamma=-1
 """
 
+ECM_HELP = """Ask agents the questions of a benchmark after playing its dialogues; report ROUGE of the answers.
+
+GPT-score, good/same/bad and multiple choice come from ld-agent judge on the stored runs.
+
+Example:
+
+  ld-agent ecm run knowledge.jsonl -c conditional -c history --out runs/knowledge
+"""
+
+ECM = TaskEntry(
+    "ecm",
+    "ecm:EcmTask",
+    data="A file of ld-agent ecm build.",
+    help=ECM_HELP,
+    options=(Option("--merge", "Number of samples per memory. Default: 10, or 1 for knowledge."),),
+)
+"""``ld-agent ecm run``; its runs are named after their benchmark."""
 TASKS: Mapping[str, TaskEntry] = {
     task.name: task
     for task in (
         TaskEntry(
             "extraction",
-            runner="ld_agent.evaluation.tasks.extraction:ExtractionTask",
-            measures="ld_agent.evaluation.tasks.extraction:extraction_measures",
+            "extraction:ExtractionTask",
             data="Utterances with annotated traits, such as msc_personasummary.",
             help=EXTRACTION,
         ),
         TaskEntry(
             "summary",
-            runner="ld_agent.evaluation.tasks.summary:SummaryTask",
-            measures="ld_agent.evaluation.tasks.summary:summary_measures",
+            "summary:SummaryTask",
             data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
             help=SUMMARY,
             has_texts=True,
         ),
         TaskEntry(
             "response",
-            runner="ld_agent.evaluation.tasks.response:ResponseTask",
-            measures="ld_agent.evaluation.tasks.response:response_measures",
-            figures="ld_agent.evaluation.tasks.response:distinct_figures",
-            data="Recorded conversations, of any corpus.",
+            "response:ResponseTask",
             help=RESPONSE,
             options=(
-                Option("from_session", "--from-session", "Store the sessions before this one without replying.", 1),
-                Option(
-                    "no_perplexity", "--no-perplexity", "Omit the perplexity of the recorded replies.", default=False
-                ),
+                Option("--from-session", "Store the sessions before this one without replying.", 1),
+                Option("--no-perplexity", "Omit the perplexity of the recorded replies.", default=False),
                 FREE,
             ),
             has_texts=True,
         ),
         TaskEntry(
             "memory",
-            runner="ld_agent.evaluation.tasks.memory_quality:MemoryTask",
-            measures="ld_agent.evaluation.tasks.memory_quality:memory_measures",
+            "memory_quality:MemoryTask",
             data="Conversations with personas or annotated traits.",
             help=MEMORY,
         ),
         TaskEntry(
             "questions",
-            runner="ld_agent.evaluation.tasks.questions:QuestionsTask",
-            measures="ld_agent.evaluation.tasks.questions:question_measures",
-            figures="ld_agent.evaluation.tasks.questions:question_figures",
+            "questions:QuestionsTask",
             data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
             help=QUESTIONS,
             options=(
                 FREE,
                 Option(
-                    "no_arms",
                     "--no-arms",
                     "Omit the arms without memory, with the whole history, and with the answer.",
                     default=False,
@@ -249,53 +260,35 @@ TASKS: Mapping[str, TaskEntry] = {
         ),
         TaskEntry(
             "retrieval",
-            runner="ld_agent.evaluation.tasks.retrieval:RetrievalTask",
-            measures="ld_agent.evaluation.tasks.retrieval:retrieval_measures",
-            figures="ld_agent.evaluation.tasks.retrieval:retrieval_figures",
+            "retrieval:RetrievalTask",
             data="A LoCoMo file, conversations with questions, or a corpus of several sessions.",
             help=RETRIEVAL,
-            options=(Option("records", "--records", RECORDS, ""),),
+            options=(Option("--records", RECORDS, ""),),
             shown=("recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr"),
         ),
         TaskEntry(
             "personas",
-            runner="ld_agent.evaluation.tasks.personas:PersonasTask",
-            measures="ld_agent.evaluation.tasks.personas:personas_measures",
-            figures="ld_agent.evaluation.tasks.personas:personas_figures",
-            data="Recorded conversations, of any corpus.",
+            "personas:PersonasTask",
             help=PERSONAS,
             options=(FREE,),
         ),
         TaskEntry(
             "truth",
-            runner="ld_agent.evaluation.tasks.truth:TruthTask",
-            measures="ld_agent.evaluation.tasks.truth:truth_measures",
-            figures="ld_agent.evaluation.tasks.truth:truth_figures",
-            labelled="ld_agent.evaluation.tasks.truth:labelled",
-            data="Recorded conversations, of any corpus.",
+            "truth:TruthTask",
             help=TRUTH,
             options=(
-                Option("form", "--form", "Write a page on which to label the statements.", ""),
-                Option("labels", "--labels", "Labels exported from the page; repeat for several people.", ()),
+                Option("--form", "Write a page on which to label the statements.", ""),
+                Option("--labels", "Labels exported from the page; repeat for several people.", ()),
             ),
         ),
         TaskEntry(
             "injection",
-            runner="ld_agent.evaluation.tasks.injection:InjectionTask",
-            measures="ld_agent.evaluation.tasks.injection:injection_measures",
+            "injection:InjectionTask",
             data="JSON lines with `planted`, `asked`, `marker` and optional keys, or a prompt-injection test set.",
             help=INJECTION,
         ),
-        *(
-            TaskEntry(
-                f"ecm-{benchmark}",
-                runner="ld_agent.evaluation.tasks.ecm:EcmTask",
-                measures="ld_agent.evaluation.tasks.ecm:ecm_measures",
-            )
-            for benchmark in ("continuing", "knowledge", "feedback")
-        ),
     )
-}
+} | dict.fromkeys(("ecm-continuing", "ecm-knowledge", "ecm-feedback"), ECM)
 
 
 def task_entry(name: str) -> TaskEntry:

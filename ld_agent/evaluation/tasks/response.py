@@ -96,7 +96,7 @@ class ResponseTask(Task):
                 conversation.delete()
 
 
-def response_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute BLEU-1 to -4, sacrebleu, ROUGE-1, -2 and -L, METEOR, token F1, the shares of replies that repeat what was
     said, and, if available, perplexity."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
@@ -115,7 +115,7 @@ def response_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     return measures
 
 
-def distinct_figures(predictions: Sequence[Prediction]) -> dict[str, float]:
+def figures(predictions: Sequence[Prediction]) -> dict[str, float]:
     """Compute Distinct-1 and -2 over all replies, and their mean length in words (Rsum, Figure 7)."""
     texts = [p.text for p in predictions]
     length = sum(len(text.split()) for text in texts) / len(texts) if texts else 0.0

@@ -178,7 +178,7 @@ def remembered(agent: Agent, case: Case, records: str) -> tuple[EventView, dict[
     return view, numbers
 
 
-def retrieval_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute "recall_any@n", the share of questions with an answering session among the first n; "recall_all@5", the share
     with all of them among the first 5; and "mrr"."""
     places = [_places(p) for p in predictions]
@@ -189,12 +189,12 @@ def retrieval_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     }
 
 
-def retrieval_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Return the same by category of question, how sessions were stored, and the median duration of recall without encoding."""
     by_category = {}
     for name in sorted({str(p.details["category"]) for p in predictions}):
         of_category = [p for p in predictions if p.details["category"] == name]
-        measured = {key: round(m.overall, 4) for key, m in retrieval_measures(of_category).items()}
+        measured = {key: round(m.overall, 4) for key, m in measures(of_category).items()}
         by_category[name] = {"questions": len(of_category)} | measured
     return {
         "questions": len(predictions),

@@ -94,7 +94,7 @@ def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
                 yield f"{episode.id}/{number}", episode.id, Session(number, said), (reference,), facts
 
 
-def summary_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, the share of fallbacks, and ``wrong_person``: the share of
     clauses attributed to the wrong person, among those whose owner is known.
     """

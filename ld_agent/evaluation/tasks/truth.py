@@ -141,7 +141,7 @@ def _read_labels(path: Path, stored: Mapping[str, Any]) -> dict[str, str]:
     return labels
 
 
-def truth_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
+def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute the share of each label, of all statements that people labelled and by group; and the share of quoted ones, which
     are the people's own words. Two labels of a statement count twice; without labels there are no measures.
     """
@@ -155,7 +155,7 @@ def truth_measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     return measures
 
 
-def truth_figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
+def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Count the statements, stored and labelled, of all groups; with labels of several people, their agreement."""
     figures: dict[str, Any] = {}
     given: dict[str, dict[str, int]] = {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ld_agent.cli.options import Json, Limit, OneConfig, Overrides, Width
+from ld_agent.cli.show import print_figures
 
 app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
 
@@ -22,7 +23,7 @@ def recall(overrides: Overrides = None, config: OneConfig = None, as_json: Json 
     from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench.recall import bench_recall
 
-    _show(bench_recall(greedy_config(config, overrides or [])), as_json)
+    print_figures(bench_recall(greedy_config(config, overrides or [])), as_json)
 
 
 @app.command()
@@ -55,7 +56,7 @@ def turn(
     from ld_agent.evaluation.bench.turn import bench_growth, bench_memory, bench_turn
 
     measure = bench_growth if growth else bench_memory if memory else bench_turn
-    _show(measure(greedy_config(config, overrides or [])), as_json)
+    print_figures(measure(greedy_config(config, overrides or [])), as_json)
 
 
 @app.command()
@@ -75,7 +76,7 @@ def training(
     from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench.training import bench_training
 
-    _show(bench_training(greedy_config(config, overrides or []), steps), as_json)
+    print_figures(bench_training(greedy_config(config, overrides or []), steps), as_json)
 
 
 @app.command()
@@ -106,22 +107,4 @@ def views(
     given = list(arguments or [])
     source = Path(given.pop(0)) if given and ("=" not in given[0] or Path(given[0]).exists()) else None
     settings = greedy_config(config, given)
-    _show(bench_views(settings, source, limit=limit, chosen=chosen or (), width=width), as_json)
-
-
-def _show(result: dict[str, Any], as_json: bool) -> None:
-    """Print lists as tables, all else as lines."""
-    from ld_agent.cli.show import figures_table
-    from ld_agent.program import print_json
-    from ld_agent.terminal import console
-
-    if as_json:
-        print_json(result)
-        return
-    for name, value in result.items():
-        if isinstance(value, list):
-            rows = [[str(cell) for cell in row.values()] for row in value]
-            console.print(figures_table(name, list(value[0]), rows, left=0))
-        else:
-            shown = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-            console.print(f"{name}: {shown}", markup=False)
+    print_figures(bench_views(settings, source, limit=limit, chosen=chosen or (), width=width), as_json)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ld_agent.cli.options import Drawn, Json, OneConfig, Seed
-from ld_agent.program import print_json
+from ld_agent.cli.show import print_figures, say
+from ld_agent.errors import InputError
+from ld_agent.terminal import progress
 
 if TYPE_CHECKING:
+    from ld_agent.backbones.base import Completion, Request
+    from ld_agent.config.sections import BackboneSection
     from ld_agent.evaluation.judging.judge import Case
 
 app = typer.Typer(help="Let a language model judge stored runs.", no_args_is_help=True)
@@ -77,14 +82,12 @@ def command_of(kind: str) -> Callable[..., None]:
         aspects: Aspects = None,
         as_json: Json = False,
     ) -> None:
-        from ld_agent.cli.show import say
+        from ld_agent.config import load_config
 
         folders = [Path(given) for given in runs if "=" not in given or Path(given).exists()]
-        overrides = [given for given in runs if Path(given) not in folders]
-        path, result = judged(
-            kind, folders, config=config, overrides=overrides, limit=limit, seed=seed, aspects=aspects or ()
-        )
-        _show(result, as_json)
+        section = load_config(config, [given for given in runs if Path(given) not in folders]).backbone
+        path, result = judged(kind, folders, section, limit, seed, aspects)
+        print_figures(result, as_json)
         if not as_json:
             say(f"the verdicts are in {path}")
 
@@ -97,6 +100,55 @@ def command_of(kind: str) -> Callable[..., None]:
 
 for _kind in JUDGEMENTS:
     app.command(_kind)(command_of(_kind))
+
+
+def judged(
+    kind: str,
+    folders: Sequence[Path],
+    section: BackboneSection,
+    limit: int | None,
+    seed: int,
+    aspects: list[str] | None,
+) -> tuple[Path, dict[str, Any]]:
+    """Judge runs with a backbone; store the verdicts and return their file and a summary."""
+    from ld_agent.backbones import build_backbone
+    from ld_agent.evaluation.fallbacks import MARK, as_json, footnote, of_predictions
+    from ld_agent.evaluation.judging.judge import ASPECTS, JUDGEMENTS, judge
+    from ld_agent.evaluation.judging.verdicts import Judged, cases, write_verdicts
+    from ld_agent.evaluation.run_files import complete_run
+
+    runs = [complete_run(folder) for folder in folders]
+    counts = {run.name: of_predictions(run.predictions) for run in runs}
+    for name, counted in counts.items():
+        if note := footnote(counted):
+            say(f"{MARK} {name}: {note}")
+    given, empty = _judgeable(cases(runs, kind, limit, seed))
+    rated = list(dict.fromkeys(aspects or ASPECTS))
+    total = JUDGEMENTS[kind].requests * len(given) * (len(rated) if kind == "rate" else 1)
+    with closing(build_backbone(section)) as backbone, progress(f"judge {kind}", total) as advance:
+
+        def complete(requests: Sequence[Request]) -> list[Completion]:
+            completions = backbone.generate(requests)
+            advance(len(requests))
+            return completions
+
+        verdicts = judge(kind, given, complete, aspects=rated, seed=seed)
+    hashes = tuple(run.header["hash"] for run in runs)
+    whole = Judged(kind, section.model, tuple(given[0].candidates), hashes, empty, tuple(verdicts))
+    about = {"kind": kind, "judge": section.model, "cases": len(given), "empty": empty} | whole.summary()
+    about |= {"fallback_counts": {name: as_json(counted) for name, counted in counts.items()}}
+    return write_verdicts(folders[0], whole, seed), about
+
+
+def _judgeable(every: Sequence[Case]) -> tuple[list[Case], int]:
+    """The cases in which no reply is empty, and how many others there are."""
+    given = [case for case in every if all(text.strip() for text in case.candidates.values())]
+    empty = len(every) - len(given)
+    if empty and not given:
+        raise InputError(f"all {empty} cases have an empty reply; fix the configuration and run again")
+    if empty:
+        say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
+    return given, empty
 
 
 @app.command()
@@ -127,12 +179,11 @@ def form(
 
       ld-agent judge form here.jsonl alone.jsonl --questions pairs --out page.html
     """
-    from ld_agent.cli.show import say
     from ld_agent.evaluation.judging.form import write_form
     from ld_agent.evaluation.judging.form_items import shown
 
-    selection = shown(sources, questions, limit, seed)
-    key = write_form(selection.items, questions, out, seed=seed, about=selection.about)
+    items, about = shown(sources, questions, limit, seed)
+    key = write_form(items, questions, out, seed, **about)
     say(f"the page is {out}; keep {key} from the annotators, because it names the systems")
 
 
@@ -160,8 +211,7 @@ def agree(
       ld-agent judge agree runs/conditional/judge-score.jsonl runs/history/judge-score.jsonl labels.jsonl
     """
     from ld_agent.datasets.records import json_lines, raise_bad
-    from ld_agent.errors import InputError
-    from ld_agent.evaluation.judging.agreement import agreement_with_people
+    from ld_agent.evaluation.judging.agreement import with_people
 
     if keep and key is None:
         raise InputError("--keep needs --key, which says what the ratings are about")
@@ -171,98 +221,21 @@ def agree(
         return
     if len(files) < 2:
         raise InputError("only one file; give the files of verdicts, then the file of labels")
-    _show(agreement_with_people(files[:-1], files[-1]), as_json)
+    print_figures(with_people(files[:-1], files[-1]), as_json)
 
 
 def _agree_with_one_another(files: list[Path], key: Path | None, keep: bool, as_json: bool) -> None:
-    from ld_agent.cli.show import say
-    from ld_agent.evaluation.judging.form import preferences, read_key, read_ratings, summary, systems_of
-    from ld_agent.evaluation.judging.form_figures import keep_ratings
+    from ld_agent.evaluation.judging.form import keep_ratings, preferences, read_key, read_ratings, summary, systems_of
 
     form_id, ratings = read_ratings(files)
-    known = read_key(key, form_id) if key else None
-    if known is not None and known["questions"] == "pairs":
-        _show(preferences(ratings, systems_of(known)), as_json)
+    known = read_key(key, form_id) if key else {}
+    if known.get("questions") == "pairs":
+        print_figures(preferences(ratings, systems_of(known)), as_json)
         return
     result = summary(ratings, systems_of(known) if known else None)
-    if keep and key is not None and known is not None:
+    if keep and key is not None:
         for path in keep_ratings(ratings, known, key):
             say(f"kept in {path}")
     groups = [(group, named) for group, named in result.items() if group != "all"]
     flat = {f"{group} {name}": about for group, named in groups for name, about in named.items()}
-    _show(result if as_json else flat | {"all": result["all"]}, as_json)
-
-
-def judged(
-    kind: str,
-    folders: Sequence[Path],
-    *,
-    config: str | None,
-    overrides: Sequence[str],
-    limit: int | None,
-    seed: int,
-    aspects: Sequence[str],
-) -> tuple[Path, dict[str, Any]]:
-    """Judge runs with the backbone of a config; store the verdicts and return their file and a summary."""
-    from ld_agent.backbones import build_backbone
-    from ld_agent.backbones.base import Completion, Request
-    from ld_agent.cli.show import say
-    from ld_agent.config import load_config
-    from ld_agent.evaluation.fallbacks import MARK, as_json, footnote, of_predictions
-    from ld_agent.evaluation.judging.judge import ASPECTS, JUDGEMENTS
-    from ld_agent.evaluation.judging.verdicts import cases, pronounce, summarized, write_verdicts
-    from ld_agent.evaluation.run_files import complete_run
-    from ld_agent.terminal import progress
-
-    section = load_config(config, overrides).backbone
-    runs = [complete_run(folder) for folder in folders]
-    counts = {run.name: of_predictions(run.predictions) for run in runs}
-    for name, counted in counts.items():
-        if note := footnote(counted):
-            say(f"{MARK} {name}: {note}")
-    given, empty = _judgeable(cases(runs, kind, limit, seed))
-    rated = list(dict.fromkeys(aspects or ASPECTS))
-    asked = JUDGEMENTS[kind].requests * len(given) * (len(rated) if kind == "rate" else 1)
-    backbone = build_backbone(section)
-    try:
-        with progress(f"judge {kind}", asked) as advance:
-
-            def complete(requests: Sequence[Request]) -> list[Completion]:
-                completions = backbone.generate(requests)
-                advance(len(requests))
-                return completions
-
-            judgement = pronounce(complete, kind, given, seed=seed, aspects=rated)
-    finally:
-        backbone.close()
-    path = write_verdicts(
-        folders[0], kind, by=section.model, runs=runs, given=given, by_aspect=judgement, seed=seed, empty=empty
-    )
-    about = {"kind": kind, "judge": section.model, "cases": len(given), "empty": empty}
-    about |= summarized(kind, list(given[0].candidates), judgement)
-    return path, about | {"fallback_counts": {name: as_json(counted) for name, counted in counts.items()}}
-
-
-def _judgeable(every: Sequence[Case]) -> tuple[list[Case], int]:
-    """The cases in which no reply is empty, and how many others there are."""
-    from ld_agent.cli.show import say
-    from ld_agent.errors import InputError
-
-    given = [case for case in every if all(text.strip() for text in case.candidates.values())]
-    empty = len(every) - len(given)
-    if not given:
-        raise InputError(f"all {empty} cases have an empty reply; fix the configuration and run again")
-    if empty:
-        say(f"{empty} of {len(every)} cases are not judged: a reply is empty")
-    return given, empty
-
-
-def _show(result: dict[str, Any], as_json: bool) -> None:
-    from ld_agent.cli.show import console, figure
-
-    if as_json:
-        print_json(result)
-        return
-    for name, value in result.items():
-        shown = ", ".join(f"{k} {figure(v)}" for k, v in value.items()) if isinstance(value, dict) else figure(value)
-        console.print(f"{name}: {shown}", markup=False)
+    print_figures(result if as_json else flat | {"all": result["all"]}, as_json)

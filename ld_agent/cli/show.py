@@ -6,12 +6,14 @@ Text from people is data: it is shown without markup, and its control characters
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ld_agent.program import print_json
 from ld_agent.terminal import console as console
 from ld_agent.terminal import errors as errors
 from ld_agent.terminal import plain as plain
@@ -73,6 +75,20 @@ def figures_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Rend
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def print_figures(result: dict[str, Any], as_json: bool) -> None:
+    """Print the result of a command as JSON, or lists of objects as tables and all else as lines."""
+    if as_json:
+        print_json(result)
+        return
+    for name, value in result.items():
+        if isinstance(value, list):
+            rows = [[str(cell) for cell in row.values()] for row in value]
+            console.print(figures_table(name, list(value[0]), rows, left=0))
+            continue
+        shown = ", ".join(f"{k} {figure(v)}" for k, v in value.items()) if isinstance(value, dict) else figure(value)
+        console.print(f"{name}: {shown}", markup=False)
 
 
 def records_table(records: Sequence[Record]) -> RenderableType:

@@ -13,7 +13,8 @@ from cli_commands import CommandLine, conversation_line, scripted_config
 
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.judging.form import cohen, fleiss, read_key, read_ratings, summary, systems_of, write_form
+from ld_agent.evaluation.judging.agreement import cohen, fleiss
+from ld_agent.evaluation.judging.form import read_key, read_ratings, summary, systems_of, write_form
 from ld_agent.evaluation.judging.form_items import BREAK, of_cases, shown
 from ld_agent.evaluation.judging.judge import Case
 from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, Probe, Sample, write_samples
@@ -206,7 +207,7 @@ def test_pairs_are_shown_blind_and_counted_by_system(tmp_path: Path, command: Co
     runs = [tmp_path / "here.jsonl", tmp_path / "alone.jsonl"]
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
     assert command("judge", "form", *runs, "--questions", "pairs", "--out", page).code == 0
-    items = shown(runs, "pairs", None, 0).items
+    items = shown(runs, "pairs")[0]
     assert len(items) == 12  # three conversations of four replies
     assert {item.system for item in items} == {"here|alone", "alone|here"}
     for item in items:
@@ -222,15 +223,14 @@ def test_pairs_are_shown_blind_and_counted_by_system(tmp_path: Path, command: Co
     counts = json.loads(command("judge", "agree", ratings, "--key", key, "--json").out)
     assert counts == {"all": {"here": 11, "no difference": 1}, "where memory helps": {"here": 6}}
     with pytest.raises(InputError, match="two files of ld-agent run, not 1"):
-        shown(runs[:1], "pairs", None, 0)
+        shown(runs[:1], "pairs")
 
 
 def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLine):
     config = scripted_config(tmp_path)
     run = tmp_path / "run"
     assert command("eval", "response", corpus, "-c", config, "--out", run, "--no-perplexity").code == 0
-    found = shown([run], "chat", None, 0)
-    [item] = found.items
+    [item], _ = shown([run], "chat")
     assert item.reply == ""
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
     assert command("judge", "form", run, "--out", page).code == 0
@@ -244,7 +244,7 @@ def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLin
     played = tmp_path / "sam.jsonl"
     (tmp_path / "c.jsonl").write_text(conversation_line("c1"))
     assert command("run", tmp_path / "c.jsonl", "-c", config, "--out", played).code == 0
-    [item] = shown([played], "chat", None, 0).items
+    [item] = shown([played], "chat")[0]
     assert (item.system, item.lines[1], item.lines.count(BREAK)) == ("sam", ("Agent", "How nice."), 1)
     with pytest.raises(InputError, match="takes one file of ld-agent ecm build"):
-        shown([run], "benchmark", None, 0)
+        shown([run], "benchmark")

@@ -11,10 +11,9 @@ import pytest
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.agreement import agreement
-from ld_agent.evaluation.judging.judge import Case, Verdicts, judge, letter, shuffled, whole_number
-from ld_agent.evaluation.judging.verdicts import average, drawn, pronounce, summarized
-from ld_agent.evaluation.run_files import Prediction
+from ld_agent.evaluation.judging.agreement import with_labels
+from ld_agent.evaluation.judging.judge import Case, Verdict, judge, letter, shuffled, whole_number
+from ld_agent.evaluation.judging.verdicts import Judged, drawn
 
 LINES = (("Ann", "I adopted a puppy."), ("Sam", "What is its name?"))
 
@@ -36,8 +35,16 @@ class Asked:
     def __init__(self, answer: str | Callable[[Request], str] | list[str]) -> None:
         self.backbone = ScriptedBackbone({"judge": answer})
 
-    def __call__(self, kind: str, cases: Sequence[Case], **options: Any) -> Verdicts:
+    def __call__(self, kind: str, cases: Sequence[Case], **options: Any) -> list[Verdict]:
         return judge(kind, cases, self.backbone.generate, **options)
+
+
+def values(verdicts: Sequence[Verdict]) -> list[int | str | None]:
+    return [verdict.value for verdict in verdicts]
+
+
+def judged(kind: str, verdicts: Sequence[Verdict]) -> Judged:
+    return Judged(kind, "judge", ("ours",), ("hash",), 0, tuple(verdicts))
 
 
 def shown(request: Request) -> list[str]:
@@ -97,11 +104,11 @@ def test_only_a_stated_letter_counts(answer: str, expected: str | None):
 def test_a_rating_prompt_is_complete_and_unparsed_answers_are_counted():
     answers = ["Warm. [[80]]", "I like it.", "[[60]]"]
     asked = Asked(answers)
-    verdicts = asked("rate", [case("a"), case("b"), case("c")], aspect="coherence")
-    assert verdicts.values == (80, None, 60)
-    assert verdicts.unparsed == 1
-    assert average(verdicts.parsed) == 70
-    assert verdicts.answers[1] == ("I like it.",)
+    verdicts = asked("rate", [case("a"), case("b"), case("c")], aspects=["coherence"])
+    assert values(verdicts) == [80, None, 60]
+    assert judged("rate", verdicts).unparsed == 1
+    assert judged("rate", verdicts).mean("coherence") == 70
+    assert verdicts[1].answers == ("I like it.",)
     text = asked.backbone.requests[0].messages[-1].content
     for part in ("I adopted a puppy.", "Ann: I have a dog.", "Biscuit is lovely.", "coherence"):
         assert part in text
@@ -111,7 +118,7 @@ def test_a_rating_prompt_is_complete_and_unparsed_answers_are_counted():
 
 def test_requests_are_batched_by_width():
     asked = Asked("[[50]]")
-    asked("rate", [case(str(n)) for n in range(5)], aspect="engagingness", width=2)
+    asked("rate", [case(str(n)) for n in range(5)], aspects=["engagingness"], width=2)
     assert asked.backbone.batches == [2, 2, 1]
 
 
@@ -130,7 +137,7 @@ def test_requests_are_batched_by_width():
 def test_a_preference_requires_both_orders_to_agree(options: tuple[str, str], expected: int | None):
     asked = Asked(list(options))
     verdicts = asked("prefer", [case(ours="Biscuit!", theirs="No idea.")])
-    assert verdicts.values == (expected,)
+    assert values(verdicts) == [expected]
     assert [shown(request) for request in asked.backbone.requests] == [
         ["Biscuit!", "No idea."],
         ["No idea.", "Biscuit!"],
@@ -140,8 +147,8 @@ def test_a_preference_requires_both_orders_to_agree(options: tuple[str, str], ex
 def test_a_score_uses_only_the_reference():
     asked = Asked(["2", "Score: 1", "0", "3"])
     verdicts = asked("score", [case(name) for name in "abcd"])
-    assert verdicts.values == (2, 1, 0, None)
-    assert average(verdicts.parsed) == 1
+    assert values(verdicts) == [2, 1, 0, None]
+    assert judged("score", verdicts).mean("") == 1
     assert shown(asked.backbone.requests[0]) == ["Your dog is called Biscuit.", "Biscuit is lovely."]
 
 
@@ -157,8 +164,9 @@ def test_disagreeing_orders_are_a_tie():
         case("same", ours="No idea.", theirs="Who knows?"),  # A both times: the place decided
     ]
     verdicts = asked("compare", cases)
-    assert verdicts.values == (1, -1, 0)
-    assert verdicts.shares == {1: 1 / 3, -1: 1 / 3, 0: 1 / 3}
+    assert values(verdicts) == [1, -1, 0]
+    third = pytest.approx(1 / 3)
+    assert judged("compare", verdicts).summary() == {"unparsed": 0, "good": third, "same": third, "bad": third}
 
 
 def test_multiple_choice_finds_the_system_in_any_position():
@@ -169,7 +177,7 @@ def test_multiple_choice_finds_the_system_in_any_position():
     systems = {"none": "No idea.", "history": "Who knows?", "summary": "Some dog.", "conditional": "Biscuit!"}
     cases = [case(f"c{n}", **systems) for n in range(40)]
     verdicts = asked("choose", cases, seed=3)
-    assert set(verdicts.values) == {"conditional"}
+    assert set(values(verdicts)) == {"conditional"}
     places = [shown(request)[1:].index("Biscuit!") for request in asked.backbone.requests]
     assert {places.count(place) > 3 for place in range(4)} == {True}  # every place is taken often
     assert [shuffled(c, 3) for c in cases] == [shuffled(c, 3) for c in reversed(cases)][::-1]
@@ -178,7 +186,7 @@ def test_multiple_choice_finds_the_system_in_any_position():
 
 def test_a_letter_without_a_candidate_is_not_a_verdict():
     asked = Asked("C")
-    assert asked("choose", [case(ours="Biscuit!", theirs="No idea.")]).values == (None,)
+    assert values(asked("choose", [case(ours="Biscuit!", theirs="No idea.")])) == [None]
 
 
 def test_judged_text_cannot_close_its_section():
@@ -190,11 +198,9 @@ def test_judged_text_cannot_close_its_section():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda j: j("rate", [], aspect="coherence"), "nothing to judge"),
-        (lambda j: j("rate", [case()], aspect="beauty"), "'beauty' is unknown"),
-        (lambda j: j("rate", [case(a="x", b="y")], aspect="coherence"), "has 2 candidates; this judgement takes 1"),
-        (lambda j: j("rate", [case(), case()], aspect="coherence"), "two cases have the id 'c1'"),
-        (lambda j: j("score", [case(ours=" ")]), "the reply of 'ours' is empty"),
+        (lambda j: j("rate", []), "nothing to judge"),
+        (lambda j: j("rate", [case()], aspects=["beauty"]), "'beauty' is unknown"),
+        (lambda j: j("rate", [case(a="x", b="y")]), "has 2 candidates; this judgement takes 1"),
         (lambda j: j("score", [Case("c1", {"ours": "x"})]), "'c1' has no reference"),
         (lambda j: j("compare", [Case("c1", {"a": "x", "b": "y"}, reference="r")]), "'c1' has no question"),
         (lambda j: j("choose", [case()]), "takes 2 to 26"),
@@ -211,48 +217,46 @@ def test_agreement_by_hand():
     # 10 pairs, 7 equal; chance: 0.6·0.5 + 0.4·0.5 = 0.5, so κ = (0.7 - 0.5) / (1 - 0.5) = 0.4
     ours = ["y", "y", "y", "y", "y", "y", "n", "n", "n", "n"]
     theirs = ["y", "y", "y", "y", "n", "n", "n", "n", "n", "y"]
-    found = agreement([*ours, None], [*theirs, "y"])
-    assert (found.cases, found.unparsed) == (10, 1)
-    assert found.accuracy == pytest.approx(0.7)
-    assert found.kappa == pytest.approx(0.4)
-    assert found.pearson is None
+    found = with_labels([*ours, None], [*theirs, "y"])
+    assert (found["cases"], found["unparsed"]) == (10, 1)
+    assert found["accuracy"] == pytest.approx(0.7)
+    assert found["kappa"] == pytest.approx(0.4)
+    assert found["pearson"] is None
 
 
 def test_correlations_by_hand():
     # x = 1 2 3 4, y = 1 3 2 4: d² sums to 2, ρ = 1 - 6·2/(4·15) = 0.8; Pearson of these ranks is the same
-    found = agreement([1, 2, 3, 4], [10, 30, 20, 40])
-    assert found.spearman == pytest.approx(0.8)
-    assert found.pearson == pytest.approx(0.8)
-    bent = agreement([1, 2, 3], [1, 4, 9])
-    assert bent.spearman == pytest.approx(1)
-    assert bent.pearson == pytest.approx(0.98974, abs=1e-5)
+    found = with_labels([1, 2, 3, 4], [10, 30, 20, 40])
+    assert found["spearman"] == pytest.approx(0.8)
+    assert found["pearson"] == pytest.approx(0.8)
+    bent = with_labels([1, 2, 3], [1, 4, 9])
+    assert bent["spearman"] == pytest.approx(1)
+    assert bent["pearson"] == pytest.approx(0.98974, abs=1e-5)
 
 
 def test_constant_labels_have_no_kappa_or_correlation():
-    found = agreement([1, 1], [1, 1])
-    assert (found.accuracy, found.kappa, found.pearson, found.spearman) == (1, None, None, None)
-    assert agreement([2, 2.0], [2.0, 2]).accuracy == 1
+    found = with_labels([1, 1], [1, 1])
+    assert [found[name] for name in ("accuracy", "kappa", "pearson", "spearman")] == [1, None, None, None]
+    assert with_labels([2, 2.0], [2.0, 2])["accuracy"] == 1
 
 
-def test_agreement_needs_verdicts_and_labels():
-    with pytest.raises(InputError, match="2 verdicts but 1 labels"):
-        agreement([1, 2], [1])
+def test_agreement_needs_verdicts():
     with pytest.raises(InputError, match="none of the 1 cases has a verdict"):
-        agreement([None], [1])
+        with_labels([None], [1])
 
 
 def test_a_limit_draws_the_same_cases_of_every_run_by_seed():
-    predictions = [Prediction(f"e/{n}", "e", 1, ("Fine.",), "Fine.") for n in range(20)]
-    first = [p.key for p in drawn(predictions, 5, seed=0)]
-    assert first == [p.key for p in sorted(drawn(predictions[::-1], 5, seed=0), key=lambda p: int(p.key[2:]))]
+    keys = [f"e/{n}" for n in range(20)]
+    first = drawn(keys, 5, seed=0)
+    assert first == drawn(keys[::-1], 5, seed=0)
     assert len(first) == 5
-    assert first not in ([p.key for p in predictions[:5]], [p.key for p in drawn(predictions, 5, seed=1)])
-    assert drawn(predictions, 50, seed=0) == drawn(predictions, None, seed=0) == predictions
+    assert first not in (keys[:5], drawn(keys, 5, seed=1))
+    assert drawn(keys, 50, seed=0) == drawn(keys, None, seed=0) == keys
 
 
 def test_fluency_is_rated_on_request():
     asked = Asked("Reads well. [[80]]")
-    verdicts = pronounce(asked.backbone.generate, "rate", [case()], aspects=("fluency",))
-    assert summarized("rate", ["ours"], verdicts) == {"unparsed": 0, "fluency": 80.0, "average": 80.0}
+    verdicts = asked("rate", [case()], aspects=("fluency",))
+    assert judged("rate", verdicts).summary() == {"unparsed": 0, "fluency": 80.0, "average": 80.0}
     assert "its fluency" in asked.backbone.requests[0].messages[-1].content
-    assert set(pronounce(asked.backbone.generate, "rate", [case()])) == {"engagingness", "coherence", "consistency"}
+    assert {one.aspect for one in asked("rate", [case()])} == {"engagingness", "coherence", "consistency"}

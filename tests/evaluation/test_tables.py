@@ -12,8 +12,8 @@ from cli_commands import CommandLine, conversation_line
 
 from ld_agent.config import parse_config
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.judge import Case, Verdicts
-from ld_agent.evaluation.judging.verdicts import cases, read_verdicts, write_verdicts
+from ld_agent.evaluation.judging.judge import Verdict
+from ld_agent.evaluation.judging.verdicts import Judged, cases, read_verdicts, write_verdicts
 from ld_agent.evaluation.run_files import Prediction, Run, read_run
 from ld_agent.evaluation.runner import describe
 from ld_agent.evaluation.tables.filled import FilledTable, fill, markdown
@@ -73,12 +73,9 @@ def make_run(
 
 def judged(folder: Path, kind: str, verdicts: Sequence[Any], *others: Path, aspect: str = "") -> None:
     runs = [read_run(path) for path in (folder, *others)]
-    names = {f"n{i}": "x" for i in range(len(runs))}
-    given = [Case(f"e/{n}", names) for n in range(1, len(verdicts) + 1)]
-    found = {a: Verdicts(tuple(verdicts), (("?",),) * len(verdicts)) for a in aspect.split()} or {
-        "": Verdicts(tuple(verdicts), (("?",),) * len(verdicts))
-    }
-    write_verdicts(folder, kind, "a judge", runs, given, found)
+    found = [Verdict(f"e/{n}", a, value) for a in aspect.split() or [""] for n, value in enumerate(verdicts, 1)]
+    names, hashes = tuple(f"n{i}" for i in range(len(runs))), tuple(run.header["hash"] for run in runs)
+    write_verdicts(folder, Judged(kind, "a judge", names, hashes, 0, tuple(found)))
 
 
 def our_lines(filled: FilledTable) -> dict[str, tuple[str, ...]]:
@@ -394,7 +391,7 @@ def test_verdicts_are_read_back(tmp_path: Path, data: Path):
     run = make_run(tmp_path / "a", data)
     judged(run, "rate", [50, None], aspect="coherence")
     found = read_verdicts(run / "judge-rate.jsonl")
-    assert found.verdicts == (("e/1", "coherence", 50), ("e/2", "coherence", None))
+    assert found.verdicts == (Verdict("e/1", "coherence", 50), Verdict("e/2", "coherence", None))
     assert (found.unparsed, found.stated("coherence"), found.runs) == (1, [50], ("a-hash",))
 
 

@@ -1,76 +1,96 @@
-"""Agreement of a judge with human labels: accuracy, Cohen's kappa and, for numeric labels, correlations.
+"""Agreement of people with one another and of a judge with people: accuracy, Cohen's and Fleiss' kappa, correlations.
 
-scipy computes the correlations.
+scipy computes the correlations. Knows no page.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.form import cohen
+from ld_agent.evaluation.judging.judge import Value
 from ld_agent.evaluation.judging.verdicts import read_verdicts
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Agreement over the cases with a verdict.
+def among_people(items: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """Return the agreement over the values of items by annotator.
 
-    Attributes:
-        cases: number of cases with a verdict.
-        unparsed: number of cases without a verdict, excluded from all figures below.
-        accuracy: share of equal labels, in [0, 1].
-        kappa: Cohen's kappa, in [-1, 1]; None: undefined, because judge and people use one and the same label only.
-        pearson, spearman: correlations in [-1, 1]; None: the labels are not numbers, or they are constant.
+    Cohen's κ is the mean over pairs of annotators; Fleiss' κ covers the items that every annotator rated.
     """
+    people = sorted({who for given in items.values() for who in given})
+    of_pairs = [cohen([(g[a], g[b]) for g in items.values() if a in g and b in g]) for a, b in combinations(people, 2)]
+    kappas = [kappa for kappa in of_pairs if kappa is not None]
+    whole = [list(given.values()) for given in items.values() if len(given) == len(people)]
+    return {
+        "annotators": len(people),
+        "items": len(items),
+        "rated_by_all": len(whole),
+        "cohen": fmean(kappas) if kappas else None,
+        "fleiss": fleiss(whole) if len(people) > 1 else None,
+    }
 
-    cases: int
-    unparsed: int
-    accuracy: float
-    kappa: float | None
-    pearson: float | None
-    spearman: float | None
+
+def cohen(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
+    """Return Cohen's κ of two annotators, in [-1, 1]; None if it is undefined."""
+    values = {value for pair in pairs for value in pair}
+    if len(values) < 2:
+        return None
+    n = len(pairs)
+    observed = sum(a == b for a, b in pairs) / n
+    chance = sum(sum(a == v for a, _ in pairs) * sum(b == v for _, b in pairs) for v in values) / n**2
+    return (observed - chance) / (1 - chance)
 
 
-def agreement(judged: Sequence[int | float | str | None], labels: Sequence[int | float | str]) -> Agreement:
-    """Compare a judge's verdicts with human labels of the same cases.
+def fleiss(rows: Sequence[Sequence[int]]) -> float | None:
+    """Return Fleiss' κ of (items, annotators) values, at least two annotators, in [-1, 1]; None if it is undefined."""
+    values = {value for row in rows for value in row}
+    if len(values) < 2:
+        return None
+    n = len(rows[0])
+    observed = fmean((sum(row.count(v) ** 2 for v in values) - n) / (n * (n - 1)) for row in rows)
+    chance = sum((sum(row.count(v) for row in rows) / (len(rows) * n)) ** 2 for v in values)
+    return (observed - chance) / (1 - chance)
 
-    Args:
-        judged: None for a case without a verdict.
+
+def with_labels(judged: Sequence[Value | float], labels: Sequence[Value | float]) -> dict[str, Any]:
+    """Compare a judge's verdicts with people's labels of the same cases.
+
+    ``unparsed`` counts the cases without a verdict, which are in no other figure. ``kappa`` and the correlations are None
+    where they are undefined: labels that are all the same, or no numbers.
 
     Raises:
-        InputError: the lists differ in length, or there is no verdict at all.
+        InputError: there is no verdict at all.
     """
     from scipy.stats import pearsonr, spearmanr
 
-    if len(judged) != len(labels):
-        raise InputError(f"{len(judged)} verdicts but {len(labels)} labels; give one label per verdict")
     pairs = [(verdict, label) for verdict, label in zip(judged, labels, strict=True) if verdict is not None]
     if not pairs:
         raise InputError(f"none of the {len(judged)} cases has a verdict; there is nothing to compare")
-    ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    pearson = spearman = None
-    numeric = all(isinstance(value, int | float) for value in (*ours, *theirs))
-    if numeric and len(set(ours)) > 1 and len(set(theirs)) > 1:
-        pearson = _number(pearsonr(ours, theirs).statistic)
-        spearman = _number(spearmanr(ours, theirs).statistic)
-    return Agreement(
-        cases=len(pairs),
-        unparsed=len(judged) - len(pairs),
-        accuracy=sum(a == b for a, b in pairs) / len(pairs),
-        kappa=cohen(pairs),
-        pearson=pearson,
-        spearman=spearman,
-    )
+    correlations: dict[str, float | None] = {"pearson": None, "spearman": None}
+    columns = [list(column) for column in zip(*pairs, strict=True)]
+    if all(isinstance(value, int | float) for pair in pairs for value in pair) and all(
+        len(set(c)) > 1 for c in columns
+    ):
+        for name, correlation in (("pearson", pearsonr), ("spearman", spearmanr)):
+            value = float(correlation(*columns).statistic)
+            correlations[name] = None if math.isnan(value) else value
+    return {
+        "cases": len(pairs),
+        "unparsed": len(judged) - len(pairs),
+        "accuracy": sum(a == b for a, b in pairs) / len(pairs),
+        "kappa": cohen(pairs),
+        **correlations,
+    }
 
 
-def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], int | float | str]:
-    """Read human labels by (key, aspect): JSON lines of ``key``, ``label`` and, for ratings, ``aspect``.
+def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], Any]:
+    """Read people's labels by (key, aspect): JSON lines of ``key``, ``label`` and, for ratings, ``aspect``.
 
     A label of one of several runs names its folder under ``run``; its key is then `of_run`.
 
@@ -81,7 +101,7 @@ def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[st
         DataFileError: a line is malformed, repeated, or about a case that was not judged.
         InputError: the file cannot be read or is empty.
     """
-    labels: dict[tuple[str, str], int | float | str] = {}
+    labels: dict[tuple[str, str], Any] = {}
     for record in json_lines(path, raise_bad):
         key, run = record.text("key"), str(record.values.get("run") or "")
         place = (of_run(run, key) if run else key, str(record.values.get("aspect") or ""))
@@ -104,30 +124,26 @@ def of_run(run: str, key: str) -> str:
     return f"{run}: {key}"
 
 
-def agreement_with_people(files: Sequence[Path], labels: Path) -> dict[str, Any]:
+def with_people(files: Sequence[Path], labels: Path) -> dict[str, Any]:
     """Compare a judge's verdicts in one or several files with people's labels, by aspect if there are any.
 
     Raises:
-        InputError: the files have verdicts of different judges; and as in `read_labels` and `agreement`.
+        InputError: the files have verdicts of different judges; and as in `read_labels` and `with_labels`.
     """
     read = {path: read_verdicts(path) for path in files}
     judges = {(judged.kind, judged.judge) for judged in read.values()}
     if len(judges) > 1:
         raise InputError(f"the files have verdicts of {len(judges)} judges or kinds of judgement; give files of one")
-    verdicts = [
-        (of_run(path.parent.name, key) if len(files) > 1 else key, aspect, verdict)
+    [(kind, judge)] = judges
+    verdicts = {
+        (of_run(path.parent.name, one.key) if len(files) > 1 else one.key, one.aspect): one.value
         for path, judged in read.items()
-        for key, aspect, verdict in judged.verdicts
-    ]
-    given = read_labels(labels, {(key, aspect) for key, aspect, _ in verdicts})
-    kind, judge = judges.pop()
+        for one in judged.verdicts
+    }
+    given = read_labels(labels, verdicts.keys())
     by_aspect = {}
-    for aspect in dict.fromkeys(aspect for _, aspect, _ in verdicts):
-        pairs = [(v, given[key, of]) for key, of, v in verdicts if of == aspect and (key, of) in given]
-        if pairs:
-            by_aspect[aspect] = asdict(agreement([v for v, _ in pairs], [label for _, label in pairs]))
+    for aspect in dict.fromkeys(aspect for _, aspect in verdicts):
+        places = [place for place in verdicts if place[1] == aspect and place in given]
+        if places:
+            by_aspect[aspect] = with_labels([verdicts[p] for p in places], [given[p] for p in places])
     return {"kind": kind, "judge": judge} | (by_aspect[""] if set(by_aspect) == {""} else by_aspect)
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)

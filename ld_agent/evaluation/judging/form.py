@@ -10,17 +10,19 @@ import hashlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.judging.agreement import among_people
 from ld_agent.evaluation.judging.form_items import Item
-from ld_agent.evaluation.judging.judge import ERRORS
-from ld_agent.files import write_text
+from ld_agent.evaluation.judging.judge import ERRORS, Verdict
+from ld_agent.evaluation.judging.verdicts import PEOPLE, Judged, write_verdicts
+from ld_agent.evaluation.tables.table_figures import RATINGS
+from ld_agent.files import write_json, write_text
 
 RATED = ("0", "1", "2")
 ANSWERED = ("no", "yes")
@@ -47,13 +49,13 @@ QUESTIONS: dict[str, dict[str, Question]] = {
     },
     "memory": {"error": ("What is wrong with this statement of the memory?", ("nothing", *ERRORS.values()))},
 }
+FOR_TABLES = ("recursive", "memory", "benchmark")
+"""Questions whose answers appear in a table."""
 LARGEST = max(len(values) for kind in QUESTIONS.values() for _, values in kind.values()) - 1
 TEMPLATE = Path(__file__).with_name("form.html")
 
 
-def write_form(
-    items: Sequence[Item], kind: str, out: Path, *, seed: int = 0, about: Mapping[str, Any] | None = None
-) -> Path:
+def write_form(items: Sequence[Item], kind: str, out: Path, seed: int = 0, **about: Any) -> Path:
     """Write the page and, next to it, the key that maps items to systems; return the key's path.
 
     Args:
@@ -74,7 +76,7 @@ def write_form(
     write_page(out, form, QUESTIONS[kind], shown)
     systems = {str(n): {"key": item.key, "system": item.system} for n, item in enumerate(order, 1)}
     key = out.with_suffix(".key.json")
-    write_text(key, json.dumps({"form": form, "questions": kind, **(about or {}), "items": systems}, indent=1))
+    write_text(key, json.dumps({"form": form, "questions": kind, **about, "items": systems}, indent=1))
     return key
 
 
@@ -148,6 +150,9 @@ def systems_of(key: Mapping[str, Any]) -> dict[str, str]:
     return {item: str(about["system"]) for item, about in key["items"].items()}
 
 
+# ---- what the ratings say
+
+
 def preferences(ratings: Ratings, systems: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """Count who was preferred in pairs: of all, and of those in which remembering would help.
 
@@ -166,80 +171,82 @@ def preferences(ratings: Ratings, systems: Mapping[str, str]) -> dict[str, dict[
     return {group: dict(counted) for group, counted in counts.items()}
 
 
-def summary(ratings: Ratings, systems: dict[str, str] | None = None) -> dict[str, Any]:
+def summary(ratings: Ratings, systems: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return mean and agreement by aspect and, with the systems of the items, means by system.
 
-    Cohen's κ is the mean over pairs of annotators; Fleiss' κ covers the items that every annotator rated. κ is None where
-    it is undefined. "qualified" is the share, in per cent, of ratings with two yeses (ECM, Table 7).
+    "qualified" is the share, in per cent, of ratings with two yeses (ECM, Table 7).
     """
-    result: dict[str, Any] = {"aspects": {aspect: agreement(items) for aspect, items in ratings.items()}}
+    result: dict[str, Any] = {"aspects": {aspect: among_people(items) for aspect, items in ratings.items()}}
     if systems is not None:
-        result["systems"] = {
-            name: _means(
-                {a: {i: v for i, v in items.items() if systems.get(i) == name} for a, items in ratings.items()}
-            )
-            for name in sorted(set(systems.values()))
-        }
+        result["systems"] = {name: _means(ratings, systems, name) for name in sorted(set(systems.values()))}
     return result | {"all": _means(ratings)}
 
 
-def _means(ratings: Ratings) -> dict[str, float | None]:
-    means = {a: _mean([v for given in items.values() for v in given.values()]) for a, items in ratings.items()}
+def _means(ratings: Ratings, systems: Mapping[str, str] | None = None, system: str = "") -> dict[str, float | None]:
+    """The mean by aspect, of all items or of those of a system."""
+    of_system = {
+        aspect: {item: given for item, given in items.items() if systems is None or systems.get(item) == system}
+        for aspect, items in ratings.items()
+    }
+    means = {aspect: _mean(items) for aspect, items in of_system.items()}
     if set(ratings) == set(QUESTIONS["benchmark"]):
-        means["qualified"] = _mean([100.0 * value for given in qualified(ratings).values() for value in given.values()])
+        share = _mean(qualified(of_system))
+        means["qualified"] = None if share is None else 100 * share
     return means
+
+
+def _mean(items: Mapping[str, Mapping[str, int]]) -> float | None:
+    values = [value for given in items.values() for value in given.values()]
+    return fmean(values) if values else None
 
 
 def qualified(ratings: Ratings) -> dict[str, dict[str, int]]:
     """Return whether each sample is qualified, by item and annotator: 1 if both answers are yes (ECM, Table 7)."""
+    both = {item: (given, ratings["appropriate"].get(item, {})) for item, given in ratings["related"].items()}
     return {
-        item: {
-            who: min(value, ratings["appropriate"][item][who])
+        item: {who: min(value, other[who]) for who, value in given.items() if who in other}
+        for item, (given, other) in both.items()
+    }
+
+
+def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[Path]:
+    """Write ratings where `tables` finds them: next to the runs they are about or, of a benchmark, next to the key.
+
+    Args:
+        key: the form's key, and ``path`` its file.
+
+    Raises:
+        InputError: no table has these ratings, an item is rated that the form does not have, or a run's folder is gone.
+    """
+    if (asked := key["questions"]) not in FOR_TABLES:
+        raise InputError(f"no table has ratings of {asked!r}, only of {', '.join(FOR_TABLES)}; omit --keep")
+    if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
+        raise InputError(
+            f"{path} has no item {min(strange)!r}, which has a rating; export the ratings from the page again"
+        )
+    if asked == "benchmark":
+        both = qualified(ratings)
+        agreed, share = among_people(both), _mean(both)
+        about = {"benchmark": key["benchmark"], "data": key["data"]} | {k: agreed[k] for k in ("items", "annotators")}
+        about |= {"qualified": None if share is None else 100 * share, "kappa": agreed["fleiss"]}
+        beside = path.with_suffix("").with_suffix(RATINGS)
+        write_json(beside, {"ratings": about})
+        return [beside]
+    people = len({who for items in ratings.values() for given in items.values() for who in given})
+    written = []
+    for system, about in key["runs"].items():
+        folder = Path(about["folder"])
+        if not folder.is_dir():
+            raise InputError(
+                f"{folder}, the run of {system!r}, is gone; restore it, because its ratings are kept there"
+            )
+        verdicts = tuple(
+            Verdict(key["items"][item]["key"], aspect, value, (who,))
+            for aspect, items in ratings.items()
+            for item, given in items.items()
+            if key["items"][item]["system"] == system
             for who, value in given.items()
-            if who in ratings["appropriate"].get(item, {})
-        }
-        for item, given in ratings["related"].items()
-    }
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return fmean(values) if values else None
-
-
-def agreement(items: dict[str, dict[str, int]]) -> dict[str, Any]:
-    people = sorted({who for given in items.values() for who in given})
-    pairs = [
-        kappa
-        for a, b in combinations(people, 2)
-        if (kappa := cohen([(g[a], g[b]) for g in items.values() if a in g and b in g])) is not None
-    ]
-    whole = [list(given.values()) for given in items.values() if len(given) == len(people)]
-    return {
-        "annotators": len(people),
-        "items": len(items),
-        "rated_by_all": len(whole),
-        "cohen": _mean(pairs),
-        "fleiss": fleiss(whole) if len(people) > 1 else None,
-    }
-
-
-def cohen(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Return Cohen's κ of two annotators, in [-1, 1]; None if it is undefined."""
-    if not pairs:
-        return None
-    n = len(pairs)
-    observed = sum(a == b for a, b in pairs) / n
-    values = {value for pair in pairs for value in pair}
-    chance = sum(sum(a == v for a, _ in pairs) * sum(b == v for _, b in pairs) for v in values) / n**2
-    return None if len(values) == 1 else (observed - chance) / (1 - chance)
-
-
-def fleiss(rows: Sequence[Sequence[int]]) -> float | None:
-    """Return Fleiss' κ of (items, annotators) values, at least two annotators, in [-1, 1]; None if it is undefined."""
-    values = {value for row in rows for value in row}
-    if len(values) < 2:
-        return None
-    n = len(rows[0])
-    observed = fmean((sum(row.count(v) ** 2 for v in values) - n) / (n * (n - 1)) for row in map(list, rows))
-    chance = sum((sum(list(row).count(v) for row in rows) / (len(rows) * n)) ** 2 for v in values)
-    return (observed - chance) / (1 - chance)
+        )
+        judged = Judged(PEOPLE, f"{people} people", (system,), (about["hash"],), 0, verdicts)
+        written.append(write_verdicts(folder, judged))
+    return written

@@ -16,7 +16,7 @@ from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.evaluation.judging.judge import Case
-from ld_agent.evaluation.judging.verdicts import cases, episodes_of, place_of
+from ld_agent.evaluation.judging.verdicts import cases, drawn, episodes_of, place_of
 from ld_agent.evaluation.run_files import PREDICTIONS, Prediction, Run, complete_run
 from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
 from ld_agent.storage.exchange import HEADER
@@ -25,6 +25,7 @@ LATER = "User, later"
 BREAK = ("", "– a later session –")
 
 Lines = tuple[tuple[str, str], ...]
+Said = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,59 +43,48 @@ class Item:
     reply: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The items of a form and their origin.
-
-    Attributes:
-        about: entries of the key: ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
-    """
-
-    items: Sequence[Item]
-    about: Mapping[str, Any]
-
-
-def shown(sources: Sequence[Path], questions: str, limit: int | None, seed: int) -> Shown:
-    """Collect the items of a form.
+def shown(
+    sources: Sequence[Path], questions: str, limit: int | None = None, seed: int = 0
+) -> tuple[list[Item], Mapping[str, Any]]:
+    """Collect the items of a form, and entries of its key: ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
 
     Args:
         sources: folders of runs; for whole dialogues, files of `ld-agent run` or exports of a memory, one per system; or one
             benchmark.
         questions: of the form; "chat" shows whole dialogues.
-        limit: maximum number of replies, dialogues, statements or samples of each system; None: all.
+        limit: maximum number of replies, dialogues, statements or samples, the same of each system; None: all.
 
     Raises:
         InputError: the sources do not fit the questions, or one another.
     """
+    about: Mapping[str, Any] = {}
     if questions == "benchmark":
-        if len(sources) != 1 or not is_benchmark(sources[0]):
-            raise InputError("a form of questions=benchmark takes one file of ld-agent ecm build")
-        return _of_benchmark(sources[0], limit, seed)
-    if questions == "pairs":
-        return _pairs(sources, limit, seed)
-    if any(is_benchmark(source) for source in sources):
+        items, about = _of_benchmark(sources)
+    elif questions == "pairs":
+        items = _pairs(sources, seed)
+    elif any(is_benchmark(source) for source in sources):
         raise InputError("a benchmark is rated with --questions benchmark")
-    if questions == "chat" and any(source.is_file() for source in sources):
-        return Shown(_drawn([item for source in sources for item in _played(source)], limit, seed), {})
+    elif questions == "chat" and any(source.is_file() for source in sources):
+        items = [item for source in sources for item in _played(source)]
+    else:
+        items, about = _of_runs(sources, questions)
+    keys = set(drawn({item.key for item in items}, limit, seed))
+    return [item for item in items if item.key in keys], about
+
+
+def _of_runs(sources: Sequence[Path], questions: str) -> tuple[list[Item], Mapping[str, Any]]:
     runs = [complete_run(source) for source in sources]
-    kind = {"memory": "errors"}.get(questions, "rate" if runs[0].task == "response" else "score")
+    replies = runs[0].task == "response"
     if questions == "memory" and len(runs) > 1:
         raise InputError("a form of questions=memory takes one run of eval memory")
-    given = cases(runs, kind, None if kind == "errors" or questions == "chat" else limit, seed)
+    given = cases(runs, "errors" if questions == "memory" else "rate" if replies else "score")
     if not given:
         raise InputError(f"{sources[0]} has no memories, so there is nothing to rate")
-    about = {
-        "runs": {
-            name: {"folder": str(source), "hash": run.header["hash"]}
-            for name, source, run in zip(given[0].candidates, sources, runs, strict=True)
-        }
-    }
-    if questions == "chat" and runs[0].task == "response":
-        dialogues = [
-            item for name, run in zip(given[0].candidates, runs, strict=True) for item in _dialogues(name, run)
-        ]
-        return Shown(_drawn(dialogues, limit, seed), about)
-    return Shown(_drawn(of_cases(given), limit, seed), about)
+    by_name = dict(zip(given[0].candidates, zip(sources, runs, strict=True), strict=True))
+    about = {name: {"folder": str(source), "hash": run.header["hash"]} for name, (source, run) in by_name.items()}
+    if questions == "chat" and replies:
+        return [item for name, (_, run) in by_name.items() for item in _dialogues(name, run)], {"runs": about}
+    return of_cases(given), {"runs": about}
 
 
 def of_cases(given: Sequence[Case]) -> list[Item]:
@@ -117,7 +107,7 @@ def _dialogues(name: str, run: Run) -> list[Item]:
 
 def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
     replies = {place: p.text for p in predictions if (place := place_of(episode, p)) is not None}
-    lines: list[tuple[str, str]] = []
+    lines: Said = []
     for place, turn in enumerate(episode.turns):
         if place and turn.session != episode.turns[place - 1].session:
             lines.append(BREAK)
@@ -127,10 +117,10 @@ def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
 
 def _played(path: Path) -> list[Item]:
     """Whole conversations of a file of `ld-agent run`, or of an export of a memory."""
-    dialogues: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    dialogues: dict[str, Said] = defaultdict(list)
     session: dict[str, int] = {}
     for name, number, said in _said(path):
-        if name in session and number != session[name]:
+        if session.setdefault(name, number) != number:
             dialogues[name].append(BREAK)
         session[name] = number
         dialogues[name] += said
@@ -141,7 +131,23 @@ def _played(path: Path) -> list[Item]:
     return [Item(name, path.stem, tuple(said)) for name, said in dialogues.items()]
 
 
-def _pairs(sources: Sequence[Path], limit: int | None, seed: int) -> Shown:
+def _said(path: Path) -> Iterator[tuple[str, int, Said]]:
+    """Yield what was said, in order, with its conversation and session."""
+    conversation = ""
+    exported = False
+    for record in json_lines(path, raise_bad):
+        exported = exported or record.values.get("format") == HEADER["format"]
+        kind = record.values.get("kind")
+        if exported and kind == "conversation":
+            conversation = record.text("id")
+        elif not exported:
+            said = [(record.text("speaker"), record.text("text")), ("Agent", str(record.values.get("reply", "")))]
+            yield record.text("conversation"), record.integer("session"), said
+        elif kind == "utterance" and not record.values.get("replaced"):
+            yield conversation, record.integer("session"), [(record.text("speaker"), record.text("text"))]
+
+
+def _pairs(sources: Sequence[Path], seed: int) -> list[Item]:
     """The replies of two files of `ld-agent run` to the same lines, side by side and in random order, each after what was said
     in its session: both systems saw their own replies.
     """
@@ -150,28 +156,18 @@ def _pairs(sources: Sequence[Path], limit: int | None, seed: int) -> Shown:
     first, second = (_turns(source) for source in sources)
     if {place: line for place, (line, _) in first.items()} != {place: line for place, (line, _) in second.items()}:
         raise InputError(f"{sources[0]} and {sources[1]} do not answer the same lines; run both on one file")
-    names, swap = (sources[0].stem, sources[1].stem), Random(seed)
-    said: dict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
-    items = []
+    swap, items = Random(seed), []
+    before: dict[tuple[str, int], list[tuple[tuple[str, str], list[str]]]] = defaultdict(list)
     for place, (line, reply) in first.items():
-        replies = [reply, second[place][1]]
-        swapped = swap.random() < 0.5
-        shown_replies = replies[::-1] if swapped else replies
-        key, before = "/".join(map(str, place)), said[place[:2]]
-        systems = "|".join(names[::-1] if swapped else names)
-        pair = "A: {}\n\nB: {}".format(*shown_replies)
-        items.append(Item(key, systems, (*_side_by_side(before, swapped), line), pair))
-        before += [line, *(("", one) for one in replies)]
-    return Shown(_drawn(items, limit, seed), {})
-
-
-def _side_by_side(said: Sequence[tuple[str, str]], swapped: bool) -> Lines:
-    """What was said before, in threes of a line and the two replies to it, named for the order of a pair."""
-    lines: list[tuple[str, str]] = []
-    for line, one, other in zip(said[::3], said[1::3], said[2::3], strict=True):
-        a, b = (other, one) if swapped else (one, other)
-        lines += [line, ("A", a[1]), ("B", b[1])]
-    return tuple(lines)
+        replies, turn = [reply, second[place][1]], -1 if swap.random() < 0.5 else 1
+        lines: Said = []
+        for said, earlier in before[place[:2]]:
+            lines += [said, *zip("AB", earlier[::turn], strict=True)]
+        systems = "|".join([source.stem for source in sources][::turn])
+        pair = "A: {}\n\nB: {}".format(*replies[::turn])
+        items.append(Item("/".join(map(str, place)), systems, (*lines, line), pair))
+        before[place[:2]].append((line, replies))
+    return items
 
 
 def _turns(path: Path) -> dict[tuple[str, int, int], tuple[tuple[str, str], str]]:
@@ -183,44 +179,15 @@ def _turns(path: Path) -> dict[tuple[str, int, int], tuple[tuple[str, str], str]
     return turns
 
 
-def _said(path: Path) -> Iterator[tuple[str, int, list[tuple[str, str]]]]:
-    """Yield what was said, in order, with its conversation and session."""
-    conversation = ""
-    exported = False
-    for record in json_lines(path, raise_bad):
-        exported = exported or record.values.get("format") == HEADER["format"]
-        if not exported:
-            replied = ("Agent", str(record.values.get("reply", "")))
-            yield (
-                record.text("conversation"),
-                record.integer("session"),
-                [(record.text("speaker"), record.text("text")), replied],
-            )
-        elif record.values.get("kind") == "conversation":
-            conversation = record.text("id")
-        elif record.values.get("kind") == "utterance" and not record.values.get("replaced"):
-            yield conversation, record.integer("session"), [(record.text("speaker"), record.text("text"))]
-
-
-def _of_benchmark(path: Path, limit: int | None, seed: int) -> Shown:
+def _of_benchmark(sources: Sequence[Path]) -> tuple[list[Item], Mapping[str, Any]]:
+    if len(sources) != 1 or not is_benchmark(sources[0]):
+        raise InputError("a form of questions=benchmark takes one file of ld-agent ecm build")
+    [path] = sources
     samples = read_samples(path)
-    items = [
-        Item(
-            f"{sample.id}/{number}",
-            path.stem,
-            (*((turn.speaker, turn.text) for turn in sample.source.turns), (LATER, probe.question)),
-            probe.reference,
-        )
-        for sample in samples
-        for number, probe in enumerate(sample.probes, 1)
-    ]
-    return Shown(_drawn(items, limit, seed), {"benchmark": samples[0].benchmark, "data": str(path)})
-
-
-def _drawn(items: Sequence[Item], limit: int | None, seed: int) -> Sequence[Item]:
-    """Draw by key, so that all systems are rated on the same items."""
-    keys = sorted({item.key for item in items})
-    if limit is None or limit >= len(keys):
-        return items
-    chosen = set(Random(seed).sample(keys, limit))
-    return [item for item in items if item.key in chosen]
+    items = []
+    for sample in samples:
+        source = tuple((turn.speaker, turn.text) for turn in sample.source.turns)
+        for number, probe in enumerate(sample.probes, 1):
+            lines = (*source, (LATER, probe.question))
+            items.append(Item(f"{sample.id}/{number}", path.stem, lines, probe.reference))
+    return items, {"benchmark": samples[0].benchmark, "data": str(path)}

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from string import ascii_uppercase
 
 from ld_agent.backbones.base import Message, Request
-from ld_agent.errors import BackboneError, InputError
+from ld_agent.errors import InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.steps import Complete
 
@@ -68,8 +68,24 @@ class Case:
     reference: str = ""
 
 
-Prompt = Callable[[Case, Sequence[str]], tuple[Message, ...]]
-Parse = Callable[[str, Sequence[str]], int | str | None]
+Value = int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on a case.
+
+    Attributes:
+        key: the case's id.
+        aspect: "" except for ratings.
+        value: a number, or the name of a system that was chosen; None: no verdict was stated.
+        answers: the judge's, one per request.
+    """
+
+    key: str
+    aspect: str
+    value: Value
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +93,7 @@ class Judgement:
     """One kind of judgement.
 
     Attributes:
-        prompt: renders a case with its replies in the order shown.
+        prompt: the name of its prompt.
         parse: reads a verdict from an answer, given the systems in the order shown; None: it states none.
         candidates: the fewest and the most replies of a case.
         needs: the parts of a case without which it cannot be judged.
@@ -85,8 +101,8 @@ class Judgement:
         orders: how the replies of two systems are shown: once as given, in "both" orders, or "shuffled".
     """
 
-    prompt: Prompt
-    parse: Parse
+    prompt: str
+    parse: Callable[[str, Sequence[str]], Value]
     candidates: tuple[int, int] = (1, 1)
     needs: tuple[str, ...] = ()
     tokens: int = BARE
@@ -98,69 +114,47 @@ class Judgement:
         return 2 if self.orders == "both" else 1
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """The judge's verdicts, one per case.
-
-    Attributes:
-        values: the verdicts; None: an answer stated none.
-        answers: the judge's answers to each case, one text per request.
-    """
-
-    values: tuple[int | str | None, ...]
-    answers: tuple[tuple[str, ...], ...]
-
-    @property
-    def parsed(self) -> tuple[int | str, ...]:
-        return tuple(value for value in self.values if value is not None)
-
-    @property
-    def unparsed(self) -> int:
-        """Number of cases without a verdict."""
-        return len(self.values) - len(self.parsed)
-
-    @property
-    def shares(self) -> dict[int | str, float]:
-        """Share of each verdict among all verdicts, in [0, 1]; most frequent first."""
-        counts = Counter(self.parsed)
-        return {value: count / counts.total() for value, count in counts.most_common()}
-
-
 def judge(
-    kind: str, cases: Sequence[Case], complete: Complete, *, aspect: str = "", seed: int = 0, width: int = 32
-) -> Verdicts:
+    kind: str,
+    cases: Sequence[Case],
+    complete: Complete,
+    *,
+    aspects: Sequence[str] = tuple(ASPECTS),
+    seed: int = 0,
+    width: int = 32,
+) -> list[Verdict]:
     """Ask a language model for its verdicts on cases.
 
     Args:
         kind: a key of `JUDGEMENTS`.
         complete: answers requests, such as a backbone's ``generate``, at most ``width`` at a time; the temperature is 0.
-        aspect: of a rating, a key of `RATABLE`.
+        aspects: of ratings, keys of `RATABLE`.
         seed: of shuffled positions; the order of a case depends only on it and the case's id.
 
     Returns:
-        numbers, or the names of systems that were chosen. In both orders: 1, the first candidate is better; -1, the
-        second; 0, the two orders disagree; no verdict if either answer states none.
+        the verdicts, aspect by aspect. In both orders: 1, the first candidate is better; -1, the second; 0, the two orders
+        disagree; None if either answer states none.
 
     Raises:
-        InputError: a case cannot be judged (an empty reply, no reference, the wrong number of candidates).
+        InputError: a case cannot be judged (no reference, the wrong number of candidates).
         BackboneError: the model failed.
     """
-    judgement = rating(aspect) if kind == "rate" else JUDGEMENTS[kind]
-    _check(judgement, cases)
-    shown = [(case, names) for case in cases for names in _orders(judgement, case, seed)]
-    prompts = [judgement.prompt(case, [case.candidates[name] for name in names]) for case, names in shown]
+    judgement, rated = JUDGEMENTS[kind], tuple(aspects) if kind == "rate" else ("",)
+    _check(judgement, cases, rated)
+    asked = [
+        (aspect, case, names) for aspect, case in product(rated, cases) for names in _orders(judgement, case, seed)
+    ]
     answers: list[str] = []
-    for start in range(0, len(prompts), width):
-        batch = [Request(messages, MODULE, judgement.tokens) for messages in prompts[start : start + width]]
-        completions = complete(batch)
-        if len(completions) != len(batch):
-            raise BackboneError(f"the judge returned {len(completions)} answers to {len(batch)} requests")
-        answers += [completion.text for completion in completions]
-    values = [judgement.parse(answer, names) for answer, (_, names) in zip(answers, shown, strict=True)]
-    if judgement.orders != "both":
-        return Verdicts(tuple(values), tuple((answer,) for answer in answers))
-    pairs = zip(values[::2], values[1::2], strict=True)
-    return Verdicts(tuple(_agreed(*pair) for pair in pairs), tuple(zip(answers[::2], answers[1::2], strict=True)))
+    for start in range(0, len(asked), width):
+        prompts = (_prompt(judgement, *one) for one in asked[start : start + width])
+        answers += [one.text for one in complete([Request(prompt, MODULE, judgement.tokens) for prompt in prompts])]
+    verdicts = []
+    for place, (aspect, case) in enumerate(product(rated, cases)):
+        own = slice(place * judgement.requests, (place + 1) * judgement.requests)
+        values = [judgement.parse(text, names) for text, (*_, names) in zip(answers[own], asked[own], strict=True)]
+        value = _agreed(*values) if judgement.orders == "both" else values[0]
+        verdicts.append(Verdict(case.id, aspect, value, tuple(answers[own])))
+    return verdicts
 
 
 def whole_number(answer: str, allowed: Container[int]) -> int | None:
@@ -168,21 +162,21 @@ def whole_number(answer: str, allowed: Container[int]) -> int | None:
 
     None if the answer states none, several different ones, or one that is not allowed.
     """
-    marked = {text for text in BRACKETS.findall(answer) if text.isdecimal()}
-    if not marked:
-        start = WHOLE_NUMBER.match(answer)
-        marked = {start[1]} if start else set()
-    numbers = {int(text) for text in marked}
-    return numbers.pop() if len(numbers) == 1 and all(number in allowed for number in numbers) else None
+    text = _stated(answer, str.isdecimal, WHOLE_NUMBER)
+    return int(text) if text and int(text) in allowed else None
 
 
 def letter(answer: str, allowed: str) -> str | None:
     """Parse an answer's verdict as a letter, as `whole_number` does for numbers."""
-    marked = {text.upper() for text in BRACKETS.findall(answer) if len(text) == 1 and text.isalpha()}
-    if not marked:
-        start = LETTER.match(answer)
-        marked = {start[1].upper()} if start else set()
-    return marked.pop() if len(marked) == 1 and marked <= set(allowed) else None
+    text = _stated(answer, lambda marked: len(marked) == 1 and marked.isalpha(), LETTER)
+    return text if text and text in allowed else None
+
+
+def _stated(answer: str, fits: Callable[[str], bool], start: re.Pattern[str]) -> str | None:
+    marked = {text.upper() for text in BRACKETS.findall(answer) if fits(text)}
+    if not marked and (match := start.match(answer)):
+        marked = {match[1].upper()}
+    return marked.pop() if len(marked) == 1 else None
 
 
 def shuffled(case: Case, seed: int) -> list[str]:
@@ -192,65 +186,48 @@ def shuffled(case: Case, seed: int) -> list[str]:
     return names
 
 
-def rating(aspect: str) -> Judgement:
-    """The judgement of one aspect, from 1 to 100 (Rsum, Table 4)."""
-    if aspect not in RATABLE:
-        raise InputError(f"aspect {aspect!r} is unknown; the aspects are {', '.join(RATABLE)}")
-
-    def prompt(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
-        return ENGLISH.prompt("judge_rating").render(
-            personas=_known(case), lines=case.lines, reply=replies[0], aspect=aspect, meaning=RATABLE[aspect]
-        )
-
-    return Judgement(prompt, lambda answer, names: whole_number(answer, RATINGS), tokens=REASONED)
-
-
-def _pairwise(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
-    first, second = replies
-    return ENGLISH.prompt("judge_pairwise").render(personas=_known(case), lines=case.lines, first=first, second=second)
-
-
-def _scored(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
-    return ENGLISH.prompt("judge_score").render(reference=case.reference, reply=replies[0])
-
-
-def _checked(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
-    return ENGLISH.prompt("judge_error").render(lines=case.lines, reference=case.reference, reply=replies[0])
-
-
-def _choice(case: Case, replies: Sequence[str]) -> tuple[Message, ...]:
-    letters = ascii_uppercase[: len(replies)]
-    return ENGLISH.prompt("judge_compare").render(
+def _prompt(judgement: Judgement, aspect: str, case: Case, names: Sequence[str]) -> tuple[Message, ...]:
+    replies, letters = [case.candidates[name] for name in names], ascii_uppercase[: len(names)]
+    return ENGLISH.prompt(judgement.prompt).render(
+        personas=[(name, traits) for name, traits in case.personas.items() if traits],
+        lines=case.lines,
         question=case.question,
         reference=case.reference,
+        reply=replies[0],
+        first=replies[0],
+        second=replies[-1],
         candidates=list(zip(letters, replies, strict=True)),
         letters=f"{', '.join(letters[:-1])} or {letters[-1]}",
+        aspect=aspect,
+        meaning=RATABLE.get(aspect, ""),
     )
 
 
+def _number(allowed: Container[int]) -> Callable[[str, Sequence[str]], Value]:
+    return lambda answer, names: whole_number(answer, allowed)
+
+
 def _lead(answer: str, names: Sequence[str]) -> int | None:
-    option = whole_number(answer, PREFERENCES)
-    return None if option is None else PREFERENCES[option]
+    return PREFERENCES.get(whole_number(answer, PREFERENCES) or 0)
 
 
 def _closer(answer: str, names: Sequence[str]) -> int | None:
-    return {"A": 1, "B": -1, None: None}[letter(answer, "AB")]
+    return {"A": 1, "B": -1}.get(letter(answer, "AB") or "")
 
 
 def _chosen(answer: str, names: Sequence[str]) -> str | None:
-    place = letter(answer, ascii_uppercase[: len(names)])
-    return None if place is None else names[ascii_uppercase.index(place)]
+    return dict(zip(ascii_uppercase, names, strict=False)).get(letter(answer, ascii_uppercase) or "")
 
 
 JUDGEMENTS: Mapping[str, Judgement] = {
-    "rate": rating("coherence"),
-    "score": Judgement(_scored, lambda answer, names: whole_number(answer, SCORES), needs=("reference",)),
-    "errors": Judgement(_checked, lambda answer, names: whole_number(answer, (0, *ERRORS)), needs=("reference",)),
-    "prefer": Judgement(_pairwise, _lead, (2, 2), tokens=REASONED, orders="both"),
-    "compare": Judgement(_choice, _closer, (2, 2), ("reference", "question"), orders="both"),
-    "choose": Judgement(_choice, _chosen, (2, MOST), ("reference", "question"), orders="shuffled"),
+    "rate": Judgement("judge_rating", _number(RATINGS), tokens=REASONED),
+    "score": Judgement("judge_score", _number(SCORES), needs=("reference",)),
+    "errors": Judgement("judge_error", _number((0, *ERRORS)), needs=("reference",)),
+    "prefer": Judgement("judge_pairwise", _lead, (2, 2), tokens=REASONED, orders="both"),
+    "compare": Judgement("judge_compare", _closer, (2, 2), ("reference", "question"), orders="both"),
+    "choose": Judgement("judge_compare", _chosen, (2, MOST), ("reference", "question"), orders="shuffled"),
 }
-"""By kind; of ``rate``, whose prompt names an aspect, an example.
+"""By kind.
 
 ``rate``, ``prefer``, ``errors``: Rsum, Tables 4 and 6 and Figure 4. ``score`` (0 to 2, how much of the reference a reply
 contains), ``compare`` and ``choose`` (which answer is closest to the reference): ECM, appendix B.
@@ -264,31 +241,23 @@ def _orders(judgement: Judgement, case: Case, seed: int) -> list[list[str]]:
     return [names, names[::-1]] if judgement.orders == "both" else [names]
 
 
-def _agreed(given: int | str | None, exchanged: int | str | None) -> int | None:
+def _agreed(given: Value, exchanged: Value) -> int | None:
     """Combine the leads of the reply shown first, in the given order and exchanged."""
     if not isinstance(given, int) or not isinstance(exchanged, int):
         return None
     return 0 if (given > 0) == (exchanged > 0) else 1 if given > 0 else -1
 
 
-def _known(case: Case) -> list[tuple[str, tuple[str, ...]]]:
-    return [(name, traits) for name, traits in case.personas.items() if traits]
-
-
-def _check(judgement: Judgement, cases: Sequence[Case]) -> None:
-    fewest, most = judgement.candidates
+def _check(judgement: Judgement, cases: Sequence[Case], aspects: Sequence[str]) -> None:
+    if strange := [aspect for aspect in aspects if aspect and aspect not in RATABLE]:
+        raise InputError(f"aspect {strange[0]!r} is unknown; the aspects are {', '.join(RATABLE)}")
     if not cases:
         raise InputError("there is nothing to judge; give at least one case")
-    repeated = [name for name, times in Counter(case.id for case in cases).items() if times > 1]
-    if repeated:
-        raise InputError(f"two cases have the id {repeated[0]!r}; ids must be unique")
+    fewest, most = judgement.candidates
     for case in cases:
         if not fewest <= len(case.candidates) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
             raise InputError(f"case {case.id!r} has {len(case.candidates)} candidates; this judgement takes {wanted}")
-        for name, text in case.candidates.items():
-            if not text.strip():
-                raise InputError(f"case {case.id!r}: the reply of {name!r} is empty; leave the case out or fix the run")
         for part in judgement.needs:
             if not getattr(case, part).strip():
                 raise InputError(f"case {case.id!r} has no {part}, which this judgement needs")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +18,16 @@ from typing import Any
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS, JUDGEMENTS, RATABLE, Case, Verdicts, judge
+from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS, JUDGEMENTS, RATABLE, Case, Verdict
 from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
 from ld_agent.evaluation.runner import digest_of
 from ld_agent.evaluation.tasks.memory_quality import statements_of
 from ld_agent.files import write_lines
-from ld_agent.steps import Complete
 
 FORMAT = 1
-SHOWS_CONVERSATION = ("rate", "prefer")
 LONGEST_CONTEXT = 40  # utterances before a reply that are shown to the judge
 LONGEST_REMEMBERED = 120  # utterances that are shown with a statement of their memory
+NOT_IN_NAMES = re.compile(r"[^\w.]+")
 PEOPLE = "people"
 """The kind of people's ratings on a form; one line per case, aspect and person."""
 
@@ -39,17 +38,22 @@ MEASURES = (
     | {f"{PEOPLE}_{aspect}": PEOPLE for aspect in (*RATABLE, *ERRORS.values())}
 )
 """Judged figures, and the judgement that yields each."""
+OUTCOMES: Mapping[str, Mapping[str, int]] = {
+    "errors": {"right": 0} | {name: value for value, name in ERRORS.items()},
+    "compare": {"good": 1, "same": 0, "bad": -1},
+    "prefer": {"win": 1, "tie": 0, "lose": -1},
+}
+"""What the verdicts of a judgement are called."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdicts of one judgement, as read from a file.
+    """The verdicts of one judgement.
 
     Attributes:
-        kind: a key of `JUDGEMENTS`.
+        kind: a key of `JUDGEMENTS`, or `PEOPLE`.
         runs: hashes of the runs, in the given order.
         empty: number of cases skipped because a reply was empty.
-        verdicts: (key, aspect, verdict); the aspect is "" except for ratings.
     """
 
     kind: str
@@ -57,24 +61,51 @@ class Judged:
     names: tuple[str, ...]
     runs: tuple[str, ...]
     empty: int
-    verdicts: tuple[tuple[str, str, int | str | None], ...]
+    verdicts: tuple[Verdict, ...]
 
     def stated(self, aspect: str = "") -> list[int | str]:
-        return [verdict for _, of, verdict in self.verdicts if of == aspect and verdict is not None]
+        return [one.value for one in self.verdicts if one.aspect == aspect and one.value is not None]
 
     def about(self, keys: Container[str]) -> Judged:
         """The verdicts on some of the cases."""
-        return replace(self, verdicts=tuple(verdict for verdict in self.verdicts if verdict[0] in keys))
+        return replace(self, verdicts=tuple(one for one in self.verdicts if one.key in keys))
+
+    def share(self, value: int | str, aspect: str = "") -> float | None:
+        """The share of a value among the verdicts stated, in [0, 1]; None if there are none."""
+        stated = self.stated(aspect)
+        return stated.count(value) / len(stated) if stated else None
+
+    def mean(self, *aspects: str) -> float | None:
+        """The mean over aspects of the numeric verdicts; None if there are none on one of them."""
+        means = []
+        for aspect in aspects:
+            numbers = [value for value in self.stated(aspect) if isinstance(value, int)]
+            if not numbers:
+                return None
+            means.append(sum(numbers) / len(numbers))
+        return sum(means) / len(means)
 
     @property
     def cases(self) -> int:
         """Number of cases judged."""
-        return len({key for key, _, _ in self.verdicts})
+        return len({one.key for one in self.verdicts})
 
     @property
     def unparsed(self) -> int:
         """Number of missing verdicts."""
-        return sum(1 for _, _, verdict in self.verdicts if verdict is None)
+        return sum(1 for one in self.verdicts if one.value is None)
+
+    def summary(self) -> dict[str, Any]:
+        """Mean ratings and scores, otherwise shares in [0, 1]; and the unparsed count."""
+        result: dict[str, Any] = {"unparsed": self.unparsed}
+        if self.kind == "score":
+            return result | {"score": self.mean("")}
+        if self.kind == "rate":
+            rated = list(dict.fromkeys(one.aspect for one in self.verdicts))
+            return result | {aspect: self.mean(aspect) for aspect in rated} | {"average": self.mean(*rated)}
+        if self.kind == "choose":
+            return result | {"shares": {name: self.share(name) for name in self.names}}
+        return result | {name: self.share(value) for name, value in OUTCOMES[self.kind].items()}
 
 
 def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 0) -> list[Case]:
@@ -90,101 +121,47 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 
     fewest, _ = JUDGEMENTS[kind].candidates
     if len(runs) < fewest:
         raise InputError(f"judge {kind} needs at least {fewest} runs, not {len(runs)}")
-    first = runs[0]
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
         names = [f"{name} ({run.header['hash'][:6]})" for name, run in zip(names, runs, strict=True)]
     if len(set(names)) < len(names):
         raise InputError(f"two of the runs {', '.join(names)} are the same; give different runs")
-    by_key = [{p.key: p for p in run.predictions} for run in runs]
     check_same_items(runs)
-    chosen = drawn(first.predictions, limit, seed)
+    by_key = {name: {p.key: p for p in run.predictions} for name, run in zip(names, runs, strict=True)}
+    keys = set(drawn([p.key for p in runs[0].predictions], limit, seed))
+    chosen = [p for p in runs[0].predictions if p.key in keys]
     if kind == "errors":
-        return _statements(first, chosen)
-    context = _contexts(first, chosen) if kind in SHOWS_CONVERSATION else {}
+        return _statements(runs[0], chosen)
+    context = _contexts(runs[0], chosen) if kind in ("rate", "prefer") else {}
     result = []
     for prediction in chosen:
         lines, personas = context.get(prediction.key, ((), {}))
-        candidates = {name: by[prediction.key].text for name, by in zip(names, by_key, strict=True)}
-        result.append(
-            Case(
-                prediction.key,
-                candidates,
-                lines=lines,
-                personas=personas,
-                question=str(prediction.details.get("text", "")),
-                reference=prediction.references[0],
-            )
-        )
+        candidates = {name: by[prediction.key].text for name, by in by_key.items()}
+        question, reference = str(prediction.details.get("text", "")), prediction.references[0]
+        result.append(Case(prediction.key, candidates, lines, personas, question, reference))
     return result
 
 
-def drawn(predictions: Sequence[Prediction], limit: int | None, seed: int) -> list[Prediction]:
-    """Draw at most ``limit`` predictions by their keys, and return them in the order of the run."""
-    if limit is None or limit >= len(predictions):
-        return list(predictions)
-    keys = set(random.Random(seed).sample(sorted(p.key for p in predictions), limit))
-    return [p for p in predictions if p.key in keys]
+def drawn(keys: Collection[str], limit: int | None, seed: int) -> Collection[str]:
+    """Draw at most ``limit`` keys, the same whatever their order."""
+    return keys if limit is None or limit >= len(keys) else random.Random(seed).sample(sorted(keys), limit)
 
 
-def pronounce(
-    complete: Complete, kind: str, given: Sequence[Case], seed: int = 0, aspects: Sequence[str] = tuple(ASPECTS)
-) -> dict[str, Verdicts]:
-    """Return the verdicts of one judgement by aspect; "" if it has none."""
-    rated = aspects if kind == "rate" else ("",)
-    return {aspect: judge(kind, given, complete, aspect=aspect, seed=seed) for aspect in rated}
-
-
-def summarized(kind: str, names: Sequence[str], by_aspect: Mapping[str, Verdicts]) -> dict[str, Any]:
-    """Summarise a judgement: mean ratings and scores, otherwise shares in [0, 1]; and the unparsed count."""
-    result: dict[str, Any] = {"unparsed": sum(verdicts.unparsed for verdicts in by_aspect.values())}
-    if kind in ("rate", "score"):
-        means = {aspect or "score": average(verdicts.parsed) for aspect, verdicts in by_aspect.items()}
-        stated = [value for value in means.values() if value is not None]
-        overall = sum(stated) / len(stated) if stated and len(stated) == len(means) else None
-        return result | means | ({"average": overall} if kind == "rate" else {})
-    [verdicts] = by_aspect.values()
-    shares: Mapping[Any, float] = verdicts.shares
-    if kind == "errors":
-        named = {"right": 0} | {name: value for value, name in ERRORS.items()}
-        return result | {name: shares.get(value, 0.0) if shares else None for name, value in named.items()}
-    if kind == "choose":
-        return result | {"shares": {name: shares.get(name, 0.0) if shares else None for name in names}}
-    outcomes = {"good": 1, "same": 0, "bad": -1} if kind == "compare" else {"win": 1, "tie": 0, "lose": -1}
-    return result | {name: shares.get(value, 0.0) if shares else None for name, value in outcomes.items()}
-
-
-def average(values: Sequence[int | str]) -> float | None:
-    """Return the mean of the numeric verdicts; None if there are none."""
-    numbers = [value for value in values if isinstance(value, int)]
-    return sum(numbers) / len(numbers) if numbers else None
-
-
-def write_verdicts(
-    folder: Path,
-    kind: str,
-    by: str,
-    runs: Sequence[Run],
-    given: Sequence[Case],
-    by_aspect: Mapping[str, Verdicts],
-    *,
-    seed: int = 0,
-    empty: int = 0,
-) -> Path:
-    """Write the verdicts atomically to the first run's folder and return the file.
+def write_verdicts(folder: Path, judged: Judged, seed: int = 0) -> Path:
+    """Write verdicts atomically to the first run's folder and return the file.
 
     Raises:
         InputError: the file cannot be written.
     """
-    named = [{"name": name, "hash": run.header["hash"]} for name, run in zip(given[0].candidates, runs, strict=True)]
-    head = {"format": FORMAT, "kind": kind, "judge": by, "seed": seed, "empty": empty, "runs": named}
-    lines: list[dict[str, Any]] = []
-    for aspect, verdicts in by_aspect.items():
-        for case, verdict, answers in zip(given, verdicts.values, verdicts.answers, strict=True):
-            lines.append({"key": case.id, "aspect": aspect, "verdict": verdict, "answers": list(answers)})
-    others = "".join(f"-{_slug(entry['name'])}-{entry['hash'][:6]}" for entry in named[1:])
-    path = folder / f"judge-{kind}{others}.jsonl"
-    write_lines(path, ({"verdicts": head}, *lines))
+    runs = [{"name": name, "hash": of} for name, of in zip(judged.names, judged.runs, strict=True)]
+    head = {"format": FORMAT, "kind": judged.kind, "judge": judged.judge, "seed": seed, "empty": judged.empty}
+    lines = [
+        {"key": one.key, "aspect": one.aspect, "verdict": one.value, "answers": list(one.answers)}
+        for one in judged.verdicts
+    ]
+    others = "".join(f"-{NOT_IN_NAMES.sub('_', run['name'])}-{run['hash'][:6]}" for run in runs[1:])
+    path = folder / f"judge-{judged.kind}{others}.jsonl"
+    write_lines(path, ({"verdicts": head | {"runs": runs}}, *lines))
     return path
 
 
@@ -195,26 +172,17 @@ def read_verdicts(path: Path) -> Judged:
         DataFileError: a line is malformed.
     """
     rows = list(json_lines(path, raise_bad))
-    head = rows.pop(0) if rows else None
-    if head is None or "verdicts" not in head:
+    if not rows or "verdicts" not in rows[0]:
         raise DataFileError(path, 1, 'has no "verdicts" line; give a file written by ld-agent judge')
-    about = head.record("verdicts")
-    runs = about.records("runs")
+    about = rows.pop(0).record("verdicts")
     verdicts = []
     for row in rows:
-        verdict = row.values.get("verdict")
-        if verdict is not None and not isinstance(verdict, int | str):
-            raise row.error(f"verdict={verdict!r} is neither a number nor a name")
-        verdicts.append((row.text("key"), str(row.values.get("aspect") or ""), verdict))
-    names, hashes = tuple(run.text("name") for run in runs), tuple(run.text("hash") for run in runs)
-    return Judged(
-        kind=about.text("kind"),
-        judge=about.text("judge"),
-        names=names,
-        runs=hashes,
-        empty=about.integer("empty"),
-        verdicts=tuple(verdicts),
-    )
+        value = row.values.get("verdict")
+        if value is not None and not isinstance(value, int | str):
+            raise row.error(f"verdict={value!r} is neither a number nor a name")
+        verdicts.append(Verdict(row.text("key"), str(row.values.get("aspect") or ""), value))
+    names, hashes = zip(*((run.text("name"), run.text("hash")) for run in about.records("runs")), strict=True)
+    return Judged(about.text("kind"), about.text("judge"), names, hashes, about.integer("empty"), tuple(verdicts))
 
 
 def verdicts_under(folder: Path) -> Iterator[Path]:
@@ -233,8 +201,7 @@ def _statements(run: Run, predictions: Sequence[Prediction]) -> list[Case]:
     for prediction in predictions:
         lines = tuple((turn.speaker, turn.text) for turn in episodes[prediction.episode].turns)
         for number, statement in enumerate(statements_of(prediction), 1):
-            key = f"{prediction.key}#{number}"
-            shown = lines[-LONGEST_REMEMBERED:]
+            key, shown = f"{prediction.key}#{number}", lines[-LONGEST_REMEMBERED:]
             result.append(Case(key, {run.name: statement}, lines=shown, reference=prediction.references[0]))
     return result
 
@@ -278,7 +245,3 @@ def place_of(episode: Episode, prediction: Prediction) -> int | None:
     place = int(tail) - 1 if tail.isdecimal() else -1
     matches = 0 < place < len(episode.turns) and episode.turns[place].text == prediction.references[0]
     return place if matches else None
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^\w.]+", "_", name)

@@ -17,12 +17,12 @@ from ld_agent.config import parse_config
 from ld_agent.datasets import format_of
 from ld_agent.errors import ConfigError, DataFileError, InputError, LDAgentError
 from ld_agent.evaluation.fallbacks import Counts, in_words, of_predictions
-from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS
+from ld_agent.evaluation.judging.judge import ASPECTS
 from ld_agent.evaluation.judging.verdicts import (
     MEASURES,
+    OUTCOMES,
     PEOPLE,
     Judged,
-    average,
     read_verdicts,
     verdicts_under,
 )
@@ -130,16 +130,11 @@ class TableRun:
             return None
         if session is not None:
             judged = judged.about({p.key for p in self.run.predictions if p.session == session})
-        if measure == "average":
-            means = [average(judged.stated(aspect)) for aspect in ASPECTS]
-            known = [value for value in means if value is not None]
-            return sum(known) / len(known) if len(known) == len(means) else None
         aspect = measure.removeprefix(f"{PEOPLE}_")
-        if aspect in ERRORS.values():
-            stated = judged.stated("error" if kind == PEOPLE else "")
-            wrong = [value for value in stated if isinstance(value, int) and ERRORS.get(value) == aspect]
-            return 100 * len(wrong) / len(stated) if stated else None
-        return average(judged.stated("" if kind == "score" else aspect))
+        if (wrong := OUTCOMES["errors"].get(aspect)) is not None:
+            share = judged.share(wrong, "error" if kind == PEOPLE else "")
+            return None if share is None else 100 * share
+        return judged.mean(*(ASPECTS if measure == "average" else [""] if kind == "score" else [aspect]))
 
     def _scored(self, measure: str, session: int | None) -> float | None:
         path = self.folder / SCORES

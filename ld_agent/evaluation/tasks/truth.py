@@ -18,7 +18,8 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.form import agreement, write_page
+from ld_agent.evaluation.judging.agreement import among_people
+from ld_agent.evaluation.judging.form import write_page
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.played import PlayedTask, spoken_episodes
 from ld_agent.evaluation.run_files import Prediction, Run
@@ -164,7 +165,7 @@ def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
         named = {i: {str(n): [*LABELS].index(x) for n, x in enumerate(of) if x} for i, of in labels.items() if any(of)}
         figures |= {f"{group}statements": len(labels), f"{group}labelled": len(named)}
         given |= named
-    agreed = agreement(given)
+    agreed = among_people(given)
     return figures | ({"agreement": agreed} if agreed["annotators"] > 1 else {})
 
 

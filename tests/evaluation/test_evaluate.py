@@ -190,9 +190,8 @@ def test_a_free_run_remembers_its_own_replies(free: bool, tmp_path: Path, monkey
     config = load_config(str(scripted_config(tmp_path, generator="My words.")))
     answer = ScriptedBackbone._answer
     monkeypatch.setattr(ScriptedBackbone, "_answer", lambda self, r: (asked.append(r), answer(self, r))[1])
-    made: list[str] = []
     task = ResponseTask(data, config, no_perplexity=True, free=free)
-    task.predict(config, task.items, lambda item, text, details: made.append(text))
+    made = [prediction.text for prediction in task.predict(config, task.items)]
     in_prompts = {m.content for r in asked if r.module == "generator" for m in r.messages if m.role == "assistant"}
     assert made == ["My words."] * 4
     assert ("My words." in in_prompts) is free

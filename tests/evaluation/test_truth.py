@@ -48,7 +48,7 @@ def statements_of(data: Path, config: Config) -> list[dict[str, Any]]:
     run = perform(TruthTask(data, config), config, "x", data=data, out=None, limit=None)
     [prediction] = run.predictions
     assert prediction.details["agent"] == "Sam"
-    return list(prediction.details["statements"])
+    return [s | {"lines": [*map(tuple, s["lines"])]} for s in prediction.details["statements"]]
 
 
 def found_trait(request: Request) -> str:

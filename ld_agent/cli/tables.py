@@ -105,7 +105,7 @@ def _given(rows: list[str]) -> dict[str, list[str]]:
 def _plain(filled: FilledTable) -> dict[str, object]:
     return {
         "table": filled.table.name,
-        "columns": [f"{column.group} {column.name}".strip() for column in filled.table.columns],
+        "columns": [column.head for column in filled.table.columns],
         "rows": [{"label": line.label, "ours": line.ours, "cells": list(line.cells)} for line in filled.lines],
         "notes": list(filled.notes),
     }

@@ -15,11 +15,11 @@ from cli_commands import CommandLine
 
 from ld_agent.config import greedy_config, load_config
 from ld_agent.evaluation.run_files import PREDICTIONS
+from ld_agent.evaluation.tables import runs as table_runs
 from ld_agent.evaluation.tables.paper_figures import (
     Column,
     OurRow,
     PaperTable,
-    Where,
     paper_table,
     paper_tables,
     satisfied,
@@ -58,13 +58,15 @@ def run_of(line: str, folder: Path) -> TableRun:
     task = words[2] if words[1] == "eval" else f"ecm-{words[3].removesuffix('.jsonl')}"
     header = {
         "format": 1, "task": task, "name": "x", "data": words[3], "data_sha256": "d", "hash": "h",
-        "corpus": CORPORA.get(words[3].partition("/")[0], "ecm"), "config": config.model_dump(mode="json"),
+        "config": config.model_dump(mode="json"),
     }  # fmt: skip
     prediction = {"key": "e/1", "episode": "e", "session": 5, "references": ["a"], "prediction": "a"}
     folder.mkdir(parents=True)
     lines = [{"run": header}, {"started": {"limit": None, "predictions": 1}}, prediction]
     (folder / PREDICTIONS).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    [run] = collect(folder).runs
+    with pytest.MonkeyPatch.context() as patch:  # no corpus is there
+        patch.setattr(table_runs, "_corpus", lambda data: CORPORA.get(data.parts[0], "ecm"))
+        [run] = collect(folder).runs
     assert isinstance(run, TableRun)
     return run
 
@@ -91,13 +93,12 @@ def test_a_planned_run_fits_its_cell_and_is_the_published_arm(
     checked: dict[str, TableRun] = {}
     for row, column, lines in cells(table, config):
         runs = [line for line in lines if RUN.match(line) and "/valid.txt" not in line]
-        wanted: list[Where] = [column.first, column.second] if column.first and column.second else [column.where]
-        assert len(runs) == len(wanted), lines
-        for line, where in zip(runs, wanted, strict=True):
+        assert len(runs) == len(column.sides), lines
+        for line, side in zip(runs, column.sides, strict=True):
             if line not in checked:
                 checked[line] = run_of(line, tmp_path / str(len(checked)))
             run = checked[line]
-            conditions = {**(row.where or {}), **column.where, **where}
+            conditions = {**row.where, **side}
             assert satisfied(run.facts, conditions), (line, conditions)
             assert unpublished(table.paper, run.facts["views"], run.run.header["config"]) == [], line
 

@@ -10,14 +10,16 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.judging.verdicts import MEASURES, Judged
 from ld_agent.evaluation.tables.facts import FACTS
-from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperRow, PaperTable, Where
+from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperRow, PaperTable
 from ld_agent.evaluation.tables.published import unpublished
-from ld_agent.evaluation.tables.runs import Collected, Entry, TableRun
+from ld_agent.evaluation.tables.runs import Collected, TableRun
+from ld_agent.evaluation.tables.table_figures import Entry
 
 SCORED = "ecm-knowledge"
 """Compared by GPT-score, because its references are clear; the other benchmarks by good/same/bad (ECM, section 5.2)."""
@@ -28,8 +30,8 @@ OTHER_MECHANISM = 2
 FITTING = "another run with more predictions takes its cell, or its verdicts are missing"
 """Why a run that fits a cell is not in it."""
 
-Filled = tuple[list[Entry], tuple[str, ...]]
-"""Runs of one system, and the cells that they fill."""
+Group = list[Entry]
+"""Runs of one system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,11 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
     by_row: dict[int, set[str]] = {}
     for label, hashes in (given or {}).items():
         by_row.setdefault(row_named(table, label), set()).update(hashes)
-    taken = set().union(*by_row.values()) if by_row else set()
+    taken = set().union(*by_row.values())
     if absent := taken - {run.hash for run in collected.runs}:
         why = "; ".join(collected.left_out) or "give --from a folder that holds them"
         raise InputError(f"{len(absent)} of the runs given to rows are not in the folder or cannot be taken: {why}")
-    used: dict[str, Entry] = {}
-    judges: list[Judged] = []
+    filling = _Filling(table, collected)
     lines: list[Line] = []
     for number, row in enumerate(table.rows):
         if isinstance(row, str):
@@ -80,22 +81,11 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
         elif isinstance(row, PaperRow):
             lines.append(Line(f"{table.paper}: {row.label}", row.values))
         else:
-            fitting = _fitting(row, by_row.get(number, set()), taken, collected.runs)
-            groups: dict[tuple[str, str], list[Entry]] = {}
-            for run in fitting:
-                system = "" if _compares(table) else run.system  # a comparison needs different systems
-                groups.setdefault((run.backbone, system), []).append(run)
-            filled = [
-                (group, tuple(_cell(c, group, collected, used, judges) for c in table.columns))
-                for group in groups.values()
-            ]
-            standing = _joined([(group, cells) for group, cells in filled if any(cells)])
-            first = [group[0] for group, _ in standing]
-            ours = [
-                Line(_label(row, group[0], first) + _mark(group, used), cells, ours=True) for group, cells in standing
-            ]
-            lines += ours or [Line(_label(row, None, []), ("",) * len(table.columns), ours=True)]
-    return FilledTable(table, tuple(lines), tuple(_notes(table, collected, used, judges)))
+            fitting = [run for run in collected.runs if run.hash in by_row.get(number, ())]
+            if not fitting and not row.adapter_of:
+                fitting = [run for run in collected.runs if run.hash not in taken and run.matches(row.where)]
+            lines += filling.lines(row, fitting)
+    return FilledTable(table, tuple(lines), tuple(filling.notes()))
 
 
 def row_named(table: PaperTable, label: str) -> int:
@@ -104,12 +94,14 @@ def row_named(table: PaperTable, label: str) -> int:
     Raises:
         InputError: no such row, or several.
     """
-    rows = [(number, row) for number, row in enumerate(table.rows) if isinstance(row, OurRow)]
-    spellings = [(number, row.label, row.label.removesuffix(" ({backbone})"), row.section) for number, row in rows]
-    matching = [n for n, full, short, of in spellings if label in (full, short, f"{of}/{full}", f"{of}/{short}")]
+    matching, count = [], Counter(row.label for _, row in table.our_rows)
+    for number, row in table.our_rows:
+        spellings = {row.label, row.label.removesuffix(" ({backbone})")}
+        if label in spellings | {f"{row.section}/{spelling}" for spelling in spellings}:
+            matching.append(number)
     if len(matching) != 1:
-        count = Counter(row.label for _, row in rows)
-        names = [row.label if count[row.label] == 1 else f"{row.section}/{row.label}" for _, row in rows]
+        rows = [row for _, row in table.our_rows]
+        names = [row.label if count[row.label] == 1 else f"{row.section}/{row.label}" for row in rows]
         raise InputError(
             f"{label!r} is {'no row' if not matching else 'several rows'} of {table.name}: {'; '.join(names)}"
         )
@@ -119,7 +111,7 @@ def row_named(table: PaperTable, label: str) -> int:
 def markdown(filled: FilledTable) -> str:
     """The table in Markdown: the paper's rows plain, ours in bold."""
     table = filled.table
-    heads = [f"{column.group} {column.name}".strip() for column in table.columns]
+    heads = [column.head for column in table.columns]
     out = [f"### {table.paper}, {table.number}: {table.title}", ""]
     out += [_piped(["", *heads]), _piped(["---", *("---:" for _ in heads)])]
     for line in filled.lines:
@@ -132,22 +124,117 @@ def markdown(filled: FilledTable) -> str:
     return "\n".join([*out, "", *(f"- {_escaped(note)}" for note in filled.notes)]) + "\n"
 
 
-# ---- cells
+class _Filling:
+    """One table while it is filled: the runs and verdicts that stand in it so far."""
+
+    def __init__(self, table: PaperTable, collected: Collected) -> None:
+        self._table, self._collected = table, collected
+        self._used: dict[str, Entry] = {}
+        self._judges: list[Judged] = []
+
+    def lines(self, row: OurRow, fitting: Sequence[Entry]) -> list[Line]:
+        """The lines of a row, one for each system of its runs."""
+        columns = self._table.columns
+        groups: dict[tuple[str, str], Group] = {}
+        for run in fitting:
+            system = (
+                "" if any(len(column.sides) > 1 for column in columns) else run.system
+            )  # a comparison needs several
+            groups.setdefault((run.backbone, system), []).append(run)
+        filled = [(group, tuple(self._cell(column, group) for column in columns)) for group in groups.values()]
+        standing = _joined([(group, cells) for group, cells in filled if any(cells)])
+        if not standing:
+            label = row.label.replace(" ({backbone})", "").replace("{backbone}", "…")
+            return [Line(f"ours: {label}, not run", ("",) * len(columns), ours=True)]
+        backbones = Counter(group[0].backbone for group, _ in standing)
+        lines = []
+        for group, cells in standing:
+            label = row.label.replace("{backbone}", group[0].backbone)
+            label += "" if "{backbone}" in row.label else f" ({group[0].backbone})"
+            label += f", run {group[0].name}" if backbones[group[0].backbone] > 1 else ""
+            mark = f" {MARK}" if any(mostly(run.fallbacks) for run in group if run.hash in self._used) else ""
+            lines.append(Line(f"ours: {label}{mark}", cells, ours=True))
+        return lines
+
+    def _cell(self, column: Column, runs: Group) -> str:
+        sides = [[run for run in runs if run.matches(side)] for side in column.sides]
+        if len(sides) > 1:
+            return self._compared(*sides)
+        if column.measure is None:
+            return ""
+        figures = {run.hash: run.figure(column.measure, column.session) for run in sides[0]}
+        measured = [run for run in sides[0] if figures[run.hash]]
+        if not measured:
+            return ""
+        chosen = max(reversed(measured), key=lambda run: run.count(column.session))
+        self._used[chosen.hash] = chosen
+        kind = MEASURES.get(column.measure)
+        self._judges += [judged for judged in chosen.verdicts if judged.kind == kind]
+        return figures[chosen.hash] + column.unit
+
+    def _compared(self, ones: Group, others: Group) -> str:
+        """Two runs over the same data, by GPT-score or by good/same/bad."""
+        for one, other in product(ones, others):
+            if one.data_sha256 != other.data_sha256:
+                continue
+            if one.facts["task"] == SCORED:
+                scored = [judged for run in (one, other) for judged in run.verdicts if judged.kind == "score"]
+                figures = [one.figure("gpt_score"), other.figure("gpt_score")]
+                text = "/".join(figures) if all(figures) else ""
+            else:
+                text, scored = self._shares(one, other)
+            if text:
+                self._used |= {one.hash: one, other.hash: other}
+                self._judges += scored
+                return text
+        return ""
+
+    def _shares(self, one: Entry, other: Entry) -> tuple[str, list[Judged]]:
+        """Good, same and bad of one run against another, from verdicts in either order."""
+        for judged in self._collected.comparisons:
+            stated, turned = judged.stated(), judged.runs == (other.hash, one.hash)
+            if judged.kind == "compare" and stated and (turned or judged.runs == (one.hash, other.hash)):
+                values = (-1, 0, 1) if turned else (1, 0, -1)
+                return "/".join(f"{100 * (judged.share(value) or 0):.0f}%" for value in values), [judged]
+        return "", []
+
+    # ---- notes
+
+    def notes(self) -> list[str]:
+        """What stands under the table."""
+        table, used = self._table, list(self._used.values())
+        printed = "; ".join(f"{key}: {value}" for key, value in table.setting.items())
+        notes = [f"What differs. The paper: {printed}.", *dict.fromkeys(run.note for run in used)]
+        for run in used:
+            config = run.run.header["config"] if isinstance(run, TableRun) else None
+            if config and (other := unpublished(table.paper, run.facts["views"], config)):
+                notes.append(f"Run {run.name} is not the published arm, which has {', '.join(other)}.")
+        notes += [f"{MARK} Run {run.name}: {note}." for run in used if (note := footnote(run.fallbacks))]
+        notes += dict.fromkeys(
+            f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
+            f"{judged.unparsed} verdicts that it did not state and {judged.empty} cases with an empty reply."
+            for judged in self._judges
+        )
+        if any(column.measure and column.measure.startswith("bleu") for column in table.columns):
+            notes.append(
+                "BLEU of ours is nlg-eval's (corpus, no smoothing); figures of ours are in per cent as the paper's."
+            )
+        notes += table.remarks
+        tasks = {column.sides[0].get("task") for column in table.columns}
+        tasks |= {row.where.get("task") for _, row in table.our_rows}
+        for run in self._collected.runs:
+            if isinstance(run, TableRun) and run.hash not in self._used and run.facts["task"] in tasks:
+                notes.append(f"Fits no cell: run {run.name} ({run.folder}): {_misfit(table, run)}.")
+        return notes + [f"Left out: {reason}." for reason in self._collected.left_out]
 
 
-def _fitting(row: OurRow, given: set[str], taken: set[str], runs: Sequence[Entry]) -> list[Entry]:
-    chosen = [run for run in runs if run.hash in given]
-    if chosen or row.where is None or row.adapter_of:
-        return chosen
-    return [run for run in runs if run.hash not in taken and run.matches(row.where)]
-
-
-def _joined(standing: Sequence[Filled]) -> list[Filled]:
-    """The groups, those of one backbone as one if no two of them fill the same column: an extraction and its replies."""
-    by_backbone: dict[str, list[Filled]] = {}
+def _joined(standing: Sequence[tuple[Group, tuple[str, ...]]]) -> list[tuple[Group, tuple[str, ...]]]:
+    """The groups with their cells, those of one backbone as one if no two of them fill the same column: an extraction and its
+    replies."""
+    by_backbone: dict[str, list[tuple[Group, tuple[str, ...]]]] = {}
     for group, cells in standing:
         by_backbone.setdefault(group[0].backbone, []).append((group, cells))
-    out: list[Filled] = []
+    out: list[tuple[Group, tuple[str, ...]]] = []
     for same in by_backbone.values():
         columns = list(zip(*(cells for _, cells in same), strict=True))
         if all(sum(map(bool, column)) <= 1 for column in columns):
@@ -157,146 +244,25 @@ def _joined(standing: Sequence[Filled]) -> list[Filled]:
     return out
 
 
-def _cell(
-    column: Column,
-    runs: Sequence[Entry],
-    collected: Collected,
-    used: dict[str, Entry],
-    judges: list[Judged],
-) -> str:
-    fitting = [run for run in runs if run.matches(column.where)]
-    if column.first is not None and column.second is not None:
-        return _compared(column.first, column.second, fitting, collected, used, judges)
-    if column.measure is None:
-        return ""
-    best = ""
-    for run in sorted(fitting, key=lambda run: run.count(column.session)):  # the one with most predictions comes last
-        figure = run.figure(column.measure, column.session)
-        if figure:
-            best = figure
-            chosen = run
-    if best:
-        used[chosen.hash] = chosen
-        if column.measure in MEASURES:
-            judges += [judged for judged in chosen.verdicts if judged.kind == MEASURES[column.measure]]
-    return best and f"{best}{column.unit}"
-
-
-def _compared(
-    first: Where,
-    second: Where,
-    runs: Sequence[Entry],
-    collected: Collected,
-    used: dict[str, Entry],
-    judges: list[Judged],
-) -> str:
-    ones, others = ([run for run in runs if run.matches(where)] for where in (first, second))
-    for one in ones:
-        for other in others:
-            if one.data_sha256 != other.data_sha256:
-                continue
-            if one.facts["task"] == SCORED:
-                figures = one.figure("gpt_score"), other.figure("gpt_score")
-                if all(figures):
-                    used |= {one.hash: one, other.hash: other}
-                    judges += [judged for run in (one, other) for judged in run.verdicts if judged.kind == "score"]
-                    return "/".join(figures)
-            elif (shares := _shares(one, other, collected.comparisons, judges)) is not None:
-                used |= {one.hash: one, other.hash: other}
-                return shares
-    return ""
-
-
-def _shares(one: Entry, other: Entry, comparisons: Sequence[Judged], judges: list[Judged]) -> str | None:
-    """Good, same and bad of one run against another, from verdicts in either order."""
-    for judged in comparisons:
-        stated = judged.stated()
-        turned = judged.runs == (other.hash, one.hash)
-        if judged.kind != "compare" or not stated or not (turned or judged.runs == (one.hash, other.hash)):
-            continue
-        judges.append(judged)
-        counts = Counter(stated)
-        return "/".join(f"{100 * counts[value] / len(stated):.0f}%" for value in ((-1, 0, 1) if turned else (1, 0, -1)))
-    return None
-
-
-def _compares(table: PaperTable) -> bool:
-    return any(column.first is not None for column in table.columns)
-
-
-# ---- words
-
-
-def _label(row: OurRow, run: Entry | None, standing: Sequence[Entry]) -> str:
-    """A row's label with its backbone, and with the run's name if several systems share a backbone."""
-    if run is None:
-        return f"ours: {row.label.replace(' ({backbone})', '').replace('{backbone}', '…')}, not run"
-    label = row.label.replace("{backbone}", run.backbone)
-    if "{backbone}" not in row.label:
-        label += f" ({run.backbone})"
-    several = sum(1 for other in standing if other.backbone == run.backbone) > 1
-    return f"ours: {label}" + (f", run {run.name}" if several else "")
-
-
-def _mark(group: Sequence[Entry], used: Mapping[str, Entry]) -> str:
-    """The mark behind the label of a row that is not the mechanism it is named after."""
-    return f" {MARK}" if any(mostly(run.fallbacks) for run in group if run.hash in used) else ""
-
-
-def _notes(table: PaperTable, collected: Collected, used: Mapping[str, Entry], judges: Sequence[Judged]) -> list[str]:
-    printed = "; ".join(f"{key}: {value}" for key, value in table.setting.items())
-    notes = [f"What differs. The paper: {printed}.", *dict.fromkeys(run.note for run in used.values())]
-    for run in used.values():
-        if isinstance(run, TableRun) and (
-            other := unpublished(table.paper, run.facts["views"], run.run.header["config"])
-        ):
-            notes.append(f"Run {run.name} is not the published arm, which has {', '.join(other)}.")
-    notes += [f"{MARK} Run {run.name}: {note}." for run in used.values() if (note := footnote(run.fallbacks))]
-    verdicts = dict.fromkeys(
-        f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
-        f"{judged.unparsed} verdicts that it did not state and {judged.empty} cases with an empty reply."
-        for judged in judges
-    )
-    notes += verdicts
-    if any(column.measure and column.measure.startswith("bleu") for column in table.columns):
-        notes.append(
-            "BLEU of ours is nlg-eval's (corpus, no smoothing); figures of ours are in per cent as the paper's."
-        )
-    notes += table.remarks
-    tasks = {column.where.get("task") for column in table.columns}
-    tasks |= {row.where.get("task") for row in table.rows if isinstance(row, OurRow) and row.where}
-    for run in collected.runs:
-        if isinstance(run, TableRun) and run.hash not in used and run.facts["task"] in tasks:
-            notes.append(f"Fits no cell: run {run.name} ({run.folder}): {_misfit(table, run)}.")
-    return notes + [f"Left out: {reason}." for reason in collected.left_out]
-
-
-def _misfit(table: PaperTable, run: Entry) -> str:
+def _misfit(table: PaperTable, run: TableRun) -> str:
     """Why a run fits no cell: how it differs from the closest row."""
     nearest: tuple[int, str] | None = None
-    for row in table.rows:
-        if not isinstance(row, OurRow) or row.where is None or row.adapter_of:
-            continue
-        for column, wanted in ((c, {**row.where, **w}) for c in table.columns for w in _wanted(c)):
+    rows = [row for _, row in table.our_rows if not row.adapter_of]
+    for row, column in product(rows, table.columns):
+        for wanted in ({**row.where, **side} for side in column.sides):
             differs = [fact for fact, value in wanted.items() if not run.matches({fact: value})]
             words = [
                 f"{fact} is {_word(run.facts.get(fact))}, not {_word(wanted[fact])}{_key(fact)}" for fact in differs
             ]
             if column.session is not None and not run.count(column.session):
-                words.append(
-                    f"no prediction is of session {column.session}, only of {', '.join(map(str, run.sessions))}"
-                )
+                sessions = ", ".join(map(str, run.sessions))
+                words.append(f"no prediction is of session {column.session}, only of {sessions}")
             if not words:
                 return FITTING
             distance = len(words) + OTHER_MECHANISM * ("views" in differs)
             if nearest is None or distance < nearest[0]:
                 nearest = distance, f"for {row.label.replace('{backbone}', '…')!r}, {'; '.join(words)}"
     return nearest[1] if nearest else FITTING
-
-
-def _wanted(column: Column) -> list[Where]:
-    """The conditions on a run for a column: one run's, or those of either side of a comparison."""
-    return [{**column.where, **side} for side in (column.first, column.second) if side is not None] or [column.where]
 
 
 def _key(fact: str) -> str:

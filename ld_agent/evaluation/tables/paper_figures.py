@@ -17,7 +17,7 @@ Knows no run.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -44,21 +44,22 @@ class Column:
     """One column.
 
     Attributes:
+        sides: conditions on the run for this column, in addition to those of its row; for a comparison, on either run.
         measure: the measure; None: a comparison, or not measured by this package.
-        where: conditions on a run for this column, in addition to those of its row.
         session: number of the session to measure; None: all sessions with predictions.
-        first, second: for a comparison, the conditions on the two runs.
         unit: stands behind our figures, as behind the printed ones.
     """
 
     name: str
-    group: str = ""
+    group: str
+    sides: tuple[Where, ...]
     measure: str | None = None
-    where: Where = field(default_factory=dict)
     session: int | None = None
-    first: Where | None = None
-    second: Where | None = None
     unit: str = ""
+
+    @property
+    def head(self) -> str:
+        return f"{self.group} {self.name}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +77,14 @@ class OurRow:
     Attributes:
         label: the row's label, in which "{backbone}" is replaced with the run's backbone.
         section: the heading of its section.
-        where: conditions on a run; None: runs are only assigned by name.
+        where: conditions on a run.
         adapter_of: the corpus that the generator was tuned on. No configuration records it, so such runs are assigned
             by name.
     """
 
     label: str
     section: str
-    where: Where | None
+    where: Where
     adapter_of: str = ""
 
 
@@ -107,6 +108,11 @@ class PaperTable:
     columns: tuple[Column, ...]
     rows: tuple[str | PaperRow | OurRow, ...]
     tuned_apart: bool = False
+
+    @property
+    def our_rows(self) -> list[tuple[int, OurRow]]:
+        """The slots for runs, with their places among the rows."""
+        return [(place, row) for place, row in enumerate(self.rows) if isinstance(row, OurRow)]
 
     @property
     def session(self) -> int | None:
@@ -165,7 +171,7 @@ def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
                 raise ValueError(f"{name}, {row['paper']}: {len(printed)} figures for {len(columns)} columns")
             rows.append(PaperRow(row["paper"], printed))
         else:
-            rows.append(OurRow(row["ours"], section, row.get("where"), row.get("adapter_of", "")))
+            rows.append(OurRow(row["ours"], section, row["where"], row.get("adapter_of", "")))
     return PaperTable(
         name=name,
         paper=values["paper"],
@@ -175,29 +181,25 @@ def _table(name: str, values: Mapping[str, Any]) -> PaperTable:
         remarks=tuple(values.get("remarks", ())),
         columns=columns,
         rows=tuple(rows),
-        tuned_apart=bool(values.get("tuned_apart", False)),
+        tuned_apart=values.get("tuned_apart", False),
     )
 
 
 def _columns(values: Mapping[str, Any]) -> tuple[Column, ...]:
-    common = ({"task": values["task"]} if "task" in values else {}) | values.get("where", {})
+    common = {key: values[key] for key in ("task",) if key in values} | values.get("where", {})
     session = values.get("session")
     if "sessions" in values:
         return tuple(
-            Column(name, f"Session {session}", measure, common, session)
+            Column(name, f"Session {session}", (common,), measure, session)
             for session in values["sessions"]
             for name, measure in values["measures"].items()
         )
-    return tuple(
-        Column(
-            column["name"],
-            column.get("group", ""),
-            column.get("measure"),
-            common | ({"task": column["task"]} if "task" in column else {}) | column.get("where", {}),
-            session,
-            first=column.get("first"),
-            second=column.get("second"),
-            unit=column.get("unit", ""),
+    columns = []
+    for column in values["columns"]:
+        where = common | {key: column[key] for key in ("task",) if key in column} | column.get("where", {})
+        sides = [column[side] for side in ("first", "second") if side in column] or [{}]
+        measured = (column.get("measure"), session, column.get("unit", ""))
+        columns.append(
+            Column(column["name"], column.get("group", ""), tuple(where | side for side in sides), *measured)
         )
-        for column in values["columns"]
-    )
+    return tuple(columns)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ld_agent.evaluation.judging.verdicts import MEASURES, PEOPLE
-from ld_agent.evaluation.tables import tuning as tuning
+from ld_agent.evaluation.tables import tuning
 from ld_agent.evaluation.tables.facts import settings_for
 from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperTable, Where
 from ld_agent.evaluation.tables.published import LD_AGENT, based_on, typed, values_of
@@ -31,7 +31,6 @@ NAMES = {"k": "k{}", "adapter_of": "tuned-on-{}", "rounds": "rounds-{}", "shots"
 NOT_MEASURED = "nothing here measures it"
 SAMPLES = {"continuing": 200, "knowledge": 300, "feedback": 200}
 """Statistics of ECM's benchmarks (Table 2)."""
-EVALS = {"response": "eval response", "extraction": "eval extraction", "memory": "eval memory"}
 FIRST_EVALUATED = 2
 """The first session only starts the conversation (LD-Agent, section 3.2)."""
 ERRORS_OF = 100
@@ -58,28 +57,21 @@ def plan(table: PaperTable, configs: Sequence[str]) -> list[tuple[str, list[str]
         configs: base configurations, one system each, as ``-c`` takes them.
     """
     planned = []
-    for row in table.rows:
-        if not isinstance(row, OurRow):
-            continue
-        lines: dict[str, None] = {}
-        for config in configs:
-            for column in table.columns:
-                for line in _cell(table, row, column, config):
-                    lines.setdefault(line)
-        planned.append((_label(row), list(lines)))
+    for _, row in table.our_rows:
+        cells = (_cell(table, row, column, config) for config in configs for column in table.columns)
+        named = row.section and not row.label.startswith(f"{row.section}:")
+        label = (f"{row.section}: {row.label}" if named else row.label).replace("{backbone}", "…")
+        planned.append((label, list(dict.fromkeys(line for lines in cells for line in lines))))
     return planned
 
 
 def shown(table: PaperTable, configs: Sequence[str]) -> str:
     """Return the command that shows the table with the planned runs, those given to their rows by name included."""
     given = []
-    for row in table.rows:
-        if not isinstance(row, OurRow) or not row.adapter_of:
-            continue
-        for config in configs:
-            wanted = _wanted(table, row, table.columns[0], config)
-            if not tuning.untunable(wanted, config):
-                given.append(f"--row {shlex.quote(f'{row.label}={run_folder(table.paper, wanted, config)}')}")
+    for _, row in table.our_rows:
+        runs = [run for config in configs for run in _runs(table, row, table.columns[0], config)[:1]]
+        if row.adapter_of:
+            given += [f"--row {shlex.quote(f'{row.label}={run.folder}')}" for run in runs if not run.untunable]
     return " ".join([f"ld-agent tables {table.name} --from runs", *given])
 
 
@@ -90,143 +82,143 @@ def yours(lines: Iterable[str]) -> list[str]:
     return [f"# {name.removesuffix('...')}: {YOURS[name]}" for name in there]
 
 
-def _label(row: OurRow) -> str:
-    named = row.section and not row.label.startswith(f"{row.section}:")
-    return (f"{row.section}: {row.label}" if named else row.label).replace("{backbone}", "…")
-
-
-def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[str]:
-    if row.where is None:
-        return ["# no configuration records what such a run was tuned on: run it, then pass it with --row"]
-    wanted = _wanted(table, row, column, config)
-    if tuning.untunable(wanted, config):
-        return [f"# {values_of(config)['backbone.model']} {tuning.UNTUNABLE}"]
-    if column.first is not None and column.second is not None:
-        return _comparison(table, wanted, column.first, column.second, config)
-    if wanted.get("task") == "statistics":
-        return _statistics(wanted)
-    if wanted.get("task") == "ratings":
-        name = wanted["benchmark"]
-        form = f"ld-agent judge form {name}.jsonl --questions benchmark --limit 50 --out runs/{name}.html"
-        return [build_command(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
-    if column.measure is None:
-        return [f"# {column.name}: {NOT_MEASURED}"]
-    return [
-        *_before(table, wanted, config),
-        *_run(table, wanted, config),
-        *_after(table, wanted, column.measure, config),
-    ]
-
-
-def _wanted(table: PaperTable, row: OurRow, column: Column, config: str) -> dict[str, Any]:
-    """The conditions on a cell's run; ``adapter_of`` is the corpus on which a generator has to be tuned for it."""
-    wanted = {**(row.where or {}), **column.where}
-    untuned = values_of(config)["modules.generator.adapter"] is None
-    if wanted.get("tuned") and (table.tuned_apart or untuned):
-        wanted["adapter_of"] = row.adapter_of or wanted["corpus"]
-    return wanted
-
-
-def _after(table: PaperTable, wanted: Where, measure: str, config: str) -> list[str]:
-    """What has to be done with a finished run before the measure can be shown."""
-    folder = run_folder(table.paper, wanted, config)
-    judged = MEASURES.get(measure)
-    if judged == PEOPLE:
-        questions = "recursive" if wanted.get("task") == "response" else "memory"
-        return [
-            f"ld-agent judge form {folder} --questions {questions} --out {folder}.html --limit 100",
-            f"ld-agent judge agree RATINGS... --key {folder}.key.json --keep",
-        ]
-    if judged is not None:
-        limit = f" --limit {ERRORS_OF}" if judged == "errors" else ""
-        return [f"ld-agent judge {judged} {folder} -c JUDGE{limit}"]
-    return [f"ld-agent eval score {folder} --bert-score default"] if measure == "bert_score" else []
-
-
-def _comparison(table: PaperTable, wanted: Where, first: Where, second: Where, config: str) -> list[str]:
-    sides = [{**wanted, **side} for side in (first, second)]
-    lines = [line for side in sides for line in _run(table, side, config)]
-    folders = [run_folder(table.paper, side, config) for side in sides]
-    if wanted.get("task") == "ecm-knowledge":
-        return [*lines, *(f"ld-agent judge score {folder} -c JUDGE" for folder in folders)]
-    return [*lines, f"ld-agent judge compare {' '.join(folders)} -c JUDGE"]
-
-
-def _statistics(wanted: Where) -> list[str]:
-    if "benchmark" in wanted:
-        name = wanted["benchmark"]
-        return [build_command(name), f"ld-agent statistics {name}.jsonl --out runs/statistics_{name}"]
-    corpus = str(wanted["corpus"])
-    return [f"ld-agent statistics {_data(corpus, 'test')} --out runs/statistics_{corpus}"]
-
-
-def _before(table: PaperTable, wanted: Where, config: str) -> list[str]:
-    """Prerequisites of a run: adapters for the modules that its config has none for, or examples."""
-    shots = wanted.get("shots", 0)
-    if shots:
-        base, given = _settings(table, {**wanted, "shots": 0}, config)
-        valid = f"valid/{tuning.slug(config)}"  # not in runs, where it could take the place of a test run
-        source = f"{_data('msc', 'valid')} -c {base} {given} --from-session 4 --limit 50 --out {valid}"
-        drawn = f"python -m training.reply_examples --from {valid} --count {shots} --out {_examples(shots, config)}"
-        return [_spaced(f"ld-agent eval response {source}"), drawn]
-    modules = tuning.tuned_modules(table.paper, wanted, config)
-    if "adapter_of" not in wanted:
-        return tuning.module_commands(modules, config, based_on(config, ["events"], table.paper)[1])
-    corpus, part = str(wanted["adapter_of"]), tuning.part_of(wanted)
-    lines = tuning.module_commands(modules, config, based_on(config, ["events"], table.paper)[1])
-    lines += [tuning.SPLIT] if corpus == "conversation_chronicles" else []
-    for each in dict.fromkeys([part if part == tuning.FULL else tuning.BASELINE, part]):
-        arm = " ".join(_settings(table, {"task": "response", "corpus": corpus, **tuning.PARTS[each]}, config))
-        lines += tuning.generator_commands(each, corpus, config, arm)
-    return lines
-
-
 def build_command(benchmark: str) -> str:
     """One model builds a benchmark, whichever systems are asked."""
     sources = {"feedback": "REQUESTS", "knowledge": ANNOTATED}.get(benchmark, "DIALOGUES")
     return f"ld-agent ecm build {benchmark} --from {sources} --samples {SAMPLES[benchmark]} --out {benchmark}.jsonl -c BUILDER"
 
 
+def _runs(table: PaperTable, row: OurRow, column: Column, config: str) -> list[PlannedRun]:
+    return [PlannedRun(table, row, {**row.where, **side}, config) for side in column.sides]
+
+
+def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[str]:
+    runs = _runs(table, row, column, config)
+    run, wanted = runs[0], runs[0].wanted
+    if run.untunable:
+        return [f"# {values_of(config)['backbone.model']} {tuning.UNTUNABLE}"]
+    if len(runs) > 1:
+        lines, folders = [line for one in runs for line in one.command()], [one.folder for one in runs]
+        if run.task == "ecm-knowledge":
+            return [*lines, *(f"ld-agent judge score {folder} -c JUDGE" for folder in folders)]
+        return [*lines, f"ld-agent judge compare {' '.join(folders)} -c JUDGE"]
+    name = wanted.get("benchmark", "")
+    if run.task == "ratings":
+        form = f"ld-agent judge form {name}.jsonl --questions benchmark --limit 50 --out runs/{name}.html"
+        return [build_command(name), form, f"ld-agent judge agree RATINGS... --key runs/{name}.key.json --keep"]
+    if run.task == "statistics" and name:
+        return [build_command(name), f"ld-agent statistics {name}.jsonl --out runs/statistics_{name}"]
+    if run.task == "statistics":
+        return [f"ld-agent statistics {_data(run.corpus, 'test')} --out runs/statistics_{run.corpus}"]
+    if column.measure is None:
+        return [f"# {column.name}: {NOT_MEASURED}"]
+    return [*run.before(), *run.command(), *run.after(column.measure)]
+
+
+class PlannedRun:
+    """A run that a cell of a table needs.
+
+    Args:
+        wanted: its facts; ``adapter_of`` is the corpus on which a generator has to be tuned for it.
+        config: the base configuration.
+    """
+
+    def __init__(self, table: PaperTable, row: OurRow, wanted: Where, config: str) -> None:
+        self._table, self._row, self._config, self.wanted = table, row, config, dict(wanted)
+        self.task, self.corpus = str(wanted.get("task", "response")), str(wanted.get("corpus", "msc"))
+        if wanted.get("tuned") and (table.tuned_apart or values_of(config)["modules.generator.adapter"] is None):
+            self.wanted["adapter_of"] = row.adapter_of or wanted["corpus"]
+        self._modules = tuning.tuned_modules(table.paper, self.wanted, config)
+
+    def _like(self, **facts: Any) -> PlannedRun:
+        """The run with other facts."""
+        return PlannedRun(self._table, self._row, {**self.wanted, **facts}, self._config)
+
+    @property
+    def untunable(self) -> bool:
+        return tuning.untunable(self.wanted, self._config)
+
+    @property
+    def folder(self) -> str:
+        """Its folder; the same for every table that needs the same run, and for no other run."""
+        named, wanted = [tuning.slug(self._config), *(self.wanted.get("views") or ())], self.wanted
+        if "benchmark" not in wanted and not self.task.startswith("ecm-"):
+            wanted = {"corpus": "msc", **wanted}
+        named += [_named(key, value, wanted) for key, value in sorted(wanted.items())]
+        paper = self._table.paper.partition(",")[0].lower()  # versions of a paper have one folder
+        return f"runs/{paper}/" + "_".join(dict.fromkeys(filter(None, named)))
+
+    def command(self) -> list[str]:
+        """The command that makes it, after what prepares its data."""
+        if self.task.startswith("ecm-"):
+            name = self.task.removeprefix("ecm-")
+            made = f"ld-agent ecm run {name}.jsonl {self._settings()} --out {self.folder}"
+            return [build_command(name), " ".join(made.split())]
+        sessions = [column.session for column in self._table.columns if column.session is not None]
+        data = ANNOTATED if self.task == "extraction" else _data(self.corpus, "test", max(sessions, default=5))
+        evaluated = min(sessions, default=1 if self.corpus == "ubuntu_irc" else FIRST_EVALUATED)
+        first = f"--from-session {evaluated}" if evaluated > 1 and self.task == "response" else ""
+        split = [tuning.SPLIT] if self.corpus == "conversation_chronicles" else []
+        made = f"ld-agent eval {self.task} {data} {self._settings()} {first} --out {self.folder}"
+        return [*split, " ".join(made.split())]
+
+    def before(self) -> list[str]:
+        """Prerequisites: adapters for the modules that its config has none for, or examples."""
+        if shots := self.wanted.get("shots", 0):
+            valid = f"valid/{tuning.slug(self._config)}"  # not in runs, where it could take the place of a test run
+            plain = self._like(shots=0)._settings()
+            source = f"{_data('msc', 'valid')} {plain} --from-session 4 --limit 50 --out {valid}"
+            drawn = f"python -m training.reply_examples --from {valid} --count {shots} --out {self._examples()}"
+            return [" ".join(f"ld-agent eval response {source}".split()), drawn]
+        published = based_on(self._config, ["events"], self._table.paper)[1]
+        lines = tuning.module_commands(self._modules, self._config, published)
+        if corpus := self.wanted.get("adapter_of"):
+            lines += [tuning.SPLIT] if corpus == "conversation_chronicles" else []
+            part = tuning.part_of(self.wanted)
+            for each in dict.fromkeys([part if part == tuning.FULL else tuning.BASELINE, part]):
+                facts = {"task": "response", "corpus": corpus, **tuning.PARTS[each]}
+                arm = PlannedRun(self._table, self._row, facts, self._config)._settings()
+                lines += tuning.generator_commands(each, corpus, self._config, arm)
+        return lines
+
+    def after(self, measure: str) -> list[str]:
+        """What has to be done with the finished run before a measure can be shown."""
+        judged, folder = MEASURES.get(measure), self.folder
+        if judged == PEOPLE:
+            questions = "recursive" if self.task == "response" else "memory"
+            return [
+                f"ld-agent judge form {folder} --questions {questions} --out {folder}.html --limit 100",
+                f"ld-agent judge agree RATINGS... --key {folder}.key.json --keep",
+            ]
+        if judged is not None:
+            limit = f" --limit {ERRORS_OF}" if judged == "errors" else ""
+            return [f"ld-agent judge {judged} {folder} -c JUDGE{limit}"]
+        return [f"ld-agent eval score {folder} --bert-score default"] if measure == "bert_score" else []
+
+    def _settings(self) -> str:
+        """The config that it is based on and its overrides, as typed into a shell."""
+        wanted = self.wanted
+        base, settings = based_on(self._config, wanted.get("views") or (), self._table.paper)
+        settings |= _untuned(wanted, base)
+        if self.task == "memory":
+            settings.pop("modules.generator.prompting", None)  # no reply is asked for
+        settings |= settings_for(wanted)
+        if wanted.get("shots"):
+            settings["memory.recursive.examples"] = self._examples()
+        if wanted.get("question_encoder"):
+            settings |= {key: value for key, value in values_of("dpr").items() if key in DPR}
+        settings |= tuning.settings_for(self._modules, self._config)
+        if "adapter_of" in wanted:
+            part = tuning.part_of(wanted)
+            settings["modules.generator.adapter"] = tuning.generator_adapter(wanted["adapter_of"], part, self._config)
+        return f"-c {base} {typed(base, settings)}".rstrip()
+
+    def _examples(self) -> str:
+        return f"examples_{tuning.slug(self._config)}_{self.wanted['shots']}.jsonl"
+
+
 def _data(corpus: str, split: str, session: int = 5) -> str:
     return DATA[corpus].format(split=split, session=session)
-
-
-def _run(table: PaperTable, wanted: Where, config: str) -> list[str]:
-    task = str(wanted.get("task", "response"))
-    base, given = _settings(table, wanted, config)
-    folder = run_folder(table.paper, wanted, config)
-    if task.startswith("ecm-"):
-        name = task.removeprefix("ecm-")
-        return [build_command(name), _spaced(f"ld-agent ecm run {name}.jsonl -c {base} {given} --out {folder}")]
-    sessions = [column.session for column in table.columns if column.session is not None]
-    corpus = str(wanted.get("corpus", "msc"))
-    data = ANNOTATED if task == "extraction" else _data(corpus, "test", max(sessions, default=5))
-    evaluated = min(sessions, default=1 if corpus == "ubuntu_irc" else FIRST_EVALUATED)
-    first = f"--from-session {evaluated}" if evaluated > 1 and task == "response" else ""
-    split = [tuning.SPLIT] if corpus == "conversation_chronicles" else []
-    return [
-        *split,
-        _spaced(f"ld-agent {EVALS.get(task, 'eval response')} {data} -c {base} {given} {first} --out {folder}"),
-    ]
-
-
-def _settings(table: PaperTable, wanted: Where, config: str) -> tuple[str, str]:
-    """The config that a run is based on and its overrides, as typed into a shell."""
-    views = wanted.get("views") or ()
-    base, settings = based_on(config, views, table.paper)
-    settings |= _untuned(wanted, base)
-    if wanted.get("task") == "memory":
-        settings.pop("modules.generator.prompting", None)  # no reply is asked for
-    settings |= settings_for(wanted)
-    if wanted.get("shots"):
-        settings["memory.recursive.examples"] = _examples(wanted["shots"], config)
-    if wanted.get("question_encoder"):
-        settings |= {key: value for key, value in values_of("dpr").items() if key in DPR}
-    settings |= tuning.settings_for(tuning.tuned_modules(table.paper, wanted, config), config)
-    if "adapter_of" in wanted and "corpus" in wanted and "tuned" in wanted:
-        corpus, part = str(wanted["adapter_of"]), tuning.part_of(wanted)
-        settings["modules.generator.adapter"] = tuning.generator_adapter(corpus, part, config)
-    return base, typed(base, settings)
 
 
 def _untuned(wanted: Where, base: str) -> dict[str, Any]:
@@ -242,24 +234,6 @@ def _untuned(wanted: Where, base: str) -> dict[str, Any]:
     }
 
 
-def _examples(shots: int, config: str) -> str:
-    return f"examples_{tuning.slug(config)}_{shots}.jsonl"
-
-
-def _slug(paper: str) -> str:
-    """A paper's name as a folder's; its versions have one."""
-    return paper.partition(",")[0].lower()
-
-
-def run_folder(paper: str, wanted: Where, config: str) -> str:
-    """The folder of a run; the same for every table that needs the same run, and for no other run."""
-    named = [tuning.slug(config), *(wanted.get("views") or ())]
-    if "benchmark" not in wanted and not str(wanted.get("task", "")).startswith("ecm-"):
-        wanted = {"corpus": "msc", **wanted}
-    named += [_named(key, value, wanted) for key, value in sorted(wanted.items())]
-    return f"runs/{_slug(paper)}/" + "_".join(dict.fromkeys(filter(None, named)))
-
-
 def _named(key: str, value: Any, wanted: Where) -> str:
     """A condition in the name of a folder; "": the run is the same without it."""
     implied = {"views", "checked", "examples"} | ({"extractor_tuned"} if value is True else set())
@@ -271,7 +245,3 @@ def _named(key: str, value: Any, wanted: Where) -> str:
     if isinstance(value, bool):
         return {"tuned": ("untuned", "tuned"), "question_encoder": ("", "dpr")}[key][value]
     return NAMES.get(key, "{}").format(value)
-
-
-def _spaced(command: str) -> str:
-    return " ".join(command.split())

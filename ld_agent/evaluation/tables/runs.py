@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ld_agent.config import parse_config
@@ -27,10 +27,10 @@ from ld_agent.evaluation.judging.verdicts import (
     verdicts_under,
 )
 from ld_agent.evaluation.metrics import Measure
-from ld_agent.evaluation.run_files import SCORES, Run, complete_run, runs_under
+from ld_agent.evaluation.run_files import SCORES, complete_run, runs_under
 from ld_agent.evaluation.tables.facts import facts_of
-from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, satisfied
-from ld_agent.evaluation.tables.table_figures import TableFigures, figures_under
+from ld_agent.evaluation.tables.paper_figures import CORPORA
+from ld_agent.evaluation.tables.table_figures import Entry, figures_under
 from ld_agent.evaluation.tasks.registry import TASKS
 
 _QUANTIZED = re.compile(r"(?i)(?:[.-](?:i?q\d\w*|b?f16|f32))?\.gguf$")
@@ -39,36 +39,58 @@ PLAIN = ("frequency", "length")
 """Measures that are not shares, and so not shown in per cent."""
 
 
-@dataclass(slots=True)
-class TableRun:
+class TableRun(Entry):
     """One finished run.
 
-    Attributes:
-        facts: what it is, for `matches`: task, corpus and `FACTS`.
+    Raises:
+        InputError: it is unfinished or has no text. ConfigError: it was made by another version.
     """
 
-    folder: Path
-    run: Run
-    facts: Facts
-    backbone: str
-    verdicts: list[Judged] = field(default_factory=list)
-    _measures: dict[str, Measure] | None = None
-
-    @property
-    def hash(self) -> str:
-        return str(self.run.header["hash"])
+    def __init__(self, folder: Path) -> None:
+        self.run = complete_run(folder)
+        empty = sum(1 for p in self.run.predictions if not p.text.strip())
+        if empty == len(self.run.predictions):
+            raise InputError(f"{folder}: all {empty} predictions are empty; fix the configuration and run again")
+        header = self.run.header
+        try:
+            config = parse_config(header["config"], str(folder))
+        except ConfigError as exc:
+            raise ConfigError(f"{exc}: the run was made by another version; repeat it") from exc
+        corpus = _corpus(Path(header["data"]))
+        section = config.modules.generator.backbone or config.backbone
+        facts = {"task": self.run.task, "corpus": corpus} | facts_of(config)
+        super().__init__(folder, short_name(section.model), facts)
+        self.note = self._note()
+        self._measures: dict[str, Measure] | None = None
 
     @property
     def name(self) -> str:
         return self.run.name
 
     @property
+    def hash(self) -> str:
+        return str(self.run.header["hash"])
+
+    @property
+    def system(self) -> str:
+        return json.dumps([self.run.name, {**self.run.header["config"], "store": None}], sort_keys=True)
+
+    @property
     def data_sha256(self) -> str:
         return str(self.run.header["data_sha256"])
 
     @property
-    def note(self) -> str:
-        """The note under a table that contains the run."""
+    def fallbacks(self) -> Counts:
+        return of_predictions(self.run.predictions)
+
+    @property
+    def sessions(self) -> list[int]:
+        return sorted({p.session for p in self.run.predictions})
+
+    def count(self, session: int | None) -> int:
+        return sum(1 for p in self.run.predictions if session in (None, p.session))
+
+    def _note(self) -> str:
         counted = ", ".join(f"session {number}: {self.count(number)}" for number in self.sessions)
         config = self.run.header["config"]
         given = {module: section.get("adapter") for module, section in config["modules"].items()}
@@ -83,29 +105,7 @@ class TableRun:
             f"fallbacks: {in_words(self.fallbacks) or 'not counted'}."
         )
 
-    @property
-    def system(self) -> str:
-        """The same for runs of one configuration over different data."""
-        return json.dumps([self.run.name, {**self.run.header["config"], "store": None}], sort_keys=True)
-
-    @property
-    def fallbacks(self) -> Counts:
-        """How often its mechanisms fell back; {}: nothing was counted."""
-        return of_predictions(self.run.predictions)
-
-    @property
-    def sessions(self) -> list[int]:
-        return sorted({p.session for p in self.run.predictions})
-
-    def count(self, session: int | None) -> int:
-        """Number of predictions of a session; None: of all."""
-        return sum(1 for p in self.run.predictions if session in (None, p.session))
-
-    def matches(self, where: Where) -> bool:
-        return satisfied(self.facts, where)
-
     def figure(self, measure: str, session: int | None = None) -> str:
-        """A figure as shown in a table; "" if it was not run."""
         if measure in MEASURES:
             value = self._judged(measure, session)
             return "" if value is None else f"{value:.2f}"
@@ -151,9 +151,6 @@ class TableRun:
         return float(value) if isinstance(value, int | float) else None
 
 
-Entry = TableRun | TableFigures
-
-
 @dataclass(slots=True)
 class Collected:
     """The runs and other figures of a folder, and what was left out, with reasons."""
@@ -174,7 +171,7 @@ def collect(folder: Path) -> Collected:
     collected = Collected([], [], [])
     for path in runs_under(folder):
         try:
-            collected.runs.append(_read(path))
+            collected.runs.append(TableRun(path))
         except LDAgentError as exc:
             collected.left_out.append(str(exc))
     collected.runs += figures_under(folder, collected.left_out)
@@ -203,29 +200,11 @@ def short_name(model: str) -> str:
     return _QUANTIZED.sub("", name)
 
 
-def _read(path: Path) -> TableRun:
-    run = complete_run(path)
-    empty = sum(1 for p in run.predictions if not p.text.strip())
-    if empty == len(run.predictions):
-        raise InputError(f"{path}: all {empty} predictions are empty; fix the configuration and run again")
-    try:
-        config = parse_config(run.header["config"], str(path))
-    except ConfigError as exc:
-        raise ConfigError(f"{exc}: the run was made by another version; repeat it") from exc
-    section = config.modules.generator.backbone or config.backbone
-    corpus = _corpus(Path(run.header["data"])) if "corpus" not in run.header else _named(run.header["corpus"])
-    facts = {"task": run.task, "corpus": corpus} | facts_of(config)
-    return TableRun(path, run, facts, short_name(section.model))
-
-
 def _corpus(data: Path) -> str | None:
     """The corpus of a file, by its format; None: unknown."""
     file = next(iter(sorted(data.rglob("*.txt"))), data) if data.is_dir() else data
     try:
-        return _named(format_of(file))
+        corpus = format_of(file)
     except LDAgentError:
         return None
-
-
-def _named(corpus: str) -> str:
     return CORPORA.get(corpus, corpus)

@@ -1,6 +1,5 @@
-"""Figures in a paper's table that do not come from runs: statistics of corpora and benchmarks, and people's ratings.
-
-Each has one row's figures and their `facts`, in the form that `tables` takes runs.
+"""What can stand in a row of a paper's table, and what of it does not come from runs: statistics of corpora and benchmarks,
+and people's ratings.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, sati
 RATINGS = ".ratings.json"
 
 
-@dataclass(frozen=True, slots=True)
-class TableFigures:
-    """Figures that do not come from a run.
+@dataclass(slots=True)
+class Entry:
+    """One row's figures.
 
     Attributes:
-        backbone: shown in the row's label: the data.
-        facts: for `matches`: task ("statistics" or "ratings"), corpus, session, benchmark.
+        backbone: shown in the row's label; without a run, the data.
+        facts: what it is, for `matches`: task, corpus, session or benchmark; and of a run, `FACTS`.
         figures: by measure; a float is shown with two decimals.
         note: shown under the table.
     """
@@ -35,10 +34,9 @@ class TableFigures:
     folder: Path
     backbone: str
     facts: Facts
-    figures: Mapping[str, float | int]
-    note: str
-    verdicts: tuple[Judged, ...] = ()
-    fallbacks: Counts = field(default_factory=dict)
+    figures: Mapping[str, float | int] = field(default_factory=dict)
+    note: str = ""
+    verdicts: list[Judged] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -50,6 +48,7 @@ class TableFigures:
 
     @property
     def system(self) -> str:
+        """The same for entries of one configuration over different data."""
         return self.hash
 
     @property
@@ -57,22 +56,24 @@ class TableFigures:
         return ""
 
     @property
-    def sessions(self) -> list[int]:
-        return []
+    def fallbacks(self) -> Counts:
+        """How often its mechanisms fell back; {}: nothing was counted."""
+        return {}
 
     def count(self, session: int | None) -> int:
-        """Here, rows rather than columns have sessions."""
+        """Number of predictions of a session; None: of all. Without a run, rows rather than columns have sessions."""
         return 0 if session is not None else 1
 
     def matches(self, where: Where) -> bool:
         return satisfied(self.facts, where)
 
     def figure(self, measure: str, session: int | None = None) -> str:
+        """A figure as shown in a table; "" if there is none."""
         value = self.figures.get(measure)
         return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
 
 
-def figures_under(folder: Path, left_out: list[str]) -> Iterator[TableFigures]:
+def figures_under(folder: Path, left_out: list[str]) -> Iterator[Entry]:
     """Yield the figures of all files in a folder tree; one that cannot be read is added to ``left_out``."""
     for path in sorted([*folder.rglob(STATISTICS), *folder.rglob(f"*{RATINGS}")]):
         try:
@@ -81,27 +82,22 @@ def figures_under(folder: Path, left_out: list[str]) -> Iterator[TableFigures]:
             left_out.append(str(exc))
 
 
-def _statistics(path: Path) -> Iterator[TableFigures]:
-    for statistics in read_statistics(path):
-        data = "/".join(Path(statistics["data"]).parts[-2:])
-        part = "" if statistics["limit"] is None else f", the first {statistics['limit']}"
-        if statistics["kind"] == "benchmark":
-            note = f"Statistics of {data}{part}: benchmark {statistics['benchmark']}, {statistics['samples']} samples."
-            values = {key: statistics[key] for key in ("samples", "sessions", "utterances", "questions")}
-            yield TableFigures(
-                path.parent, data, {"task": "statistics", "benchmark": statistics["benchmark"]}, values, note
-            )
+def _statistics(path: Path) -> Iterator[Entry]:
+    for one in read_statistics(path):
+        data = "/".join(Path(one["data"]).parts[-2:])
+        of = f"Statistics of {data}" + ("" if one["limit"] is None else f", the first {one['limit']}")
+        if one["kind"] == "benchmark":
+            facts = {"task": "statistics", "benchmark": one["benchmark"]}
+            yield Entry(path.parent, data, facts, one, f"{of}: benchmark {one['benchmark']}, {one['samples']} samples.")
             continue
-        corpus = CORPORA.get(statistics["corpus"], statistics["corpus"])
-        note = (
-            f"Statistics of {data}{part}: {corpus}, {statistics['episodes']} episodes; lengths in {statistics['unit']}."
-        )
-        for number, values in statistics["by_session"].items():
+        corpus = CORPORA.get(one["corpus"], one["corpus"])
+        note = f"{of}: {corpus}, {one['episodes']} episodes; lengths in {one['unit']}."
+        for number, values in one["by_session"].items():
             facts = {"task": "statistics", "corpus": corpus, "session": int(number)}
-            yield TableFigures(path.parent, data, facts, values, note)
+            yield Entry(path.parent, data, facts, values, note)
 
 
-def _ratings(path: Path) -> Iterator[TableFigures]:
+def _ratings(path: Path) -> Iterator[Entry]:
     try:
         ratings: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["ratings"]
         values = {name: float(ratings[name]) for name in ("qualified", "kappa") if ratings[name] is not None}
@@ -109,4 +105,4 @@ def _ratings(path: Path) -> Iterator[TableFigures]:
         data, facts = str(ratings["data"]), {"task": "ratings", "benchmark": str(ratings["benchmark"])}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise DataFileError(path, None, f"not ratings ({exc!r}); make them again with ld-agent judge agree") from exc
-    yield TableFigures(path.parent, data, facts, values, f"Ratings of {data}: {by}")
+    yield Entry(path.parent, data, facts, values, f"Ratings of {data}: {by}")

@@ -109,7 +109,7 @@ def generator_commands(part: str, corpus: str, config: str, arm: str) -> list[st
     rows = f"rows/{slug(config)}/{corpus}-{part}.jsonl"
     start = "" if part in (BASELINE, FULL) else generator_adapter(corpus, BASELINE, config)
     return [
-        f"python -m training.build generator {SOURCES[corpus]} --out {rows} -c {arm}".rstrip(),
+        f"python -m training.build generator {SOURCES[corpus]} --out {rows} {arm}",
         tuning_command("generator", config, rows, generator_adapter(corpus, part, config), start),
     ]
 

@@ -30,7 +30,6 @@ def day(value: str) -> float:
         ("on 25 December", "2022-12-25", "2022-12-26"),  # this year's is to come
         ("since 2023-01-31", "2023-01-31", "2023-02-01"),
         ("in June 2023", "2023-06-01", "2023-07-01"),
-        ("Who came in december?", "2022-12-01", "2023-01-01"),
         ("last May", "2023-05-01", "2023-06-01"),
         ("last October", "2022-10-01", "2022-11-01"),  # said in October
         ("in October", "2023-10-01", "2023-11-01"),

@@ -19,7 +19,6 @@ from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer, Summary
 from ld_agent.steps import run
 from ld_agent.storage.base import Shelf
-from ld_agent.storage.exchange import export_lines, import_file
 from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import Recalled
 
@@ -117,15 +116,6 @@ def test_the_paper_scorer_makes_no_passages(memory: Memory):
     assert memory.shelf.passage_words(memory.keys()) == {}
 
 
-def test_what_another_view_of_the_store_adds_is_taken_in(memory: Memory):
-    view = memory.view()
-    memory.talk(view, TALKS[:1], SUMMARIES[:1])
-    memory.ask(view, "Who is Biscuit?")
-    other = memory.view()
-    memory.talk(other, [[], TALKS[1]], SUMMARIES[1:])
-    assert memory.ask(view, "Who bought the violin?")[0].record.session == 2
-
-
 def test_deletion_takes_the_passages_along(memory: Memory):
     view = memory.view()
     memory.talk(view)
@@ -133,18 +123,6 @@ def test_deletion_takes_the_passages_along(memory: Memory):
     memory.store.delete_conversation(view.context.key)
     assert memory.store.db.rows("SELECT * FROM passage") == []
     assert b"biscuit" not in Path(memory.store.path).read_bytes().lower()
-
-
-def test_export_and_import_recreate_them(memory: Memory, tmp_path: Path):
-    view = memory.view()
-    memory.talk(view)
-    before = [(r.record.text, r.score) for r in memory.ask(view, "Who is Biscuit?")]
-    out = tmp_path / "out.jsonl"
-    out.write_text("\n".join(export_lines(memory.store, "alice")) + "\n")
-    assert "passage" not in out.read_text()
-    memory.store.delete_conversation(view.context.key)
-    import_file(memory.store, out)
-    assert [(r.record.text, r.score) for r in memory.ask(memory.view(), "Who is Biscuit?")] == before
 
 
 def test_another_encoder_drops_them_and_no_stale_ones_are_taken(memory: Memory):

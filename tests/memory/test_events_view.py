@@ -12,10 +12,9 @@ import pytest
 
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config.sections import MemorySection
-from ld_agent.errors import BackboneError, ConfigError, StoreError
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.memory.views import Query, ViewContext, build_views
+from ld_agent.memory.views import Query, ViewContext
 from ld_agent.memory.views.events import MOST_READ, EventView, _spread
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summarizer
@@ -73,25 +72,6 @@ def test_a_session_becomes_one_event(remember, store: Store, encoder: SentenceEn
     assert np.allclose(row.vector, encoder.encode([ROME])[0], atol=1e-6)  # of the summary, not of the topics
 
 
-def test_an_unusable_summary_is_extracted_and_marked(remember, store: Store):
-    remember((0, "I took my dogs to Rome.", "???"))
-    [record] = store.records(1)
-    assert record.fallback is True
-    assert record.text == "Maya: I took my dogs to Rome. Sam: Oh, I see."
-
-
-def test_a_session_is_digested_once(remember, store: Store):
-    view = remember((0, "Rome!", ROME))
-    assert store.shelf(1, view.name).undigested() == []
-    assert len(store.records(1)) == 1
-
-
-def test_a_model_that_fails_leaves_the_session_for_later(remember, store: Store, config):
-    with pytest.raises(BackboneError):
-        remember((0, "Rome!", ROME), k=1)._context.summarizer.summarize(store.shelf(1, "other").undigested())
-    assert [s.number for s in store.shelf(1, "other").undigested()] == [1]
-
-
 def test_recall_follows_the_equations(remember, ask, encoder: SentenceEncoder):
     view = remember((0, "I took my dogs to Rome.", ROME), (50, "I sold my violin.", VIOLIN), tau=1e7)
     asked = "Did the dogs like Rome?"  # V_q = {dog, rome}
@@ -119,37 +99,6 @@ def test_gamma_and_k_and_the_time_of_the_query_choose(remember, ask):
     assert [r.record.text for r in ask(view, "Who has your violin?", days=49)] == []
     view._context = replace(view._context, settings=MemorySection(k=0, gamma=-1.0))
     assert ask(view, "Did the dogs like Rome?") == []
-
-
-def test_a_view_sees_what_another_one_stored(remember, ask, store: Store):
-    early = remember((0, "Rome!", ROME))
-    assert len(ask(early, "Rome")) == 1
-    remember((1, "My violin is gone.", VIOLIN))
-    assert len(ask(early, "Rome")) == 2
-
-
-def test_vectors_that_are_missing_are_made_and_stored(remember, ask, store: Store, encoder: SentenceEncoder):
-    remember((0, "Rome!", ROME), (1, "My violin is gone.", VIOLIN))
-    store.db.execute("UPDATE record SET vector = NULL")
-    view = EventView(remember()._context)
-    assert ask(view, "Did the dogs like Rome?")[0].record.text == ROME
-    rows = list(store.shelf(1, "events").rows_after(0))
-    assert np.allclose(np.stack([row.vector for row in rows]), encoder.encode([ROME, VIOLIN]), atol=1e-6)
-
-
-def test_a_conversation_deleted_meanwhile_is_said_to_be(remember, ask, store: Store):
-    view = remember((0, "Rome!", ROME))
-    assert ask(view, "Rome")
-    store.delete_conversation(1)
-    with pytest.raises(StoreError, match="deleted while in use; reopen it"):
-        ask(view, "Rome")
-
-
-def test_views_are_made_by_name(remember):
-    parts = remember()._context
-    assert [view.name for view in build_views(["events"], parts)] == ["events"]
-    with pytest.raises(ConfigError, match=r"memory\.views names 'evnts'.*events"):
-        build_views(["evnts"], parts)
 
 
 def test_nouns_are_searched_in_a_bounded_part_of_a_long_session():

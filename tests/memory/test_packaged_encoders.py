@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ld_agent import load_config
 from ld_agent.config.sections import GAMMAS
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.packaged_encoders import PACKAGED
@@ -32,12 +31,6 @@ def test_gamma_separates_related_from_unrelated_texts(encoder: SentenceEncoder):
 def test_vectors_have_unit_length_whatever_the_text(encoder: SentenceEncoder):
     vectors = encoder.encode(["", "🎉🎉", "שלום", "a\0b", "很长" * 2000, *SAME])
     assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(8), abs=1e-5)
-
-
-@pytest.mark.parametrize(("model", "gamma"), GAMMAS.items())
-def test_gamma_follows_the_encoder_unless_it_is_set(model: str, gamma: float):
-    assert load_config("default", [f"encoder.model={model}"]).memory.gamma == gamma
-    assert load_config("default", [f"encoder.model={model}", "memory.gamma=0.4"]).memory.gamma == 0.4
 
 
 def test_scripts_that_it_was_not_made_for_are_known():

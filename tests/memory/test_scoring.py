@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -16,10 +14,6 @@ def test_topic_overlap_is_the_mean_of_both_shares():
     #   ½ (2/2 + 2/4) = 0.75    ½ (1/2 + 1/1) = 0.75    ½ (0/2 + 0/3) = 0
     found = topic_overlap(np.array([2, 1, 0]), 2, np.array([4, 1, 3]))
     assert found.tolist() == [0.75, 0.75, 0.0]
-
-
-def test_topic_overlap_of_equal_sets_is_one():
-    assert topic_overlap(np.array([3]), 3, np.array([3])).tolist() == [1.0]
 
 
 def test_topic_overlap_is_zero_where_either_set_is_empty():
@@ -53,40 +47,9 @@ def test_an_unknown_scorer_names_the_known_ones():
         scorer("bm42")
 
 
-def test_the_k_best_come_best_first():
-    score = np.array([0.1, 0.9, 0.5, 0.7])
-    everything = np.ones(4, bool)
-    assert best(score, everything, np.zeros(4), 3).tolist() == [1, 3, 2]
-    assert best(score, everything, np.zeros(4), 9).tolist() == [1, 3, 2, 0]
-
-
-def test_what_is_not_eligible_is_never_found():
-    assert best(np.array([9.0, 1.0]), np.array([False, True]), np.zeros(2), 2).tolist() == [1]
-
-
-@pytest.mark.parametrize("k", [0, -1])
-def test_k_of_zero_gives_none(k: int):
-    assert best(np.array([1.0]), np.array([True]), np.zeros(1), k).tolist() == []
-
-
 def test_no_relevant_memory():
     assert best(np.array([1.0]), np.array([False]), np.zeros(1), 3).tolist() == []
     assert best(np.zeros(0), np.zeros(0, bool), np.zeros(0), 3).tolist() == []
-
-
-def test_among_equals_the_newer_then_the_later_row():
-    score = np.full(5, 0.5)
-    at = np.array([10.0, 30.0, 20.0, 30.0, 5.0])
-    assert best(score, np.ones(5, bool), at, 3).tolist() == [3, 1, 2]
-
-
-def test_the_ranking_weighs_a_week_against_a_topic():
-    # A year-old record that shares every topic against last week's that shares none, both with s_sem 0.5 and τ = 1e7 s:
-    #   e^-3.1536 · 1.5 = 0.0640    e^-0.06048 · 0.5 = 0.4707
-    decay = time_decay(np.array([31_536_000.0, 604_800.0]), 1e7)
-    score = paper_score(Terms(np.array([0.5, 0.5]), np.array([1.0, 0.0]), decay))
-    assert score == pytest.approx([1.5 * math.exp(-3.1536), 0.5 * math.exp(-0.06048)])
-    assert best(score, np.ones(2, bool), np.zeros(2), 1).tolist() == [1]
 
 
 def test_a_scorer_says_what_admits_a_record_and_admits_by_it():

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
+from agent_parts import DAY, START, Scene
 
 from ld_agent.memory.index.cache import IndexCache
 
@@ -107,10 +108,7 @@ def test_an_index_that_cannot_be_made_is_made_by_the_next():
     assert cache.get(1, "events", lambda: Block(10)).nbytes == 10
 
 
-def test_the_word_statistics_of_bm25_count_and_are_made_again_when_they_had_to_go(tmp_path, config, encoder, topics):
-    from agent_parts import DAY, START, Scene
-
-    scene = Scene(config, encoder, topics)
+def test_the_word_statistics_of_bm25_count_and_are_made_again_when_they_had_to_go(scene: Scene):
     agent = scene.agent(**{"memory.views": ["bm25"]})
     maya = agent.conversation("maya")
     for day, text in enumerate(("I keep bees.", "I sail boats.", "I bake bread.")):
@@ -125,4 +123,3 @@ def test_the_word_statistics_of_bm25_count_and_are_made_again_when_they_had_to_g
     maya.respond("Boats, boats, boats!", "Maya", START + 10 * DAY)
     maya.end_session()
     assert "Boats, boats" in maya.recall("boats", START + 19 * DAY)[0].record.text
-    scene.close()

@@ -11,17 +11,7 @@ import pytest
 
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.index.base import Search
-from ld_agent.memory.index.hybrid import (
-    LIKE,
-    SHARPNESS,
-    SPEAKER,
-    TIME,
-    WEIGHTS,
-    best_passages,
-    formula,
-    question,
-    weighted,
-)
+from ld_agent.memory.index.hybrid import LIKE, SHARPNESS, TIME, WEIGHTS, best_passages, formula, question, weighted
 from ld_agent.memory.index.long_term import CANDIDATES, FEW, LongTermIndex
 from ld_agent.memory.index.passages import PackedVectors, Passages
 from ld_agent.memory.scoring import Terms, hybrid_score
@@ -146,13 +136,6 @@ def test_many_records_together_score_like_each_alone():
         assert values == pytest.approx(np.array(plain), abs=1e-6)
 
 
-def test_records_without_passages_have_no_terms():
-    found = best_passages(
-        [PackedVectors.of(axis(0)[None]), PackedVectors.of(np.zeros((0, 8)))], np.array([1, 2]), axis(0), np.zeros(3)
-    )
-    assert [term.tolist() for term in found] == [[0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, -1.0]]
-
-
 def test_what_the_one_asked_about_said_counts_before_what_was_said_to_them():
     bank = Bank()
     for speaker, other in (("Sam", "Maya"), ("Maya", "Sam")):
@@ -226,12 +209,6 @@ def test_gamma_bounds_the_nearest_part():
     assert bank.search("tea", axis(2), gamma=0.5) == []
 
 
-def test_what_is_younger_than_the_question_is_not_recalled():
-    bank = Bank()
-    bank.add(axis(0), one("tea", axis(0)), AT.timestamp() + 1)
-    assert bank.search("tea", axis(0)) == []
-
-
 def test_only_the_best_of_many_records_are_fetched():
     bank = Bank()
     for number in range(3 * FEW):
@@ -249,17 +226,3 @@ def test_records_that_came_without_passages_are_found_by_their_summary():
         index.add(number + 1, axis(number), 0.0, ())
     [hit] = index.search(Search("dog", axis(1), AT, 1, 0.1, scorer="hybrid"))
     assert (hit.key, hit.more["s_pass"]) == (2, 0.0)
-
-
-def test_the_speaker_term_counts_their_own_words():
-    bank = Bank()
-    bank.add(axis(0), one("tea", axis(0), "Maya"))
-    bank.add(axis(0), one("tea", axis(0), "Sam"))
-    first, second = bank.search("What of Maya?", axis(0))
-    assert first.more["s_pass"] - second.more["s_pass"] == pytest.approx(SPEAKER)
-
-
-def test_asked_before_anything_was_said_nothing_is_found():
-    bank = Bank()
-    bank.add(axis(0), one("dog rome", axis(0)), at=AT.timestamp() + 1)
-    assert bank.search("What does Maya say about her dog?", axis(0)) == []

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.index.lexical import Lexicon, rarity, stems
+from ld_agent.memory.index.lexical import Lexicon, stems
 
 READING = ENGLISH.reading
 
@@ -62,13 +62,6 @@ def test_what_one_speaker_said_is_matched_by_itself():
     assert made.match_by("Ann", ["tea"], np.array([0, 2])).tolist() == [0, 0]
 
 
-def test_a_rare_word_weighs_more_than_a_common_one():
-    made = lexicon(["dog tea"], ["dog snow"], ["dog rome"])
-    both = made.match(["dog", "snow"])
-    assert both[1] > 2 * both[0] > 0
-    assert rarity(3, 1) > rarity(3, 3) > 0 == rarity(3, 0)
-
-
 def test_common_words_can_be_passed_over():
     made = lexicon(["dog tea"], ["dog snow"], ["dog rome"], ["dog ice"])
     assert made.match(["dog"], 0.5).tolist() == [0.0] * 4
@@ -84,10 +77,6 @@ def test_cover_is_of_each_window():
     assert windows == [(2, 5), (2, 2), (0, 2)]
     found = made.cover(["dog", "tea", "unheard"], windows)
     assert found == pytest.approx(np.array([0, 0, word, word, 2 * word]) / math.sqrt(2 * word + 1))
-
-
-def test_an_empty_lexicon_matches_nothing():
-    assert Lexicon().match(["dog"]).tolist() == []
 
 
 def test_windows_that_say_nothing_are_covered_by_nothing():

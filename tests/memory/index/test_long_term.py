@@ -1,4 +1,4 @@
-"""The long-term index: against a brute-force reference, at its limits, and its size."""
+"""The long-term index: against a brute-force reference, at its limits, its size, over a shelf, and with rough cosines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ld_agent.errors import StoreError
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.index.base import Search
+from ld_agent.memory import speaker_traits
+from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.memory.index import long_term, rough
+from ld_agent.memory.index.base import Index, Search
+from ld_agent.memory.index.cache import IndexCache
 from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_VECTORS, Passages
+from ld_agent.memory.index.records import RecordIndex
+from ld_agent.memory.index.rough import RoughVectors, contenders
+from ld_agent.memory.scoring import SCORERS
+from ld_agent.memory.speaker_traits import SpeakerTraits
+from ld_agent.storage.base import Draft, Shelf
+from ld_agent.storage.columns import EPOCH
+from ld_agent.storage.sqlite.store import Store
+from ld_agent.types import Trait
 
 READING = ENGLISH.reading
 
@@ -78,12 +91,6 @@ def test_the_index_agrees_with_the_equations_written_out(records, seed, topics, 
         assert (hit.score, hit.s_sem, hit.decay) == pytest.approx((row[0], *row[3:]), abs=1e-6)
 
 
-def test_an_empty_bank_recalls_nothing():
-    index = LongTermIndex(DIMENSION, READING)
-    assert search(index, axis(0), ("dog",), 0.0) == []
-    assert (len(index), index.columns.last_key) == (0, 0)
-
-
 def test_a_pool_of_one_is_recalled_only_above_gamma():
     index = LongTermIndex(DIMENSION, READING)
     index.add(1, axis(0), 0.0, ("dog",))
@@ -124,12 +131,6 @@ def test_dense_is_the_cosine_and_bm25_the_words():
     [bm25] = search(index, axis(0), ("dog",), 9e7, scorer="bm25", text="The violin!")
     assert (bm25.key, bm25.s_sem, bm25.score) == (2, 0.0, bm25.more["s_word"])
     assert bm25.score > 0
-
-
-def test_k_of_zero_recalls_nothing():
-    index = LongTermIndex(DIMENSION, READING)
-    index.add(1, axis(0), 0.0, ())
-    assert search(index, axis(0), (), 1.0, k=0) == []
 
 
 def test_growing_keeps_what_is_there():
@@ -197,3 +198,158 @@ for hit in index.search(Search("", vectors[0], at, 20, -1.0, tuple(sorted(set(wo
     ]
     assert said[0].count("Hit(") == 20
     assert said[0] == said[1]
+
+
+START = datetime(2024, 5, 1, tzinfo=UTC)
+TEXTS = ("Maya has two dogs.", "Maya sold her violin to Ben.", "Ben moved to Rome.")
+
+
+@pytest.fixture
+def shelf(store: Store) -> Shelf:
+    key = store.open_conversation("alice", "Sam").key
+    shelf = store.shelf(key, "events")
+    for number, text in enumerate(TEXTS, 1):
+        store.append(key, "Maya", text, START + number * timedelta(days=1), 3600.0, lambda: START)
+        store.close_session(key)
+        shelf.digest(
+            number,
+            [Draft(text, START + number * timedelta(days=1), number, topics=("ben", "maya"), sources=(f"u{number}",))],
+        )
+    return shelf
+
+
+def asked(encoder: SentenceEncoder, text: str, **limits) -> Search:
+    settings = {"at": START + timedelta(days=9), "k": 3, "gamma": 0.2, "topics": ("ben",)} | limits
+    return Search(text, encoder.encode([text])[0], **settings)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_every_scorer_answers_through_the_same_door(shelf: Shelf, encoder: SentenceEncoder, scorer: str):
+    index: Index = RecordIndex(shelf, encoder, READING, passages=True)
+    best, *_ = index.search(asked(encoder, "Who bought the violin?", scorer=scorer))
+    assert best.record.text == TEXTS[1]
+    assert best.s_top == pytest.approx(0.75)  # ½ (1/1 + 1/2)
+    assert best.overlap == ("ben",)
+    deciding = {"s_sem": best.s_sem, **best.terms}[SCORERS[scorer].decided_by]
+    assert deciding > (0.2 if SCORERS[scorer].bound is None else 0)
+    assert index.search(asked(encoder, "Who bought the violin?", scorer=scorer, at=START)) == []
+
+
+def test_a_dropped_index_is_made_again_and_finds_the_same(shelf: Shelf, encoder: SentenceEncoder):
+    cache = IndexCache(1)
+    search = asked(encoder, "Who bought the violin?", scorer="hybrid")
+
+    def found(view: str):
+        return cache.get(1, view, lambda: RecordIndex(shelf, encoder, READING, passages=True)).search(search)
+
+    first = found("events")
+    assert found("other") == first
+    assert len(cache) == 1
+    assert found("events") == first
+
+
+def test_a_record_forgotten_by_hand_is_not_found_again(store: Store, shelf: Shelf, encoder: SentenceEncoder):
+    index = RecordIndex(shelf, encoder, READING)
+    [violin] = index.search(asked(encoder, "Who bought the violin?", k=1))
+    store.forget(1, violin.record.id, START)
+    assert violin.record.text not in [r.record.text for r in index.search(asked(encoder, "violin", gamma=-1.0))]
+    store.delete_conversation(1)
+    with pytest.raises(StoreError, match="deleted"):
+        index.search(asked(encoder, "violin", gamma=-1.0))
+
+
+def unit_vectors(count: int, dimension: int = 96, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
+
+
+def test_no_cosine_is_off_by_more_than_is_said_while_vectors_are_added():
+    vectors, rough_ones = unit_vectors(3000), RoughVectors(96)
+    vectors[7] = 0  # an empty text
+    vectors[8] = 0
+    vectors[8, 3] = 1  # one dimension alone: the coarsest steps
+    for count, seed in ((1, 1), (900, 2), (901, 3), (3000, 4)):
+        for query in (*unit_vectors(20, seed=seed), vectors[count - 1]):
+            cosines, off = rough_ones.cosines(vectors[:count], query)
+            gaps = np.abs(np.vecdot(vectors[:count], query) - cosines)
+            assert (gaps <= off).all()
+            assert off.max() < 0.12
+            assert np.median(off) < 0.03
+
+
+def test_contenders_are_few_and_miss_none_of_the_best():
+    vectors, query = unit_vectors(5000), unit_vectors(1, seed=9)[0]
+    cosines, off = RoughVectors(96).cosines(vectors, query)
+    eligible = np.random.default_rng(1).random(5000) < 0.7
+    true = np.where(eligible, np.vecdot(vectors, query), -np.inf)
+    open_to = contenders(cosines, off, eligible, 10)
+    assert {*np.argsort(-true)[:10].tolist()} <= {*open_to.tolist()}
+    assert 10 <= len(open_to) < 200
+    assert eligible[open_to].all()
+
+
+def test_a_search_among_many_is_the_search_among_all(monkeypatch):
+    vectors = unit_vectors(600)
+    vectors[100:110] = vectors[100]  # equals, told apart by their time
+    index = long_term.LongTermIndex(96, ENGLISH.reading)
+    for row, vector in enumerate(vectors):
+        index.add(row + 1, vector, float(row // 3), ("tea",) if row % 5 else ())
+
+    def hits(query: np.ndarray) -> list[long_term.Hit]:
+        at = datetime.fromtimestamp(150.0, UTC)
+        return index.search(Search("tea in May", query, at, 6, -1.0, ("tea",), 50.0, "hybrid"))
+
+    queries = [*unit_vectors(30, seed=5), vectors[100]]
+    before = [hits(query) for query in queries]
+    asked = []
+    real = rough.RoughVectors.cosines
+    monkeypatch.setattr(rough.RoughVectors, "cosines", lambda *given: asked.append(1) or real(*given))
+    monkeypatch.setattr(long_term, "WORTH_IT", 100)
+    assert [hits(query) for query in queries] == before
+    assert len(asked) == len(queries)
+
+
+def test_the_best_of_very_many_traits_are_the_best_of_all(monkeypatch):
+    vectors, start = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
+    vectors[50:60] = vectors[50]
+    bank = SpeakerTraits(96, READING)
+    for row, vector in enumerate(vectors):
+        at = start + timedelta(hours=row)
+        bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at, pinned=row == 33), vector)
+    bank.put(52, replace(bank.traits[52], holds_until=EPOCH))  # over before it was known
+
+    def best(query: np.ndarray, most: int) -> list[str]:
+        now = int((start + timedelta(hours=300)).timestamp() * 1e6)
+        return [trait.id for trait in bank.best(query, now, most, 0.3, 86400.0)]
+
+    queries = [*unit_vectors(20, seed=3), vectors[50]]
+    before = [[best(query, most) for query in queries] for most in (0, 1, 8, 1000)]
+    monkeypatch.setattr(speaker_traits, "WORTH_IT", 100)
+    assert [[best(query, most) for query in queries] for most in (0, 1, 8, 1000)] == before
+    assert all(found == ["t33"] for found in before[1])
+    assert all("t52" not in found and len(found) == 8 for found in before[2])
+
+
+def test_rivals_and_nearest_among_very_many_traits_are_those_among_all(monkeypatch):
+    vectors, at = unit_vectors(400), datetime(2026, 1, 1, tzinfo=UTC)
+    bank = SpeakerTraits(96, READING)
+    for row, vector in enumerate(vectors):
+        bank.add(Trait(f"t{row}", "Ann", f"I like {row}.", at, "", at), vector)
+    bank.put(7, replace(bank.traits[7], superseded_by="t8"))
+    queries = np.concatenate([unit_vectors(20, seed=3), vectors[5:9]])
+
+    def seen() -> list[object]:
+        rivals = [[trait.id for _, trait, _ in bank.rivals("I like 5.", query, 0.2, 0)] for query in queries]
+        return [*rivals, *([trait.id for trait in bank.nearest(queries[n : n + 2], 3)] for n in range(22))]
+
+    before, cosines = seen(), [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2, 0)]
+    asked = []
+    real = rough.RoughVectors.cosines
+    monkeypatch.setattr(rough.RoughVectors, "cosines", lambda *given: asked.append(1) or real(*given))
+    monkeypatch.setattr(speaker_traits, "WORTH_IT", 100)
+    assert seen() == before
+    assert [cosine for _, _, cosine in bank.rivals("", vectors[5], 0.2, 0)] == pytest.approx(cosines, abs=1e-6)
+    assert len(asked) == len(queries) + 2 * 22 + 1
+    assert all("t5" in one for one in before[: len(queries)])
+    assert not any("t7" in one for one in before)

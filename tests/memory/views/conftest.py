@@ -7,19 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_parts import Scene
 from one_view import OneView
 
-from ld_agent.config import Config
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    made = Scene(config, encoder, topics)
-    yield made
-    made.close()
 
 
 @pytest.fixture

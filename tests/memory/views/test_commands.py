@@ -19,11 +19,6 @@ from ld_agent.evaluation.bench.views import bench_views
 MEMORY = "Ann:\n- Ann keeps bees.\n- Ann has a garden."
 
 
-@pytest.fixture
-def ld_agent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
 def a_store(scene: Scene, path: Path, sessions: int = 5) -> None:
     """A store made with view history alone, in which Ann talked of bees."""
     agent = scene.agent(**{"store.path": str(path), "memory.views": ["history"]})
@@ -34,25 +29,25 @@ def a_store(scene: Scene, path: Path, sessions: int = 5) -> None:
     agent.close()
 
 
-def test_a_store_is_backfilled_once(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
+def test_a_store_is_backfilled_once(command_line: CommandLine, scene: Scene, tmp_path: Path):
     store = tmp_path / "me.db"
     a_store(scene, store)
     config = scripted_config(tmp_path, memory=MEMORY)
     views = "memory.views=[recursive,history]"
-    done = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
+    done = command_line("memory", "rebuild", "--store", store, "-c", config, views)
     assert (done.code, done.out) == (0, "")
     assert "backfilled 5 of 5 missing sessions for recursive, history" in done.err
-    again = ld_agent("memory", "rebuild", "--store", store, "-c", config, views)
+    again = command_line("memory", "rebuild", "--store", store, "-c", config, views)
     assert "backfilled 0 of 0" in again.err
-    listed = json.loads(ld_agent("memory", "list", "--store", store, "--conversation", "ann", "--json").out)
+    listed = json.loads(command_line("memory", "list", "--store", store, "--conversation", "ann", "--json").out)
     assert [one["session"] for one in listed if one["view"] == "recursive"] == [1, 2, 3, 4, 5]
 
 
-def test_a_failing_rebuild_reports_what_is_pending(ld_agent: CommandLine, scene: Scene, tmp_path: Path):
+def test_a_failing_rebuild_reports_what_is_pending(command_line: CommandLine, scene: Scene, tmp_path: Path):
     store = tmp_path / "me.db"
     a_store(scene, store, sessions=2)
     config = scripted_config(tmp_path, memory=[MEMORY])
-    failed = ld_agent("memory", "rebuild", "--store", store, "-c", config, "memory.views=[recursive]")
+    failed = command_line("memory", "rebuild", "--store", store, "-c", config, "memory.views=[recursive]")
     assert failed.code == 1
     assert "1 sessions are still pending; run the same command again" in failed.err
     assert "Traceback" not in failed.err
@@ -60,14 +55,14 @@ def test_a_failing_rebuild_reports_what_is_pending(ld_agent: CommandLine, scene:
 
 @pytest.mark.parametrize(("answers", "fallback"), [([MEMORY, "", MEMORY], False), ([MEMORY, "", "", ""], True)])
 def test_a_rebuild_tries_a_refused_rewrite_again_and_then_carries_the_old_memory_over(
-    ld_agent: CommandLine, scene: Scene, tmp_path: Path, answers: list[str], fallback: bool
+    command_line: CommandLine, scene: Scene, tmp_path: Path, answers: list[str], fallback: bool
 ):
     store = tmp_path / "me.db"
     a_store(scene, store, sessions=2)
     config = scripted_config(tmp_path, memory=answers)
-    done = ld_agent("memory", "rebuild", "--store", store, "-c", config, "memory.views=[recursive]")
+    done = command_line("memory", "rebuild", "--store", store, "-c", config, "memory.views=[recursive]")
     assert (done.code, done.out) == (0, "")
-    told = json.loads(ld_agent("memory", "list", "--store", store, "--conversation", "ann", "--json").out)
+    told = json.loads(command_line("memory", "list", "--store", store, "--conversation", "ann", "--json").out)
     first, second = (record["text"] for record in told if record.get("view") == "recursive")
     assert "Ann has a garden." in first
     assert "Ann has a garden." in second

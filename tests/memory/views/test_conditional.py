@@ -24,6 +24,14 @@ def made(scene: Scene, replies: Any, memory: Any = RECORD, **settings: Any) -> A
     return scene.agent(script, **{"memory.views": ["conditional"]} | settings)
 
 
+def after_one_turn(scene: Scene, replies: Any, memory: Any = RECORD, said: str = BEES, **settings: Any) -> Conversation:
+    """A conversation in which Maya said one thing, which is taken in."""
+    talk = made(scene, replies, memory, **settings).conversation("maya")
+    talk.respond(said, "Maya", START)
+    talk.resume()
+    return talk
+
+
 def shown(request: Any) -> str:
     return "\n".join(message.content for message in request.messages)
 
@@ -67,18 +75,6 @@ def test_the_reply_decides_and_one_more_call_makes_the_record(scene: Scene):
     assert calls(agent) == ["generator", "generator", "memory"], "the end of a session asks nothing again"
 
 
-def test_an_answer_is_given_no_more_room_than_it_can_use(scene: Scene):
-    talk = remembering(scene, "Bees.", memory="Enough: 1")
-    talk.respond("And the bees?", "Maya", LATER)
-    reflection, *_ = requests_of(talk.relation.resources, "memory")
-    assert reflection.max_new_tokens == 48
-    agent = made(scene, YES, **{"modules.memory": {"max_new_tokens": 20}})
-    ben = agent.conversation("ben")
-    ben.respond(BEES, "Ben", START)
-    ben.resume()
-    assert requests_of(agent, "memory")[0].max_new_tokens == 20
-
-
 @pytest.mark.parametrize(
     ("answer", "records"),
     [
@@ -109,18 +105,8 @@ def test_a_model_that_gives_no_decision_is_asked_in_the_record_call(scene: Scene
     ],
 )
 def test_a_record_is_read_in_any_of_the_forms_that_models_write(scene: Scene, answer: str):
-    talk = made(scene, YES, answer).conversation("maya")
-    talk.respond(BEES, "Maya", START)
-    talk.resume()
+    talk = after_one_turn(scene, YES, answer)
     assert [r.text for r in talk.records] == ["Maya tells of her garden. Maya keeps bees in Lyon."]
-
-
-@pytest.mark.parametrize("note", ["Maya works for XYZ in Lyon.", "Sarah keeps bees.", "Maya trains for a marathon."])
-def test_what_nobody_said_is_no_record(scene: Scene, note: str):
-    talk = made(scene, YES, f"Note: {note}").conversation("maya")
-    talk.respond(BEES, "Maya", START)
-    talk.resume()
-    assert [(r.text, r.fallback) for r in talk.records] == [(f'Maya said: "{BEES}"', True)]
 
 
 def test_the_record_and_the_traits_of_a_turn_are_asked_in_one_batch(scene: Scene):
@@ -131,32 +117,12 @@ def test_the_record_and_the_traits_of_a_turn_are_asked_in_one_batch(scene: Scene
     assert agent.models.backbone("memory").batches == [1, 3]  # type: ignore[attr-defined]
 
 
-def test_only_the_reply_reaches_the_stream(scene: Scene):
-    pieces: list[str] = []
-    made(scene, "Reply: Lovely. Remember when we met?\nRemember: yes").conversation("maya").respond(
-        BEES, "Maya", START, on_text=pieces.append
-    )
-    assert "".join(pieces) == "Lovely. Remember when we met?"
-
-
 def test_what_others_say_among_themselves_is_taken_in_with_the_next_turn(scene: Scene):
     agent = made(scene, NO, "Remember: yes\nNote: Ben paints bees.")
     talk = agent.conversation("maya")
     talk.observe("I paint bees.", "Ben", START)
     talk.respond("Hello!", "Maya", START)
     assert [r.sources for r in talk.records] == [("u1",)]
-
-
-def test_a_failing_model_lets_the_utterance_wait(scene: Scene):
-    agent = made(scene, YES, BackboneError("away"))
-    talk = agent.conversation("maya")
-    assert talk.respond(BEES, "Maya", START).text == "Lovely bees!"
-    notes = talk.respond("And goats.", "Maya", START).notes
-    assert any("1 waiting to be remembered: away" in note for note in notes)
-    agent.close(end_sessions=False)
-    again = made(scene, NO, "Remember: yes\n" + RECORD).conversation("maya")
-    again.end_session()
-    assert [r.sources for r in again.records] == [("u1",), ("u3",)]
 
 
 @pytest.mark.parametrize(
@@ -291,8 +257,6 @@ def test_the_stream_holds_back_what_may_become_a_decision():
             False,
         ),
         ("I keep bees in Lyon.", "Maya keeps bees in Lyon. Maya is a nurse.", ["Maya keeps bees in Lyon."], False),
-        ("I keep bees in Lyon.", "Maya is a nurse.", [], None),
-        ("My dad keeps bees and is old.", "Maya is old.", [], None),
         ("Your bees are old.", "Maya has bees.", [], None),  # it is about somebody else
         ("I need bees in Lyon.", "Sam needs bees.", ["Maya needs bees."], False),  # it is Maya who said so
         ("I have never kept bees.", "Maya keeps bees.", [], None),
@@ -301,10 +265,9 @@ def test_the_stream_holds_back_what_may_become_a_decision():
 )
 def test_a_note_rests_on_what_was_stated(scene: Scene, said: str, note: str, kept: list[str], fallback: bool | None):
     answer = f"Remember: yes\nNote: {note}"
-    agent = made(scene, "Oh!", answer, **{"memory.conditional": {"decision": "apart", "context": False}})
-    talk = agent.conversation("maya")
-    talk.respond(said, "Maya", START)
-    talk.resume()
+    talk = after_one_turn(
+        scene, "Oh!", answer, **{"memory.conditional": {"decision": "apart", "context": False}}, said=said
+    )
     assert [r.text for r in talk.records] == kept
     assert {r.fallback for r in talk.records} == (set() if fallback is None else {fallback})
 
@@ -343,7 +306,6 @@ def test_what_the_reply_found_worth_remembering_is_kept_word_for_word_if_nothing
     ("said", "asked"),
     [
         ("Do you keep bees?", 0),
-        ("What? Where do you live?", 0),
         ("养蜜蜂吗？", 0),
         ("벌을 키우세요?", 0),
         ("I'm new here, could you help?", 1),
@@ -366,9 +328,7 @@ def test_a_plain_question_is_no_record(scene: Scene, said: str, asked: int):
 @pytest.mark.parametrize("settings", [{}, APART])
 def test_an_utterance_with_nothing_to_note_is_no_record(scene: Scene, settings: dict[str, Any]):
     answer = "Remember: yes\nSituation: Maya talks of bees.\nNote: none"
-    talk = made(scene, YES, answer, **{"memory.conditional": settings}).conversation("maya")
-    talk.respond(BEES, "Maya", START)
-    talk.resume()
+    talk = after_one_turn(scene, YES, answer, **{"memory.conditional": settings})
     assert talk.records == []
 
 
@@ -376,35 +336,15 @@ def test_an_utterance_with_nothing_to_note_is_no_record(scene: Scene, settings: 
     "answer",
     [
         "Note: Maya [keeps bees in Lyon].",
-        "Note: [Maya keeps bees in Lyon.]",
         "- Note:\n- Maya keeps bees in Lyon.",
         "Note: Note: Maya keeps bees in Lyon.",
-        "Note: \nNote: Maya keeps bees in Lyon.",
         "笔记：【Maya keeps bees in Lyon.】",
     ],
 )
 def test_brackets_bullets_and_repeated_labels_are_not_part_of_a_note(scene: Scene, answer: str):
     settings = {"memory.conditional": {"context": False}, "language": "zh" if "笔记" in answer else "en"}
-    talk = made(scene, YES, answer, **settings).conversation("maya")
-    talk.respond(BEES, "Maya", START)
-    talk.resume()
+    talk = after_one_turn(scene, YES, answer, **settings)
     assert [(r.text, r.fallback) for r in talk.records] == [("Maya keeps bees in Lyon.", False)]
-
-
-def test_the_prompt_of_a_record_is_the_one_for_the_model(scene: Scene):
-    prompts = {}
-    for prompting in ("brief", "direct"):
-        agent = made(scene, YES, RECORD, **{"modules.memory": {"prompting": prompting}})
-        talk = agent.conversation(prompting)
-        talk.respond(BEES, "Maya", START)
-        talk.resume()
-        prompts[prompting] = requests_of(agent, "memory")[-1].messages
-    assert "Note: Maya [what Maya tells" in prompts["brief"][-1].content
-    roles = [message.role for message in prompts["direct"]]
-    assert roles == ["system", *["user", "assistant"] * 3, "user"]
-    assert "[" not in "".join(message.content for message in prompts["direct"])
-    examples = [message.content for message in prompts["direct"] if message.role == "assistant"]
-    assert all(text.startswith("Note:") for text in examples), "after a situation, a note is about the wrong person"
 
 
 def test_an_unchecked_note_is_kept_as_written(scene: Scene):

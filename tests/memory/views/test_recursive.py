@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,8 @@ from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent, Conversation
 from ld_agent.backbones.scripted import ScriptedBackbone
-from ld_agent.config import Config
 from ld_agent.errors import ConfigError
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views.memory_text import capped, facts_from, finished, lost, memory_text, repetitive
 from ld_agent.memory.views.recursive import PATIENCE
 from ld_agent.memory.views.reply_examples import reply_examples
@@ -163,11 +159,7 @@ def test_an_answer_that_reached_its_limit_while_it_repeats_itself_is_used(
 
 def test_a_session_too_long_for_the_window_is_split(scene: Scene):
     backbone_window = {"modules.memory": {"max_new_tokens": 20}}
-    agent = made(
-        scene,
-        lambda request: "Maya:\n- Maya has bees and honey.",
-        **backbone_window,
-    )
+    agent = made(scene, lambda request: "Maya:\n- Maya has bees and honey.", **backbone_window)
     agent.models.backbone("memory")._window = 420  # type: ignore[attr-defined]
     talk = agent.conversation("maya")
     for _ in range(6):
@@ -196,17 +188,6 @@ def test_the_shipped_examples_are_examples():
     shown = reply_examples("shipped:samples/reply_examples.jsonl")
     assert [text.partition(".")[0] for text in shown] == ["Example 1", "Example 2", "Example 3"]
     assert "The user plays the cello" in shown[0]
-
-
-def test_memory_and_replies_may_use_different_models(
-    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
-):
-    other = {"kind": "scripted", "script": {"memory": FIRST}}
-    rest = {"kind": "scripted", "script": {"generator": "I sail.", "extractor": "NO_TRAIT"}}
-    settings = config(**VIEWS | {"backbone": rest, "modules.memory": {"backbone": other}})
-    with Agent(settings, encoder=encoder, topics=topics) as agent:
-        assert talked(agent, SAID[:1]).records[0].text.startswith("Maya: Maya keeps bees.")
-        assert agent.models.backbone("memory") is not agent.models.backbone("generator")
 
 
 def test_facts_are_read_by_speaker_in_any_shape():

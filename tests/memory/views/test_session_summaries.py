@@ -7,8 +7,6 @@ from collections.abc import Callable
 import pytest
 from one_view import DAY, MINUTE, START, OneView
 
-from ld_agent.errors import BackboneError
-
 ROME, VIOLIN = "Maya took her two dogs to Rome.", "Maya sold her violin to Ben."
 
 
@@ -42,23 +40,6 @@ def test_the_nearest_summary_is_recalled_by_cosine_alone(view):
     assert (found.s_top, found.decay) == (0.0, 1.0)
     assert one.texts("Who bought your violin?", 0.5) == [ROME]  # the other one is younger
     assert len(view([], summary={"k": 2}).ask("Who bought your violin?")) == 2
-
-
-def test_garbage_costs_a_marked_fallback(view):
-    one = view("???")
-    talk(one)
-    assert [r.fallback for r in one.records] == [True, True]
-    assert one.texts("Where is your violin?") == ["Maya: I sold my violin to Ben. Sam: Why?"]
-
-
-def test_a_model_that_fails_leaves_the_session_for_later(view):
-    one = view([])
-    with pytest.raises(BackboneError):
-        one.session(0, "Maya: I took my dogs to Rome.")
-    assert one.records == []
-    later = view([ROME])
-    later.digest()
-    assert [r.text for r in later.records] == [ROME]
 
 
 def test_the_recall_is_reflected_on_if_rounds_are_set(open_view):

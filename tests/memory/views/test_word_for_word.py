@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from one_view import DAY, MINUTE, START
+from one_view import MINUTE, START
 
-from ld_agent.agent import Agent
-from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import StoreError
 
 DOGS = ("Maya: My two dogs love the beach.", "Sam: What are the dogs called?", "Maya: Rex and Luna.")
@@ -22,33 +20,6 @@ def test_none_keeps_nothing_and_recalls_nothing(open_view):
     assert one.records == []
     assert one.ask("Do your dogs love the beach?") == []
     assert one.store.shelf(one.key, "none").undigested() == []  # taken in all the same, once and for all
-
-
-@pytest.mark.parametrize("name", WORD_FOR_WORD)
-def test_records_know_where_they_come_from_and_outlive_the_process(open_view, name: str):
-    one = open_view(name)
-    one.session(0, *DOGS)
-    one.session(2, *VIOLIN)
-    before = one.ask("Do your dogs love the beach?", 3)
-    assert before
-    assert sorted(u for r in one.records for u in r.sources) == ["u1", "u2", "u3", "u4", "u5"]
-    assert {r.session for r in one.records} == {1, 2}
-    assert max(r.at for r in one.records) == START + 2 * DAY + MINUTE
-    assert not any(r.fallback for r in one.records)
-    assert one.backbone.requests == []  # asks no model
-    one.digest()
-    again = open_view(name)
-    again.digest()
-    assert again.ask("Do your dogs love the beach?", 3) == before
-    assert again.records == one.records
-
-
-@pytest.mark.parametrize("name", WORD_FOR_WORD)
-def test_nothing_younger_than_the_query_is_recalled(open_view, name: str):
-    one = open_view(name)
-    one.session(1, *VIOLIN)
-    assert one.ask("Where is your violin?", 0.9) == []
-    assert one.ask("Where is your violin?", 1.1)
 
 
 @pytest.mark.parametrize("name", WORD_FOR_WORD)
@@ -111,16 +82,6 @@ def test_history_keeps_exchanges_and_never_across_sessions(open_view):
     assert one.texts("Who has your violin now?")[0] == "\n".join(VIOLIN)
 
 
-def test_vectors_that_are_missing_are_made_and_stored(open_view):
-    one = open_view("dense")
-    one.session(0, *DOGS)
-    before = one.ask("Which pets do you have?")
-    one.store.db.execute("UPDATE record SET vector = NULL")
-    again = open_view("dense")
-    assert again.ask("Which pets do you have?") == before
-    assert again.store.without_vector() == []
-
-
 # ---- bm25
 
 
@@ -155,12 +116,6 @@ def test_bm25_of_texts_without_words(open_view):
     assert one.texts("violin") != []
 
 
-def test_bm25_compares_words_of_other_scripts(open_view):
-    one = open_view("bm25")
-    one.session(0, "민수: 어제 강아지와 산책했어요.", "민수: 빵을 구웠어요.")
-    assert one.texts("강아지")[0] == "민수: 어제 강아지와 산책했어요."
-
-
 # ---- full
 
 
@@ -186,23 +141,6 @@ def test_full_leaves_the_oldest_out_first_and_says_so(open_view):
     one.say(10, "Maya: " + "word " * 30)  # the running session takes room
     assert [r.record.session for r in one.ask("boats", 11)] == [6]
     assert one.view.notes[0].startswith("the oldest 5 of 6 ")
-
-
-def test_the_running_session_has_priority_and_omissions_are_noted(config, encoder, topics):
-    backbone = ScriptedBackbone({"generator": "I see.", "extractor": "NO_TRAIT"}, context_window=360)
-    settings = config(**{"memory.views": ["full"], "memory.quotes": 0, "modules.generator": {"prompting": "brief"}})
-    with Agent(settings, backbone=backbone, encoder=encoder, topics=topics) as agent:
-        maya = agent.conversation("maya")
-        for day in range(8):
-            for _ in range(4):
-                reply = maya.respond(
-                    f"On day {day} I counted all the boats in the harbour.", "Maya", at=START + day * DAY
-                )
-        prompt = [request for request in backbone.requests if request.module == "generator"][-1].messages
-    assert [r.record.session for r in reply.recalled] == [7, 6]
-    assert reply.notes == ("the oldest 5 of 7 pieces of earlier sessions did not fit the model's window",)
-    assert sum(m.content.count("On day 7") for m in prompt[1:]) == 4
-    assert prompt[0].content.count("On day 6") == 4
 
 
 def test_history_reflects_on_a_recall_if_rounds_are_set(open_view):

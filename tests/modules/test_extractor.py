@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import pytest
 
 from ld_agent.backbones.base import Completion, Request
 from ld_agent.backbones.scripted import ScriptedBackbone
-from ld_agent.errors import BackboneError
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
 from ld_agent.modules.extractor import LONGEST_BEFORE, LONGEST_TRAIT, MOST_TRAITS, Extractor, grounded, parse_traits
@@ -21,40 +19,28 @@ DOG, ROME = "I have a dog.", "I live in Rome."
 
 SHAPES = [
     ("I have a dog. I live in Rome.", (DOG, ROME)),
-    ("I have a dog! I live in Rome", (DOG, ROME)),
     ("i have a dog\ni live in Rome", (DOG, ROME)),
     ("1. I have a dog.\n2. I live in Rome.", (DOG, ROME)),
-    ("1) I have a dog.\n2) I live in Rome.", (DOG, ROME)),
     ("(1) I have a dog.\n(2) I live in Rome.", (DOG, ROME)),
-    ("1.I have a dog\n2.I live in Rome", (DOG, ROME)),
     ("1. I have a dog 2. I live in Rome", (DOG, ROME)),
     ("- I have a dog\n- I live in Rome", (DOG, ROME)),
-    ("* I have a dog\n* I live in Rome", (DOG, ROME)),
     ("• I have a dog • I live in Rome", (DOG, ROME)),
-    ('"I have a dog." "I live in Rome."', (DOG, ROME)),
     ("“I have a dog.”\n“I live in Rome.”", (DOG, ROME)),
-    ("'I have a dog'", (DOG,)),
     ("**I have a dog.**", (DOG,)),
     ("I have a dog; I live in Rome", (DOG, ROME)),
     ("I have a dog | I live in Rome", (DOG, ROME)),
     ("Traits: I have a dog. I live in Rome.", (DOG, ROME)),
-    ("Traits:\nI have a dog.\nI live in Rome.", (DOG, ROME)),
     ("Traits:\n\n- I have a dog.\n\n- I live in Rome.\n\nLet me know if you need more on the dog!", (DOG, ROME)),
     ("**Traits:** I have a dog.", (DOG,)),
-    ("**Traits**: I have a dog.", (DOG,)),
-    ("The traits are: I have a dog. I live in Rome.", (DOG, ROME)),
     ("Trait: I have a dog.\nTrait: I live in Rome.", (DOG, ROME)),
     ("Trait 1: I have a dog.\nTrait 2: I live in Rome.", (DOG, ROME)),
     ("Facts about the person: I have a dog.", (DOG,)),
-    ("Answer: I have a dog.", (DOG,)),
     ("Sure! Here are the extracted traits: I have a dog.", (DOG,)),
     ("Yes, I have a dog.", (DOG,)),
-    ("Oh well, I have a dog.", (DOG,)),
     ("I have a dog. i have a dog! I HAVE A DOG", (DOG,)),
     ("I have a dog.\n\nThe dog is a clue that the person likes dogs.", (DOG,)),
     # examples of the prompt said back, or new ones made up
     ("I have a puppy. I walk by the river every morning.", ()),
-    ("I used to be a teacher. I am a baker.", ()),
     ("I have a dog.\n\nSentence: My cat hates Rome.\nTraits: I have a cat in Rome.", (DOG,)),
     ('I have a dog.\nThe person says: "Rome!"\nFacts about the person: I hate Rome.', (DOG,)),
     ("Sentence: My dog loves it in Rome.\nTraits: I have a dog.", (DOG,)),
@@ -65,15 +51,12 @@ SHAPES = [
     ("Thought: The speaker speaks of a dog in Rome and", ()),
     # questions, and talk about the task
     ("Do you have a dog?", ()),
-    ("You have a dog?!", ()),
     ('"Where in Rome?" I have a dog.', (DOG,)),
     ("The speaker is talking about a dog.", ()),
-    ("This sentence is about a dog in Rome.", ()),
     ("I have a dog. The sentence says nothing else about Rome.", (DOG,)),
     # a denial, and a trait all the same
     ("NO_TRAIT. I have a dog.", (DOG,)),
     ("I have a dog.\nNO_TRAIT", (DOG,)),
-    ("NO_TRAIT. Dogs are loved in Rome.", ()),
     ("NO_TRAIT. The person only says that a dog loves Rome.", ()),
     # JSON
     ('{"traits": ["I have a dog.", "I live in Rome."]}', (DOG, ROME)),
@@ -83,14 +66,11 @@ SHAPES = [
     ('[{"trait": "I have a dog."}, {"fact": "I live in Rome."}]', (DOG, ROME)),
     ('{"traits": ["I have a dog.", "I live in Rome.', (DOG, ROME)),
     ('{"traits": []}', ()),
-    ('{"traits": "NO_TRAIT"}', ()),
     ("{}", ()),
-    ("[]", ()),
     ('{"traits": [[["I have a dog."]], 5, null, true]}', (DOG,)),
     ('{"name": "save", "arguments": {"text": "I walk. I have a dog. I live in Rome."}}', ()),
     ('<tool_call>\n{"name": "save", "arguments": {"fact": "I have a dog."}}\n</tool_call>', ()),
     ('save_trait(text="I have a dog in Rome")', ()),
-    ("{'dog': 'I have a dog.'}", ()),
     ("[" * 20_000, ()),
     ("I have a dog called [x].", ("I have a dog called [x].",)),
     ('I have a dog. It ate ["', (DOG,)),
@@ -98,19 +78,15 @@ SHAPES = [
     ("I have a dog " + "o" * 5_000 + ".", ()),
     # nothing to read
     ("", ()),
-    (" \n\n ", ()),
     ("@@@ ###", ()),
     ("dog", ()),
-    ("dog dog dog", ()),
     ("I have " + "a dog and " * LONGEST_TRAIT + "more.", ()),
 ]
 NOTHING = (
-    "NO_TRAIT|NO_TRAIT.|no_trait|NO_TRAITS|NO TRAIT|No traits.|NoTrait|NO-TRAIT|No trait found about the dog.|"
-    "Traits: NO_TRAIT|'NO_TRAIT'|**NO_TRAIT**|1. NO_TRAIT|NO_TRAIT (the person asks about a dog)|"
-    "There are no lasting traits in what is said of the dog.|No personal traits.|No personality trait|None|None.|N/A|"
-    "n/a|no|Nothing.|null|No personal information about the dog is given.|No persona.|Thought: A dog.\nTraits: NO_TRAIT|"
-    "没有特征|无|なし|없음|No fact.|No facts about the dog.|NO_FACT|ＮＯ＿ＴＲＡＩＴ|ＮＯ＿ＴＲＡＩＴ。|ｎｏｎｅ|"
-    "No personal facts."
+    "NO_TRAIT.|no_trait|NO_TRAITS|No traits.|NoTrait|NO-TRAIT|No trait found about the dog.|Traits: NO_TRAIT|'NO_TRAIT'|"
+    "**NO_TRAIT**|1. NO_TRAIT|NO_TRAIT (the person asks about a dog)|There are no lasting traits in what is said of the dog.|"
+    "No personality trait|None.|N/A|no|Nothing.|null|No personal information about the dog is given.|No persona.|"
+    "Thought: A dog.\nTraits: NO_TRAIT|没有特征|无|なし|없음|No facts about the dog.|NO_FACT|ＮＯ＿ＴＲＡＩＴ。|ｎｏｎｅ"
 ).split("|")
 
 
@@ -128,20 +104,13 @@ def test_the_ways_of_saying_that_there_is_nothing(answer: str):
     ("text", "expected"),
     [
         ("I see Dr. Smith every week. I am 3.5 years sober.", ("I see Dr. Smith every week.", "I am 3.5 years sober.")),
-        ("I am a U.S. citizen. I have a dog.", ("I am a U.S. citizen.", "I have a dog.")),
         ("I live in the U.S. I have a dog.", ("I live in the U.S.", "I have a dog.")),
         ("I work from 9 a.m. to 5 p.m. at a bank.", ("I work from 9 a.m. to 5 p.m. at a bank.",)),
-        ("I earn $2,500.50 a month.", ("I earn $2,500.50 a month.",)),
         ("I have no kids. No kids at home.", ("I have no kids.", "No kids at home.")),  # "no" is no interjection there
         ("No, I have kids.", ("I have kids.",)),
-        ("I now work in information technology.", ("I now work in information technology.",)),
         ("I love C++ and Node.js.", ("I love C++ and Node.js.",)),
-        ("I have a TV.", ("I have a TV.",)),
         ("我有一只狗。我住在罗马。", ("我有一只狗。", "我住在罗马。")),
-        ("私は犬を飼っています。", ("私は犬を飼っています。",)),
-        ("나는 개를 키운다.", ("나는 개를 키운다.",)),
         ("Я живу в Риме.", ("Я живу в Риме.",)),
-        ("أعيش في روما.", ("أعيش في روما.",)),
     ],
 )
 def test_sentence_boundaries(text: str, expected: tuple[str, ...]):
@@ -168,31 +137,9 @@ def test_a_chain_of_thought_counts_only_after_its_marker():
     assert parse_traits(f"{said}\nTraits: I have a dog.", UTTERANCE, READING, reasoned=True) == (DOG,)
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        "dog " * 2500,
-        "A. " * 3400,
-        " " * 10_000 + "x",
-        "1. " * 3400,
-        "@" * 10_000,
-        "\"'“" * 3400,
-        "Traits: " * 1300,
-        "no a b " * 1500,
-    ],
-)
+@pytest.mark.parametrize("garbage", ["dog " * 2500, " " * 10_000 + "x", "1. " * 3400, "\"'“" * 3400, "no a b " * 1500])
 def test_ten_kilobytes_of_garbage_give_little_and_end_soon(garbage: str):
     assert all(len(trait) < 500 for trait in parse_traits(garbage, "dog", READING))
-
-
-def test_noise_never_raises():
-    random.seed(3)
-    alphabet = "abcI .!?\n\"'*-1234:;|“”。？狗🎉\u202e\x00Trait:NO_TRAIT Thought:"
-    for _ in range(300):
-        noise = "".join(random.choice(alphabet) for _ in range(120))
-        for trait in parse_traits(noise, noise, READING):
-            assert trait[-1] in ".。"
-            assert "\n" not in trait
 
 
 @pytest.mark.parametrize(
@@ -328,8 +275,3 @@ def test_a_window_smaller_than_the_instructions_still_gets_the_utterance(extract
     assert made.extract(["my dog"]) == [(DOG,)]
     made.extract(["my dog " * 200])
     assert "".join(utterance_of(r) for r in backbone.requests[1:]).replace(" ", "") == "mydog" * 200
-
-
-def test_a_failing_model_is_said_to_fail(extractor):
-    with pytest.raises(BackboneError):
-        extractor([])[0].extract(["my dog"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ld_agent.checks.invention import asks_for_facts, asks_what_was_told, made_up, supported
+from ld_agent.checks.numbers import numbers
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.topics import TopicExtractor
 
@@ -17,23 +18,15 @@ SHOWN = "What you remember: Maya has 3 goats and lives in Oslo with Tom, who tea
     ("reply", "words"),
     [
         ("You keep three goats.", []),
-        ("You keep 3 goats, and Tom helps.", []),
         ("You keep twelve goats with Anna.", ["twelve", "Anna"]),
         ("Your dog is called Rex. Rex is 5.", ["Rex", "dog", "5"]),
-        ("Tom is a teacher.", []),
         ("Tom works as a nurse.", ["nurse"]),
         ("You haven't told me. Is it Rex?", []),
-        ("Oslo's goats are lovely.", []),
         ("I think you live in Oslo, Norway.", []),  # says more about Oslo, nothing about Maya
         ("You live in Oslo, Bergen and Rome.", ["Bergen", "Rome"]),
-        ("You live in Rome, Italy.", ["Rome", "Italy"]),
-        ("It was a year ago.", []),
         ("You live in <city>.", ["<city>", "city"]),
         ("Tom has twenty-one goats, a thousand and two goats.", ["twenty-one", "thousand and two"]),
-        ("Tom has a foot.", ["foot"]),
         ("Your blood is O.", ["O", "blood"]),
-        ("It is minus 3 degrees Celsius.", []),
-        ("", []),
     ],
 )
 def test_what_nothing_shows_is_made_up(reply: str, words: list[str], topics: TopicExtractor):
@@ -51,7 +44,6 @@ def test_numbers_and_nouns_count_in_any_form(topics: TopicExtractor):
     [
         ("You keep three goats. Anna milks them.", "You keep three goats."),
         ("I remember! You keep twelve.", ""),
-        ("You keep twelve. Are you in Oslo?", ""),
         ("You haven't told me.", "You haven't told me."),
     ],
 )
@@ -63,14 +55,8 @@ def test_a_reply_keeps_the_sentences_that_make_nothing_up(reply: str, kept: str,
     "text",
     [
         "Do you remember my dog's name?",
-        "Can you remind me where I parked?",
         "Tell me my dog's name.",
-        "Hi! Please tell me again what my sister does.",
-        "my dog's name?",
-        "And my sister's birthday?",
-        "Do you know where I live?",
         "Remind me of my sister's name!",
-        "Can you tell me my dog's name?",
     ],
 )
 def test_a_request_to_be_told_something_of_ones_own_asks_what_was_told(text: str):
@@ -83,15 +69,9 @@ def test_a_request_to_be_told_something_of_ones_own_asks_what_was_told(text: str
     [
         "Tell me a story about my dog.",  # something new
         "Remind me to call my mother.",
-        "Remember to feed my dog.",
         "Do you remember me?",
-        "I remember my dog's name.",
-        "You know my brother is a doctor.",
-        "Tell me about yourself.",
         "Tell me what I should do with my life.",
-        "My mistake?",
         "My dog loves it there!",
-        "Do you know what I mean?",
     ],
 )
 def test_other_requests_and_statements_do_not(text: str):
@@ -102,7 +82,6 @@ def test_other_requests_and_statements_do_not(text: str):
     "text",
     [
         "What's my dog called?", "Where did we meet?", "Hello! Do you remember where I work?", "How old is Mina?",
-        "What is Mina's favourite colour?", "How many goats do I keep?", "Why did I move here?",
     ],
 )  # fmt: skip
 def test_a_question_about_something_said(text: str):
@@ -112,10 +91,9 @@ def test_a_question_about_something_said(text: str):
 @pytest.mark.parametrize(
     "text",
     [
-        "I have a dog.", "How are you?", "What should I cook for my wife?", "Where can I buy a bike for my son?",
-        "What do you think of my new job?", "How do I fix my bike?", "I made soup. What's your favourite?", "Guess what I did?",
-        "What's a good present for my mother?", "How old is Otto?", "Let me see. What is it like?", "What if I fail my exam?",
-        "Could you tell me what my options are?", "I love Oslo. What is the weather like there?", "What is the best way home?",
+        "I have a dog.", "How are you?", "What should I cook for my wife?", "What do you think of my new job?",
+        "How do I fix my bike?", "I made soup. What's your favourite?", "What's a good present for my mother?",
+        "How old is Otto?", "Could you tell me what my options are?", "I love Oslo. What is the weather like there?",
     ],
 )  # fmt: skip
 def test_questions_for_advice_or_news_or_about_the_agent_are_excluded(text: str):
@@ -130,10 +108,8 @@ TOLD = "Ann lives with Ben. Ann: I never eat fish. Ann: My brother is a monk cal
     [
         ("How many cats do I have?", "I don't have any cats.", ""),  # denied by nobody
         ("What do I never eat?", "You don't eat fish.", "You don't eat fish."),
-        ("What do I never eat?", "I'm not sure what you eat.", "I'm not sure what you eat."),
         ("What's my father's name?", "Your father's name is Ann.", ""),  # the asker herself
         ("What's Tom's friend called?", "Tom's friend is called Tom.", ""),
-        ("Who is my brother?", "Tom is your brother.", "Tom is your brother."),
         ("Who is my brother?", "Tom, a monk.", "Tom, a monk."),
         ("Who is a monk?", "My brother Tom is.", "My brother Tom is."),  # the question is about nobody's own
         ("What's my brother called?", "My brother is called Tom.", "Your brother is called Tom."),
@@ -155,12 +131,30 @@ def test_an_answer_denies_nothing_names_others_and_says_you(
     ("text", "fact"),
     [
         ("What colour is the sea?", True),
-        ("I'm fine. Is it mine?", True),
         ("Do you remember where I work?", True),
         ("Can you tell me your name?", False),
         ("What do you do for fun?", False),
-        ("I walk a lot.", False),
     ],
 )
 def test_a_question_about_something_else_than_the_hearer_asks_for_a_fact(text: str, fact: bool):
     assert asks_for_facts(text, READING) is fact
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("thirty-eight and 38", ["38", "38"]),
+        ("a thousand words, 1,000 in all", ["1000", "1000"]),
+        ("three hundred and fifty goats and two cats", ["350", "2"]),
+        ("five thousand two hundred and six", ["5206"]),
+        ("the fifth, or 5th, place", ["5", "5"]),
+        ("1.5 km and Ann", ["1.5"]),
+        ("", []),
+    ],
+)
+def test_numbers_are_read_in_order(text: str, values: list[str]):
+    assert [value for _, value in numbers(text)] == values
+
+
+def test_a_number_is_returned_as_written():
+    assert numbers("I have Thirty-One plants.") == [("Thirty-One", "31")]

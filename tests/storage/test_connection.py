@@ -274,32 +274,6 @@ def test_corrupt_pages_are_reported_as_damage(store: Store, path: Path, fill: Fi
 # ---- transactions
 
 
-def test_a_transaction_broken_off_leaves_nothing_and_the_connection_usable(store: Store) -> None:
-    def break_off(error: BaseException) -> None:
-        with store.db.transaction():
-            store.open_conversation("maya", "Sam")
-            with store.db.transaction():
-                store.open_conversation("ben", "Sam")
-            raise error
-
-    for error in (KeyboardInterrupt(), ValueError()):
-        with pytest.raises(type(error)):
-            break_off(error)
-        assert store.conversations() == []
-    store.open_conversation("maya", "Sam")
-    assert [c.id for c in store.conversations()] == ["maya"]
-
-
-def test_a_snapshot_stays_at_its_moment_while_another_connection_writes(store: Store, path: Path) -> None:
-    other = Store(path)
-    with store.db.snapshot():
-        assert store.conversations() == []
-        other.open_conversation("maya", "Sam")
-        assert store.conversations() == []
-    assert [c.id for c in store.conversations()] == ["maya"]
-    other.close()
-
-
 def test_a_store_locked_for_longer_than_the_patience_gives_one_clear_line(path: Path) -> None:
     holder, store = Store(path), Store(path, busy_seconds=0.05)
     with (

@@ -38,6 +38,13 @@ def address(new_database: Callable[[], str]) -> str:
     return new_database()
 
 
+@pytest.fixture
+def store(address: str) -> Iterator[SQLStore]:
+    opened = open_store(address)
+    yield opened
+    opened.close()
+
+
 def say(store: SQLStore, key: int, text: str) -> str:
     return store.append(key, "Maya", text, AT, beta=3600, now=lambda: AT).id
 
@@ -122,10 +129,7 @@ def test_a_wrong_or_missing_password_is_named_and_not_shown(address: str, asks_p
 
 
 def test_a_password_that_breaks_the_address_is_not_shown() -> None:
-    for address in (
-        "postgresql://ann:se/cret@127.0.0.1/x",
-        "postgresql://ann:se cret%@db",
-    ):
+    for address in ("postgresql://ann:se/cret@127.0.0.1/x", "postgresql://ann:se cret%@db"):
         with pytest.raises(StoreError, match="the address cannot be read; percent-encode") as raised:
             open_store(address)
         for cause in (raised.value, raised.value.__cause__):
@@ -171,10 +175,7 @@ def test_pgvector_may_have_its_own_schema(address: str, fill: Fill) -> None:
 def test_a_search_ignores_case_alike_in_every_locale(postgres_server: str) -> None:
     name = "locale_test"
     sql(postgres_server, f"DROP DATABASE IF EXISTS {name}")
-    sql(
-        postgres_server,
-        f"CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'",
-    )
+    sql(postgres_server, f"CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8'")
     try:
         store = PostgresStore(urlunsplit(urlsplit(postgres_server)._replace(path=f"/{name}")))
         key = store.open_conversation("Örjan", "Sam").key
@@ -214,19 +215,16 @@ def test_processes_that_open_an_empty_database_create_one_schema(address: str) -
 # ---- a server that goes away
 
 
-def test_a_connection_lost_between_transactions_is_replaced(address: str) -> None:
-    store = open_store(address)
+def test_a_connection_lost_between_transactions_is_replaced(address: str, store: SQLStore) -> None:
     key = store.open_conversation("maya", "Sam").key
     for text in ("one", "two"):
         disconnect(address)
         say(store, key, text)
         disconnect(address)
         assert [u.text for u in store.utterances(key)][-1] == text
-    store.close()
 
 
-def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address: str) -> None:
-    store = open_store(address)
+def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address: str, store: SQLStore) -> None:
     key = store.open_conversation("maya", "Sam").key
     say(store, key, "kept")
 
@@ -240,16 +238,13 @@ def test_a_connection_lost_in_a_transaction_loses_that_transaction_alone(address
         interrupted()
     assert [u.text for u in store.utterances(key)] == ["kept"]
     assert say(store, key, "again") == "u2"
-    store.close()
 
 
-def test_a_connection_lost_before_a_single_statement_is_replaced(address: str) -> None:
-    store = open_store(address)
+def test_a_connection_lost_before_a_single_statement_is_replaced(address: str, store: SQLStore) -> None:
     keys = Keys(store)
     prefix = keys.create("home", ["chat"], None, AT)[:12]
     disconnect(address)
     assert keys.revoke(prefix, AT).revoked == AT
-    store.close()
 
 
 class CutOff:

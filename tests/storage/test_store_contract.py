@@ -58,16 +58,7 @@ def test_times_are_kept_to_the_microsecond(store: Store, open_store: OpenStore, 
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "a\0b",
-        "مرحبا \u202e أهلا",
-        "你好，世界",
-        "👩‍👩‍👧‍👦🏳️‍🌈",
-        "\r\n\t\x1b[31m",
-        "'; DROP TABLE utterance; --",
-        "x" * 100_000,
-    ],
+    "text", ["a\0b", "مرحبا \u202e أهلا", "\r\n\t\x1b[31m", "'; DROP TABLE utterance; --", "x" * 100_000]
 )
 def test_texts_are_kept_to_the_character(store: Store, open_store: OpenStore, text: str) -> None:
     key = store.open_conversation(text, text).key
@@ -114,12 +105,6 @@ def test_a_record_of_another_conversation_cannot_be_read_by_its_key(store: Store
     with pytest.raises(StoreError):
         store.shelf(mine, "events").records(foreign)
     assert store.shelf(mine, "events").with_sources(foreign) == []
-
-
-def test_a_conversation_is_not_reopened_with_an_agent_of_another_name(store: Store) -> None:
-    store.open_conversation("maya", "Sam")
-    with pytest.raises(InputError, match=r"has the agent 'Sam', not 'Ada'; set agent.name=Sam"):
-        store.open_conversation("maya", "Ada")
 
 
 def test_keys_and_ids_are_never_given_twice(store: Store) -> None:

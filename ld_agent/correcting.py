@@ -40,8 +40,11 @@ class _Plan:
     fewer: Sequence[Trait] = ()
 
 
-def correct(relation: Relation, target: str, text: str, at: datetime) -> None:
+def correct(relation: Relation, target: str, text: str, at: datetime, *, forgotten: bool = False) -> None:
     """Give a trait, a record or an utterance another text; "": it is forgotten.
+
+    Args:
+        forgotten: what an utterance no longer says is forgotten, not corrected.
 
     Raises:
         InputError: there is no such record, trait or utterance.
@@ -50,7 +53,7 @@ def correct(relation: Relation, target: str, text: str, at: datetime) -> None:
     with store.writing(key):
         said = store.utterances(key)
         if target.startswith("u"):
-            plan = _utterance(relation, said, target, text)
+            plan = _utterance(relation, said, target, text, forgotten or not text)
         else:
             plan = (
                 _trait(relation, said, target, text)
@@ -65,6 +68,7 @@ def correct(relation: Relation, target: str, text: str, at: datetime) -> None:
             target,
             text,
             at,
+            forgotten=forgotten or not text,
         )
     relation.changed_by_hand()
 
@@ -106,7 +110,7 @@ def _record(relation: Relation, said: Sequence[Utterance], target: str, text: st
     return _Plan(corrections, lines)
 
 
-def _utterance(relation: Relation, said: Sequence[Utterance], target: str, text: str) -> _Plan:
+def _utterance(relation: Relation, said: Sequence[Utterance], target: str, text: str, forgotten: bool) -> _Plan:
     """An utterance takes with it only what no other line says."""
     utterance = next((u for u in said if u.id == target), None)
     if utterance is None:
@@ -120,7 +124,8 @@ def _utterance(relation: Relation, said: Sequence[Utterance], target: str, text:
 
     differences = [replace(c, speaker=utterance.speaker) for c in _differences(utterance.text, text, reading)]
     corrections = [c for c in differences if not said_elsewhere(c.old)]
-    learned = [] if text else relation.resources.store.personas(relation.key).learned_from([target])
+    learned = relation.resources.store.personas(relation.key).learned_from([target]) if forgotten else []
+    learned = [t for t in learned if _nearer(t.text, [c.old for c in differences], text, reading)]
     gone = [t for t in learned if t.mentions <= 1 and not said_elsewhere(t.text)]
     fewer = [replace(t, mentions=max(t.mentions - 1, 1)) for t in learned if t not in gone]
     return _Plan(corrections, {target: text}, gone, fewer)
@@ -142,12 +147,22 @@ def _differences(before: str, after: str, reading: Reading) -> list[Correction]:
     ]
 
 
-def _in_own_words(relation: Relation, record: Record, carried: Carried) -> Record:
-    """A memory of which nothing is left but its sources, as what people said in them."""
+def _nearer(trait: str, gone: Sequence[str], kept: str, reading: Reading) -> bool:
+    """Whether a trait has more words of the sentences that are gone than of those that are kept."""
+    words = content(trait, reading)
+    return not kept or len(words & content(" ".join(gone), reading)) > len(words & content(kept, reading))
+
+
+def in_own_words(relation: Relation, record: Record, after: Mapping[str, str]) -> Record:
+    """A memory of which nothing is left but its sources, as what people said in them.
+
+    Args:
+        after: new texts of utterances, by id.
+    """
     if record.text or not record.sources:
         return record
     lines = relation.resources.store.utterances_by_id(relation.key, record.sources)
-    said = [replace(u, text=carried.after.get(u.id, u.text)) for u in map(lines.get, record.sources) if u is not None]
+    said = [replace(u, text=after.get(u.id, u.text)) for u in map(lines.get, record.sources) if u is not None]
     said = [u for u in said if u.speaker != relation.agent_name and not asks(u)][:OWN_LINES]
     return replace(record, text=dialogue(said), fallback=True)
 
@@ -157,16 +172,18 @@ def _carried_to(trait: str, carried: Carried) -> str:
     return carried.text(trait, lambda correction: trait if correction.adds else "")
 
 
-def _carry(relation: Relation, carried: Carried, plan: _Plan, target: str, text: str, at: datetime) -> None:
+def _carry(
+    relation: Relation, carried: Carried, plan: _Plan, target: str, text: str, at: datetime, *, forgotten: bool
+) -> None:
     """Store the corrected lines, records and traits."""
     resources, store, key = relation.resources, relation.resources.store, relation.key
     [topics] = resources.topics.extract([text]) if text else [()]
     records = [(record, carried.record(record, topics)) for record in store.records(key)]
     records = [(old, replace(new, text=text) if new.id == target else new) for old, new in records]
-    changed = [_in_own_words(relation, new, carried) for old, new in records if new != old]
+    changed = [in_own_words(relation, new, carried.after) for old, new in records if new != old]
     vectors = resources.encoder.encode([new.text for new in changed]) if changed else ()
-    relearned = [] if target.startswith("t") else [i for i, line in plan.lines.items() if text and line]
-    rewriting = Rewriting(carried.after, list(zip(changed, vectors, strict=True)), not text, relearned)
+    relearned = [] if target.startswith("t") or forgotten else [i for i, line in plan.lines.items() if line]
+    rewriting = Rewriting(carried.after, list(zip(changed, vectors, strict=True)), forgotten, relearned)
     store.rewrite(key, rewriting, at)
     shelf, gone = store.personas(key), {trait.id for trait in plan.gone}
     for trait in plan.fewer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,7 @@ from ld_agent.checks.kept import outdated
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import asked_about
 from ld_agent.errors import InputError, ReplyStopped
+from ld_agent.forgetting import FORGOTTEN, Forgetting, Request, quoted, request_in
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of, worths
@@ -100,12 +102,42 @@ class Turn:
             at: when the reply is said; None: now.
             recorded: stored in memory in place of the generated reply (teacher forcing).
         """
+        if (request := self._request()) is not None:
+            return (yield from self._forgetting(request, at, recorded))
         answer, interrupted = yield from self._answer()
         said = self._said(answer, interrupted)
         self.watch.lap("generate")
         kept = self._keep(said if recorded is None else recorded, at, interrupted) if said or recorded else None
         self.watch.lap("store")
         return self._reply(said, kept)
+
+    def _request(self) -> Request | None:
+        """What the person asks to forget, in the chat itself; documents ask in vain."""
+        forgets = self.relation.resources.config.memory.forgets and self.heard.channel == "chat"
+        return request_in(self.heard.text, self._reading) if forgets else None
+
+    def _forgetting(self, request: Request, at: datetime | None, recorded: str | None) -> Steps[Reply]:
+        """Forget what is meant and say so; only that something was forgotten is stored."""
+        yield from self.relation.pending()
+        self.watch.lap("pending")
+        forgetting = Forgetting(self.relation, self.heard, self.cache.thread, self.relation.resources.clock())
+        told = forgetting.carried_out(request)
+        self.cache.reload()
+        shortened = replace(self.heard, text=self._words.forget)
+        self.heard = next((u for u in self.cache.utterances if u.id == self.heard.id), shortened)
+        words, found = self._words, told or told is None
+        said = words.forgotten.format(told=quoted(told)) if told else words.forgot if found else words.not_found
+        kept = self._keep(recorded or (words.forgot if found else said), at, interrupted=False)
+        if found:
+            forgetting.forget_reply(kept)
+            self.notes.append(FORGOTTEN)
+        self._show(said)
+        return self._reply(said, kept)
+
+    def _show(self, said: str) -> None:
+        with suppress(ReplyStopped):
+            if self.on_text is not None:
+                self.on_text(said)
 
     def _answer(self) -> Steps[tuple[str, bool]]:
         """The model's answer, and whether it was interrupted; then, the part generated so far."""

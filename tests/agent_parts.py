@@ -67,7 +67,7 @@ class Scene:
     """Makes agents over one store; what is loaded slowly is shared between them."""
 
     def __init__(self, config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> None:
-        self._config, self._encoder, self._topics = config, encoder, topics
+        self._config, self.encoder, self._topics = config, encoder, topics
         self.clock = Clock()
         self.opened: list[Agent] = []
 
@@ -78,7 +78,7 @@ class Scene:
         )
         backbone = ScriptedBackbone({module: _answer(value) for module, value in answers.items()})
         agent = Agent(
-            self._config(**settings), backbone=backbone, clock=self.clock, encoder=self._encoder, topics=self._topics
+            self._config(**settings), backbone=backbone, clock=self.clock, encoder=self.encoder, topics=self._topics
         )
         self.opened.append(agent)
         return agent

@@ -208,7 +208,7 @@ def test_a_background_agent_learns_without_a_further_call(scene: Scene) -> None:
 
     quiet = scene.agent({"generator": echo})
     agent = Agent(quiet.config, backbone=quiet.models.backbone("generator"), clock=scene.clock,
-                  encoder=scene._encoder, topics=scene._topics, background=True)  # fmt: skip
+                  encoder=scene.encoder, topics=scene._topics, background=True)  # fmt: skip
     scene.opened.append(agent)
     maya = agent.conversation("maya")
     maya.respond("I keep bees.", "Maya", START)

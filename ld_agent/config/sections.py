@@ -278,6 +278,7 @@ class MemorySection(Section):
         gamma: null is the encoder's own (`GAMMAS`), which `Config` fills in.
         query_turns: number of latest utterances of the running session, including the one to answer, that form the query.
         quotes: maximum number of tokens quoted verbatim from recalled sessions; 0: none.
+        forgets: what a person asks to forget in the chat is forgotten; false: such a request is a line like any other.
         close_on_exit: closing the agent ends the running sessions; false: they continue next time, if β allows.
         budget: maximum number of tokens of memories in a prompt if several views recall; null: as many as fit the window.
         index_mb: megabytes for the search indexes of all open conversations; the least recently used are dropped first
@@ -292,6 +293,7 @@ class MemorySection(Section):
     beta: Positive = 3600.0
     query_turns: AtLeastOne = 2
     quotes: Count = 80
+    forgets: bool = True
     close_on_exit: bool = True
     budget: AtLeastOne | None = 512
     index_mb: Positive | None = 1024.0

@@ -43,6 +43,7 @@ PLACES: Mapping[str, frozenset[str]] = {
     "said": frozenset({"speaker", "text"}),
     "reminder": frozenset({"told", "question"}),
     "quoting": frozenset({"told"}),
+    "forgotten": frozenset({"told"}),
 }
 """What the sentences of ``words.yaml`` have in braces."""
 SEEN = 400
@@ -67,6 +68,9 @@ class Words(BaseModel):
         said: renders a quoted utterance, with ``{speaker}`` and ``{text}``.
         opening: replaces the user's turn if the agent speaks first.
         speechless, not_told: replies used if the model returns none, or an invented one.
+        forgotten: what the agent says when it has forgotten something, ``{told}``, on request; it keeps only that it said
+            ``forgot``, and of the request ``forget``.
+        not_found: the same if there is nothing of the kind to forget.
         reminder: puts a quote, ``{told}``, before a question, in the asker's words.
         quoting: an unsure reply that quotes what was ``{told}``.
         kinds: what memories of each mechanism are called in a prompt.
@@ -90,6 +94,10 @@ class Words(BaseModel):
     opening: str
     speechless: str
     not_told: str
+    forgotten: str
+    forgot: str
+    forget: str
+    not_found: str
     reminder: str
     quoting: str
     kinds: Mapping[str, str]
@@ -112,6 +120,11 @@ class Words(BaseModel):
         if {name for _, name, _, _ in Formatter().parse(text) if name is not None} != places:
             raise ValueError(f"{text!r} must have in braces: {', '.join(sorted(places))}")
         return text
+
+    @property
+    def telling_nothing(self) -> tuple[str, ...]:
+        """What an agent says of itself that tells nothing, and requests of which nothing else is kept."""
+        return self.speechless, self.forgot, self.not_found, self.forget
 
 
 class Language:
@@ -313,8 +326,8 @@ def shipped() -> list[str]:
 
 @cache
 def stock_phrases() -> frozenset[str]:
-    """What an agent says in any of the shipped languages if its model gives no reply."""
-    return frozenset(language(code).words.speechless for code in shipped())
+    """What tells nothing in any of the shipped languages, such as what an agent says if its model gives no reply."""
+    return frozenset(text for code in shipped() for text in language(code).words.telling_nothing)
 
 
 @cache

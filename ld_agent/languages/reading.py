@@ -13,6 +13,9 @@ from functools import cached_property
 from ld_agent.languages.dates import Dates
 from ld_agent.languages.rules import Clauses, Referents, Rules, patterns_of
 
+LONGEST_REQUEST = 300
+"""Characters of a sentence that may ask to forget something."""
+
 
 class Reading:
     """The rules of some languages as one. Immutable, and equal only to itself, so that results can be cached by it.
@@ -66,6 +69,16 @@ class Reading:
     def slots(self) -> Sequence[tuple[str, re.Pattern[str]]]:
         """`Rules.slots` of every language."""
         return [(name, re.compile(pattern, re.IGNORECASE)) for rules in self._rules for name, pattern in rules.slots]
+
+    def asked_to_forget(self, sentence: str) -> str | None:
+        """What a sentence asks to forget; "": what was said last; None: nothing."""
+        matches = (pattern.fullmatch(sentence) for pattern in self._asks_to_forget)
+        match = next(filter(None, matches), None) if len(sentence) <= LONGEST_REQUEST else None
+        return match and (match["what"] or "").strip()
+
+    @cached_property
+    def _asks_to_forget(self) -> Sequence[re.Pattern[str]]:
+        return [re.compile(rules.asks_to_forget) for rules in self._rules if rules.asks_to_forget]
 
     @cached_property
     def numerals(self) -> Mapping[str, str]:

@@ -146,6 +146,8 @@ class Rules(Patterns):
         some_number: answers to such a question without a number: "a few", "every day".
         asks_past: words of a question about the past: "did", "was".
         asks_former: words of a question about what has changed since: "before", "used to".
+        asks_to_forget: a sentence that asks to forget something told, and, in the group ``what``, what; none: what was
+            said last.
         someone: its groups are names in a question.
         as_asker: begins an answer given in the asker's person: "I keep".
         turned: words in the asker's person and their counterparts: "my": "your".
@@ -202,6 +204,12 @@ class Rules(Patterns):
     some_number: str = ""
     asks_past: str = ""
     asks_former: str = ""
+    asks_to_forget: str = ""
+
+    @field_validator("asks_to_forget")
+    @classmethod
+    def _forgetting_has_groups(cls, pattern: str) -> str:
+        return _with_groups(pattern, ("what",))
 
     @field_validator("stemmer")
     @classmethod

@@ -72,8 +72,11 @@ def statements(text: str) -> str:
 
 
 def is_stock_phrase(said: Utterance, agent: str, language: Language) -> bool:
-    """Whether the agent said this because its model gave no reply."""
-    return said.speaker == agent and (said.text == language.words.speechless or said.text in stock_phrases())
+    """Whether this tells nothing: the agent said it because its model gave no reply, or it is all that was kept of what was said
+    about forgetting something."""
+    by_agent = said.speaker == agent
+    words = language.words.telling_nothing if by_agent else (language.words.forget,)
+    return said.text in words or (by_agent and said.text in stock_phrases())
 
 
 def only_repeats(text: str, said: Collection[str]) -> bool:

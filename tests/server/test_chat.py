@@ -378,3 +378,17 @@ async def test_a_clients_own_jobs_enter_no_memory(served: Served, text: str):
         assert len(await client.said()) == 2
         [*_, last] = [r for r in client.backbone.requests if r.module == "generator"]
         assert [m.content for m in last.messages] == [text]
+
+
+async def test_what_was_forgotten_on_request_comes_back_neither_with_the_chat_nor_with_another_answer(served: Served):
+    async with served(**{"modules.generator.temperature": 0.0}) as client:
+        chat = ["I keep bees in Ghent."]
+        for line in ("I have a partner named Joao.", "Please forget what I said about my partner."):
+            chat += [await turn(client, *chat), line]
+        said = await turn(client, *chat)
+        assert said == ENGLISH.words.forgotten.format(told="I have a partner named Joao.")
+        assert not client.service.explained
+        assert await turn(client, *chat) == ENGLISH.words.forgot, "generated again"
+        await turn(client, *chat, said, "Guess what.")
+        assert (await client.said())[2:-1] == [ENGLISH.words.forget, ENGLISH.words.forgot, "Guess what."]
+        assert "Joao" not in str(client.backbone.requests[-1].messages)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError, ReplyStopped
+from ld_agent.forgetting import FORGOTTEN
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
 from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
@@ -165,7 +166,10 @@ async def _answered(
         asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
     )
     await service.brief(lambda: keep(service, conversation, asked, answered))
-    service.explain(conversation.id, reply)
+    if FORGOTTEN in reply.notes:
+        service.unexplain(conversation.id)
+    else:
+        service.explain(conversation.id, reply)
     service.count_tokens(reply.tokens.prompt, reply.tokens.completion)
     return answered
 
@@ -185,8 +189,9 @@ def _prepared(
     stored = _stored(service, conversation, asked)
     lines = [Line(u.speaker == conversation.agent_name, u.text) for u in stored]
     compared = compare(lines, asked.lines, asked.whole) if asked.thread is not None else _said_next(lines, asked)
-    replaced = [u for u in stored[compared.recognised :] if u.text] if compared.replaced else []
     running = {u.id for u in service.agent.store.open_utterances(conversation.key, asked.thread or "")}
+    left_out = stored[compared.recognised :] if compared.replaced else []
+    replaced = [u for u in left_out if u.text or u.id in running]  # a line without a text may have been forgotten
     if compared.answer_again and (not stored or stored[compared.recognised - 1].id not in running):
         compared = Comparison(compared.recognised, compared.replaced, compared.missing)
     if any(u.id not in running for u in replaced):

@@ -108,27 +108,6 @@ def test_why_a_reply(page: Any):
     assert "You are Sam" in page.locator("pre").first.inner_text()
 
 
-def test_asking_the_memory(page: Any):
-    page.goto("/people/ann/ask")
-    page.get_by_label("What would be recalled for").fill("bee hives")
-    page.keyboard.press("Enter")
-    page.locator("mark").filter(has_text="hives").first.wait_for()
-    assert page.locator("meter[aria-label=s_sem]").first.get_attribute("value") > "0"
-
-
-def test_editing_and_forgetting_without_leaving_the_page(page: Any):
-    page.goto("/people/ann")
-    memory = page.locator("article.memory").last
-    memory.get_by_text("Edit").click()
-    memory.get_by_label("Text").fill("Ann keeps fifty hives.")
-    memory.get_by_role("button", name="Save").click()
-    changed = page.locator("article.memory").filter(has_text="Ann keeps fifty hives.").last
-    changed.wait_for()
-    changed.get_by_text("Forget", exact=True).click()
-    changed.get_by_role("button", name=re.compile("^Forget for good")).wait_for()
-    assert page.url.endswith("/people/ann")
-
-
 @pytest.fixture(scope="module")
 def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, str]]:
     """A server with keys, and the key of a tenant."""

@@ -21,17 +21,6 @@ from ld_agent.types import ReplyOptions
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_completion_has_what_openai_clients_read(served: Served):
-    async with served({"generator": "How nice."}) as client:
-        answer = (await client.chat("I keep bees.")).json()
-    assert answer["object"] == "chat.completion"
-    assert answer["choices"] == [
-        {"index": 0, "message": {"role": "assistant", "content": "How nice."}, "finish_reason": "stop"}
-    ]
-    assert answer["usage"]["total_tokens"] == answer["usage"]["prompt_tokens"] + 2
-    assert answer["ld_agent"]["heard"] == "u1"
-
-
 async def test_an_assistant_is_read_without_its_reasoning(served: Served):
     thought = [{"type": "thinking", "thinking": "Bees."}, {"type": "text", "text": "How many bees?"}]
     before = [
@@ -55,14 +44,6 @@ async def test_without_an_answer_a_stranger_gets_a_stock_phrase_and_the_reason(s
     assert answer["choices"][0]["message"]["content"] == ENGLISH.words.speechless
     assert answer["ld_agent"]["notes"][0].startswith("the model's answer was only reasoning")
     assert responses.json()["output"][0]["content"][0]["text"] == ENGLISH.words.speechless
-
-
-async def test_models(served: Served):
-    async with served() as client:
-        listed = (await client.get("/v1/models")).json()
-        assert [model["id"] for model in listed["data"]] == ["default"]
-        assert (await client.get("/v1/models/default")).status_code == 200
-        assert (await client.get("/v1/models/nope")).status_code == 404
 
 
 async def test_a_stream_joins_to_the_reply_and_ends_with_usage(served: Served):
@@ -182,15 +163,6 @@ async def test_without_a_person_nothing_is_remembered(served: Served):
         assert [m.content for m in request.messages[-3:]] == ["Hi.", "Hello.", "I keep bees."]
 
 
-async def test_threads_are_apart_and_share_the_memory(served: Served):
-    async with served() as client:
-        await client.chat("I keep bees.", thread="phone")
-        answer = await client.chat("What do I keep?", thread="laptop")
-        assert answer.json()["ld_agent"]["traits"]["User"] == ["I keep bees."]
-        last = [r for r in client.backbone.requests if r.module == "generator"][-1]
-        assert not any("I keep bees." in message.content for message in last.messages[1:])
-
-
 async def test_a_temporary_chat_of_open_webui_is_not_remembered(served: Served):
     async with served() as client:
         headers = {"X-OpenWebUI-User-Id": "ann", "X-OpenWebUI-Chat-Id": "local:Zm9v"}
@@ -207,22 +179,6 @@ async def test_a_person_that_is_not_an_id(served: Served, person: str):
 
 
 # ---- what clients send again
-
-
-async def test_a_resent_history_is_stored_once(served: Served):
-    async with served() as client:
-        first = await turn(client, "I keep bees.")
-        second = await turn(client, "I keep bees.", first, "And two goats.")
-        await turn(client, "I keep bees.", first, "And two goats.", second, "Guess their names.")
-        said = await client.said()
-    assert said[:4] == ["I keep bees.", first, "And two goats.", second]
-    assert len(said) == 6
-
-
-async def test_a_chat_begun_elsewhere_is_imported(served: Served):
-    async with served() as client:
-        reply = await turn(client, "Hi.", "Hello there.", "I keep bees.")
-        assert await client.said() == ["Hi.", "Hello there.", "I keep bees.", reply]
 
 
 async def test_an_edited_turn_replaces_the_stored_one_and_what_was_learned_from_it(served: Served):

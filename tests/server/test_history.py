@@ -26,7 +26,6 @@ def lines(text: str) -> list[Line]:
             "u:Hi a:Hello u:Bees",
             Comparison(3, 0, answer_again=True),
         ),  # sent again after a failure
-        ("u:Hi a:Hello u:Bees", "u:Bees", Comparison(3, 0, answer_again=True)),
         (
             "u:Hi a:Hello u:Bees a:Nice u:Why a:So",
             "u:Bees a:Nice u:Why a:So u:Ah",
@@ -35,7 +34,6 @@ def lines(text: str) -> list[Line]:
         ("u:Hi a:Hello", "u:Hi a:Bye u:Bees", Comparison(1, 1, tuple(lines("a:Bye")))),  # the agent's line was edited
         ("u:Hi a:Hello", "u:Other a:Chat u:Bees", Comparison(2, 0)),  # nothing in common: nothing is touched
         ("u:Hi a:Hello,there", "u:Hi a:Hello u:Bees", Comparison(2, 0)),  # an interrupted reply was seen in part
-        ("u:Hi", "u:Hi a:Hello u:Bees", Comparison(1, 0, tuple(lines("a:Hello")))),
         ("u: a:Hello u:Bees a:", "u:Joao a:Hello u:Bees a:Nice u:Ah", Comparison(4, 0)),  # two lines were forgotten
         (
             "u: a:Hello",
@@ -54,7 +52,6 @@ def test_what_is_new(stored: str, sent: str, expected: Comparison):
     [
         ("u:Hi a:Hello", "u:Hi", Comparison(1, 1, answer_again=True)),  # the first answer is regenerated
         ("u:Hi a:Hello", "u:Bees", Comparison(0, 2)),  # the first line is edited
-        ("", "u:Bees", Comparison(0, 0)),
     ],
 )
 def test_a_client_that_always_sends_the_whole_chat(stored: str, sent: str, expected: Comparison):
@@ -65,7 +62,6 @@ def test_a_client_that_always_sends_the_whole_chat(stored: str, sent: str, expec
     "text",
     [
         "### Task:\nGenerate a concise, 3-5 word title with an emoji summarizing the chat history.",
-        "### Task:\nGenerate 1-3 broad tags categorizing the main themes of the chat history",
         "Provide a concise, 5-word-or-less title for the conversation, using its same language.",
         "Create a concise title for this conversation:\n\nUser: Hi",
     ],
@@ -79,8 +75,6 @@ def test_jobs_of_chat_clients(text: str):
     "text",
     [
         "What is my task today?",
-        "I wrote a short story; can you find a title?",
-        "Write me a poem.",
         "### Task:\nRespond to the user query.\n<context>\nA document.\n</context>\nWhat does it say?",
     ],
 )

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
-from agent_parts import Clock, confessed, echo, remembered, retold
+from agent_parts import Scene
 from cli_commands import EXECUTABLE, environment, light_config
 from mcp import Client, MCPError, StdioServerParameters
 
-from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
-from ld_agent.backbones.scripted import ScriptedBackbone
-from ld_agent.config import Config
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.server.mcp_tools import memory_server
 
 pytestmark = pytest.mark.anyio
@@ -35,9 +29,8 @@ async def called(client: Client, tool: str, **arguments: Any) -> Any:
     return content.get("result", content)
 
 
-async def test_tools_and_resources(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor):
-    script = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered}
-    agent = Agent(config(), backbone=ScriptedBackbone(script), clock=Clock(), encoder=encoder, topics=topics)
+async def test_tools_and_resources(scene: Scene):
+    agent = scene.agent()
     async with Client(memory_server(agent, "ann")) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"remember", "recall", "about", "forget"}
         assert "nothing is known about 'ann'" in await called(client, "recall", query="hives")
@@ -65,7 +58,6 @@ async def test_tools_and_resources(config: Callable[..., Config], encoder: Sente
         ):
             with pytest.raises(MCPError, match=message):
                 await client.read_resource(f"ldagent://{uri}")
-    agent.close(end_sessions=False)
 
 
 def corrupted(request: Request) -> str:
@@ -73,11 +65,8 @@ def corrupted(request: Request) -> str:
     return "I have 4 bee hives." if request.module == "extractor" else "The user asks the beekeeper about hives."
 
 
-async def test_what_is_remembered_keeps_its_words(
-    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
-):
-    script = {"generator": echo, "summarizer": corrupted, "extractor": corrupted, "memory": remembered}
-    agent = Agent(config(), backbone=ScriptedBackbone(script), clock=Clock(), encoder=encoder, topics=topics)
+async def test_what_is_remembered_keeps_its_words(scene: Scene):
+    agent = scene.agent({"summarizer": corrupted, "extractor": corrupted})
     async with Client(memory_server(agent, "ann")) as client:
         await called(client, "remember", text="I keep forty bee hives in Ghent.")
         [best] = await called(client, "recall", query="How many hives are there?")
@@ -93,14 +82,10 @@ async def test_what_is_remembered_keeps_its_words(
         ):
             assert "Extra inputs are not permitted" in await called(client, tool, **arguments)
         assert "I sing." not in [u.text for u in agent.conversation("ann").utterances]
-    agent.close(end_sessions=False)
 
 
-async def test_over_http_this_machine_alone_is_answered(
-    config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor
-):
-    script = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered}
-    agent = Agent(config(), backbone=ScriptedBackbone(script), clock=Clock(), encoder=encoder, topics=topics)
+async def test_over_http_this_machine_alone_is_answered(scene: Scene):
+    agent = scene.agent()
     app = memory_server(agent, "ann").streamable_http_app()
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical"))
     serving = asyncio.create_task(server.serve())
@@ -117,7 +102,6 @@ async def test_over_http_this_machine_alone_is_answered(
             assert refused.status_code in (403, 421)
     server.should_exit = True
     await serving
-    agent.close(end_sessions=False)
 
 
 async def test_the_command_over_standard_input_and_output(tmp_path: Path):

@@ -301,16 +301,3 @@ async def loaded(client: Client, path: str) -> float:
     for part in sorted(set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page))):
         assert (await client.get(part)).status_code == 200
     return time.perf_counter() - begun
-
-
-async def test_long_lists_come_by_page(served: Served):
-    async with served() as client:
-        for number in range(17):
-            at = f"2024-03-{number + 1:02}T10:00:00+00:00"
-            said = {"utterances": [{"text": "Hello.", "at": at}], "end_session": True}
-            await client.post("/v1/memory/people/ann/observe", json=said)
-        first = (await client.get("/people/ann")).text
-        assert first.count("<li value=") == 15
-        following = re.search(r'hx-get="(/people/ann\?before=\d+)"', first)
-        assert following
-        assert (await client.get(following[1])).text.count("<li value=") == 2

@@ -31,34 +31,34 @@ def test_killed_it_loses_nothing_and_stopped_it_ends_cleanly(tmp_path: Path):
         assert not [secret for secret in (key, "before the kill", "people/ann", "Traceback") if secret in log]
 
 
-@pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(monkeypatch, capsys)
-
-
-def test_it_is_not_open_to_others_without_a_key(command: CommandLine, tmp_path: Path):
-    refused = command("serve", "-c", light_config(tmp_path), "--store", tmp_path / "s.db", "--host", "0.0.0.0")
+def test_it_is_not_open_to_others_without_a_key(command_line: CommandLine, tmp_path: Path):
+    refused = command_line("serve", "-c", light_config(tmp_path), "--store", tmp_path / "s.db", "--host", "0.0.0.0")
     assert refused.code == 2
     assert "there are no keys; create one first: ld-agent keys create NAME" in refused.err
     assert len(refused.err.splitlines()) == 1
 
 
-def test_an_address_in_use(command: CommandLine, tmp_path: Path):
+def test_an_address_in_use(command_line: CommandLine, tmp_path: Path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        refused = command("serve", "-c", light_config(tmp_path), "--store", tmp_path / "s.db", "--port", port)
+        refused = command_line("serve", "-c", light_config(tmp_path), "--store", tmp_path / "s.db", "--port", port)
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)
     assert f"cannot listen on 127.0.0.1, port {port}" in refused.err
 
 
 @pytest.mark.parametrize(("command_name", "missing", "extra"), [("serve", "fastapi", "server"), ("mcp", "mcp", "mcp")])
 def test_what_is_not_installed_is_named(
-    command: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command_name: str, missing: str, extra: str
+    command_line: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command_name: str,
+    missing: str,
+    extra: str,
 ):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == missing else object())
-    refused = command(command_name, "-c", light_config(tmp_path), "--store", tmp_path / "s.db")
+    refused = command_line(command_name, "-c", light_config(tmp_path), "--store", tmp_path / "s.db")
     assert refused.code == 2
     assert refused.err == f"ld-agent: this command needs {missing}; run: pip install 'ld_agent[{extra}]'\n"
 

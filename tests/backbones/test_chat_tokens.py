@@ -36,13 +36,6 @@ def test_a_cached_prefix_changes_no_answer_and_is_read_once(kind: str, tmp_path:
     assert [width for width in widths if width > 1] == [*(length - constant for length in lengths[:3]), lengths[3]]
 
 
-def test_the_constant_prefix_ends_at_the_first_difference(llama: LocalBackbone) -> None:
-    ids = llama.encode_messages(request("Hello").messages)
-    length = llama._tokens.prefix_length(request("Hello").messages, 1)
-    head = "<|start|>system\nBe kind.<|end|>\n<|start|>user\n"
-    assert llama._tokens._tokenizer.decode(ids[:length]) == head
-
-
 # --- tokens -------------------------------------------------------------------------------------------------------
 
 

@@ -157,8 +157,6 @@ def test_404_names_the_config_key_of_the_module(connect):
     [
         sends('{"choices": ['),
         sends("<html>Not here</html>", "text/html"),
-        sends("[]"),
-        sends("null"),
         sends('{"choices": []}'),
         sends('{"choices": [{"index": 0}]}'),
         says(["no", "text"]),
@@ -167,10 +165,6 @@ def test_404_names_the_config_key_of_the_module(connect):
 def test_garbage_is_an_error_and_not_an_answer(stage, connect, play):
     assert "backbone.base_url" in failure(connect(play))
     assert len(stage.bodies) == 1
-
-
-def test_null_content_is_an_empty_text(connect):
-    assert connect(says(None)).generate([ask()])[0].text == ""
 
 
 def test_a_stream_is_passed_on_in_the_callers_thread(stage, connect):

@@ -10,19 +10,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from test_endpoint import ask
 
-from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.base import Message
 from ld_agent.backbones.endpoint import EndpointBackbone
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.config.sections import SMOLLM2
 from ld_agent.errors import BackboneError
-
-
-def ask(text: str = "Hello?", module: str = "generator", **more: Any) -> Request:
-    return Request((Message("user", text),), module, max_new_tokens=16, **more)
 
 
 @pytest.fixture(scope="module")

@@ -80,13 +80,6 @@ def test_an_answer_is_without_its_reasoning(connect: Connect, message: dict[str,
         assert (answer.text, answer.finish, answer.lack) == ("How many?", "stop", "")
 
 
-@pytest.mark.parametrize(("message", "finish", "why"), NONE.values(), ids=NONE)
-def test_no_answer_says_why(connect: Connect, message: dict[str, Any], finish: str, why: str) -> None:
-    for answer in answers(connect(sends_message(message, finish))):
-        assert answer.text.strip() == ""
-        assert why in answer.why_none("generator")
-
-
 def test_what_a_filter_leaves_is_cut_short(connect: Connect) -> None:
     [answer] = connect(says("How many? And", "content_filter")).generate([ask()])
     assert (answer.text, answer.finish, answer.lack) == ("How many? And", "length", "")
@@ -103,13 +96,6 @@ def test_a_stream_that_breaks_while_reasoning_is_tried_again(stage: Stage, conne
 
 
 # ---- backbone.extra
-
-
-def test_extra_parameters_reach_the_body(stage: Stage, connect: Connect) -> None:
-    extra = {"chat_template_kwargs": {"enable_thinking": False}, "reasoning_effort": "low"}
-    connect(echoes, extra=extra).generate([ask(repetition_penalty=1.1)])
-    assert {name: stage.bodies[0][name] for name in extra} == extra
-    assert stage.bodies[0]["repetition_penalty"] == 1.1
 
 
 def test_a_refused_extra_parameter_is_left_out_from_then_on(stage: Stage, connect: Connect) -> None:

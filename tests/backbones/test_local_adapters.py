@@ -49,13 +49,6 @@ def test_every_row_has_the_logits_that_its_adapter_gives_under_peft(
     assert not torch.allclose(first[0], first[1], atol=0.1)
 
 
-def test_one_batch_answers_like_one_adapter_at_a_time(llama: LocalBackbone) -> None:
-    requests = [request(TEXTS[0], adapter=name) for name in ("summarizer", None, "extractor", "summarizer")]
-    alone = [llama.generate([r])[0] for r in requests]
-    assert llama.generate(requests) == alone
-    assert len({c.text for c in alone}) == 3
-
-
 @pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "BartForConditionalGeneration"])
 def test_adapters_work_on_other_architectures(kind: str, tmp_path: Path) -> None:
     from peft import PeftModel

@@ -14,8 +14,6 @@ from ld_agent.backbones.base import Message
 from ld_agent.backbones.local import LocalBackbone
 from ld_agent.backbones.local.chat_tokens import ChatTokens, TextStream
 from ld_agent.config.sections import BackboneSection
-from training.examples import encode
-from training.rows import Row
 
 QWEN3 = (Path(__file__).parent / "qwen3.jinja").read_text(encoding="utf-8")
 EMPTY = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
@@ -63,13 +61,6 @@ def test_qwen3_is_trained_and_scored_on_what_its_template_renders(qwen3: Path) -
     assert tokens.decode(tokens.encode_answer("Two.")) == "Two."
     [likelihood] = backbone.likelihoods([request("Newts?")], ["Two."])
     assert likelihood == backbone.likelihoods([request("Newts?"), request("Tea?")], ["Two.", "No."])[0]
-
-
-def test_earlier_answers_of_a_row_are_targets_too() -> None:
-    tokens = chat_tokens(QWEN3.replace("<|im_end|>", "<|end|>"))
-    row = Row(tuple(CHAT), "Two.", Path("rows.jsonl"), 1, further=1)
-    example = encode(row, tokens, 1000, None, None)
-    assert [tokens.decode(example.prompt[start:end]) for start, end in example.spans] == ["Yo."]
 
 
 def test_reasoning_that_a_template_opens_is_closed_or_known() -> None:

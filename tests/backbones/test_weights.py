@@ -253,6 +253,7 @@ def test_four_bit_groups_are_the_weights_of_the_file(kind: str) -> None:
     x = torch.randn(3, 512, generator=torch.Generator().manual_seed(0)).bfloat16()
     product, wanted = FourBitMatrix(torch.from_numpy(packed))(x).float(), x.float() @ exact.T
     assert (product - wanted).norm() < 0.01 * wanted.norm()
+    assert groups(np.zeros((16, 210), np.uint8), "Q6_K") is None
 
 
 def test_a_large_model_keeps_four_bits_only_and_answers_the_same(

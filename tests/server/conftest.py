@@ -44,6 +44,13 @@ def served(config: Callable[..., Config], encoder: SentenceEncoder, topics: Topi
 
 
 @pytest.fixture
+async def client(served: Served) -> AsyncIterator[Client]:
+    """A served agent with the settings of the code, and a model that says what it is asked."""
+    async with served() as client:
+        yield client
+
+
+@pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
 

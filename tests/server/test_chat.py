@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from server_parts import Served, events, turn
+from server_parts import Client, Served, events, turn
 
 from ld_agent.backbones.base import Request
 from ld_agent.languages import ENGLISH
@@ -78,14 +78,13 @@ async def test_a_stream_says_something_while_nothing_comes(served: Served, monke
         assert sent[-1] == "data: [DONE]\n\n"
 
 
-async def test_max_tokens_temperature_and_seed_reach_the_model(served: Served):
-    async with served() as client:
-        await client.chat("I keep bees.", max_tokens=7, temperature=0.5, seed=3)
-        for _ in range(2):
-            await client.chat("And goats.", temperature=0.5)
-        request, *others = [r for r in client.backbone.requests if r.module == "generator"]
-        assert (request.max_new_tokens, request.temperature, request.seed) == (7, 0.5, 3)
-        assert others[0].seed != others[1].seed
+async def test_max_tokens_temperature_and_seed_reach_the_model(client: Client):
+    await client.chat("I keep bees.", max_tokens=7, temperature=0.5, seed=3)
+    for _ in range(2):
+        await client.chat("And goats.", temperature=0.5)
+    request, *others = [r for r in client.backbone.requests if r.module == "generator"]
+    assert (request.max_new_tokens, request.temperature, request.seed) == (7, 0.5, 3)
+    assert others[0].seed != others[1].seed
 
 
 async def test_max_tokens_bound_an_answer_that_was_checked_too(served: Served):
@@ -104,31 +103,25 @@ async def test_max_tokens_bound_an_answer_that_was_checked_too(served: Served):
             assert (await client.said())[-1] == text
 
 
-async def test_a_system_message_is_added_to_the_agents_own(served: Served):
-    async with served() as client:
-        await client.chat("I keep bees.", before=[{"role": "system", "content": "Answer like a pirate."}])
-        [request] = [r for r in client.backbone.requests if r.module == "generator"]
-        assert request.messages[0].content.startswith("You are Sam")
-        assert request.messages[0].content.endswith("Answer like a pirate.")
+async def test_a_system_message_is_added_to_the_agents_own(client: Client):
+    await client.chat("I keep bees.", before=[{"role": "system", "content": "Answer like a pirate."}])
+    [request] = [r for r in client.backbone.requests if r.module == "generator"]
+    assert request.messages[0].content.startswith("You are Sam")
+    assert request.messages[0].content.endswith("Answer like a pirate.")
 
 
-async def test_a_long_system_message_leaves_room_for_the_chat(served: Served):
-    async with served() as client:
-        answer = await client.chat("I keep bees.", before=[{"role": "system", "content": "word " * 5000}])
-        assert (
-            "the caller's instructions were cut to a quarter of the model's window"
-            in answer.json()["ld_agent"]["notes"]
-        )
-        [request] = [r for r in client.backbone.requests if r.module == "generator"]
-        assert request.messages[-1].content == "I keep bees."
+async def test_a_long_system_message_leaves_room_for_the_chat(client: Client):
+    answer = await client.chat("I keep bees.", before=[{"role": "system", "content": "word " * 5000}])
+    assert "the caller's instructions were cut to a quarter of the model's window" in answer.json()["ld_agent"]["notes"]
+    [request] = [r for r in client.backbone.requests if r.module == "generator"]
+    assert request.messages[-1].content == "I keep bees."
 
 
-async def test_content_in_parts(served: Served):
-    async with served() as client:
-        parts = [{"type": "text", "text": "I keep"}, {"type": "text", "text": "bees."}]
-        body = {"model": "default", "messages": [{"role": "user", "content": parts}]}
-        assert (await client.post("/v1/chat/completions", json=body, headers={"X-LD-Person": "ann"})).status_code == 200
-        assert (await client.said())[0] == "I keep\nbees."
+async def test_content_in_parts(client: Client):
+    parts = [{"type": "text", "text": "I keep"}, {"type": "text", "text": "bees."}]
+    body = {"model": "default", "messages": [{"role": "user", "content": parts}]}
+    assert (await client.post("/v1/chat/completions", json=body, headers={"X-LD-Person": "ann"})).status_code == 200
+    assert (await client.said())[0] == "I keep\nbees."
 
 
 # ---- who is talking
@@ -143,55 +136,50 @@ async def test_content_in_parts(served: Served):
         ({}, {"safety_identifier": "ann", "metadata": {"chat_id": "t1"}}),
     ],
 )
-async def test_person_and_thread(served: Served, headers: dict[str, str], body: dict[str, Any]):
-    async with served() as client:
-        response = await client.chat("I keep bees.", person=None, thread=None, headers=headers, **body)
-        assert response.headers["x-ld-memory"] == "on"
-        [key] = [c.key for c in client.service.agent.store.conversations() if c.id == "ann"]
-        assert client.service.agent.store.open_threads(key) == ["t1"]
-        name = "Ann Lee" if "X-OpenWebUI-User-Name" in headers else "User"
-        assert client.service.agent.store.speakers(key) == [name, "Sam"]
+async def test_person_and_thread(client: Client, headers: dict[str, str], body: dict[str, Any]):
+    response = await client.chat("I keep bees.", person=None, thread=None, headers=headers, **body)
+    assert response.headers["x-ld-memory"] == "on"
+    [key] = [c.key for c in client.service.agent.store.conversations() if c.id == "ann"]
+    assert client.service.agent.store.open_threads(key) == ["t1"]
+    name = "Ann Lee" if "X-OpenWebUI-User-Name" in headers else "User"
+    assert client.service.agent.store.speakers(key) == [name, "Sam"]
 
 
-async def test_without_a_person_nothing_is_remembered(served: Served):
-    async with served() as client:
-        response = await client.chat("Hi.", "Hello.", "I keep bees.", person=None, thread=None)
-        assert response.headers["x-ld-memory"] == "none"
-        assert response.json()["choices"][0]["message"]["content"]
-        assert client.service.agent.store.conversations() == []
-        [request] = client.backbone.requests
-        assert [m.content for m in request.messages[-3:]] == ["Hi.", "Hello.", "I keep bees."]
+async def test_without_a_person_nothing_is_remembered(client: Client):
+    response = await client.chat("Hi.", "Hello.", "I keep bees.", person=None, thread=None)
+    assert response.headers["x-ld-memory"] == "none"
+    assert response.json()["choices"][0]["message"]["content"]
+    assert client.service.agent.store.conversations() == []
+    [request] = client.backbone.requests
+    assert [m.content for m in request.messages[-3:]] == ["Hi.", "Hello.", "I keep bees."]
 
 
-async def test_a_temporary_chat_of_open_webui_is_not_remembered(served: Served):
-    async with served() as client:
-        headers = {"X-OpenWebUI-User-Id": "ann", "X-OpenWebUI-Chat-Id": "local:Zm9v"}
-        response = await client.chat("I keep bees.", person=None, thread=None, headers=headers)
-        assert (response.status_code, response.headers["x-ld-memory"]) == (200, "none")
-        assert await client.said() == []
+async def test_a_temporary_chat_of_open_webui_is_not_remembered(client: Client):
+    headers = {"X-OpenWebUI-User-Id": "ann", "X-OpenWebUI-Chat-Id": "local:Zm9v"}
+    response = await client.chat("I keep bees.", person=None, thread=None, headers=headers)
+    assert (response.status_code, response.headers["x-ld-memory"]) == (200, "none")
+    assert await client.said() == []
 
 
 @pytest.mark.parametrize("person", ["a/b", " ", "..", "x" * 201, "{{LIBRECHAT_USER_ID}}", "a\u202eb"])
-async def test_a_person_that_is_not_an_id(served: Served, person: str):
-    async with served() as client:
-        response = await client.chat("Hi.", person=None, user=person)
-        assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_person")
+async def test_a_person_that_is_not_an_id(client: Client, person: str):
+    response = await client.chat("Hi.", person=None, user=person)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "invalid_person")
 
 
 # ---- what clients send again
 
 
-async def test_an_edited_turn_replaces_the_stored_one_and_what_was_learned_from_it(served: Served):
-    async with served() as client:
-        first = await turn(client, "Hello Sam.")
-        await turn(client, "Hello Sam.", first, "I keep snakes.")
-        await client.get("/v1/models")
-        client.service.agent.conversation("ann", thread="t1").traits()  # learned by now
-        reply = await turn(client, "Hello Sam.", first, "I keep bees.")
-        assert await client.said() == ["Hello Sam.", first, "I keep bees.", reply]
-        assert [t.text for t in client.service.agent.conversation("ann").traits()] == ["I keep bees."]
-        kept = client.service.agent.resources.store.db.rows("SELECT text FROM utterance WHERE replaced = 1")
-        assert ("I keep snakes.",) in kept
+async def test_an_edited_turn_replaces_the_stored_one_and_what_was_learned_from_it(client: Client):
+    first = await turn(client, "Hello Sam.")
+    await turn(client, "Hello Sam.", first, "I keep snakes.")
+    await client.get("/v1/models")
+    client.service.agent.conversation("ann", thread="t1").traits()  # learned by now
+    reply = await turn(client, "Hello Sam.", first, "I keep bees.")
+    assert await client.said() == ["Hello Sam.", first, "I keep bees.", reply]
+    assert [t.text for t in client.service.agent.conversation("ann").traits()] == ["I keep bees."]
+    kept = client.service.agent.resources.store.db.rows("SELECT text FROM utterance WHERE replaced = 1")
+    assert ("I keep snakes.",) in kept
 
 
 async def test_what_a_person_forgot_or_corrected_does_not_come_back_with_a_chat_that_is_sent_again(served: Served):
@@ -257,68 +245,62 @@ async def test_librechat_with_the_headers_of_its_guide(served: Served):
         assert [text for (text,) in kept] == ["I keep bees.", "How nice.", "And two goats.", "Two?", "Two goats!"]
 
 
-async def test_without_a_thread_a_transcript_changes_nothing(served: Served):
-    async with served() as client:
-        first = await turn(client, "Hi.", thread=None)
-        await turn(client, "Hi.", first, "I keep bees.", thread=None)
-        other = await turn(client, "Hi.", first, "I keep goats.", thread=None)
-        said = await client.said()
+async def test_without_a_thread_a_transcript_changes_nothing(client: Client):
+    first = await turn(client, "Hi.", thread=None)
+    await turn(client, "Hi.", first, "I keep bees.", thread=None)
+    other = await turn(client, "Hi.", first, "I keep goats.", thread=None)
+    said = await client.said()
     assert (said[0], said[2], said[4:]) == ("Hi.", "I keep bees.", ["I keep goats.", other])
 
 
-async def test_a_finished_session_does_not_change(served: Served):
-    async with served() as client:
-        first = await turn(client, "I keep bees.")
-        client.service.agent.conversation("ann", thread="t1").end_session()
-        response = await client.chat("I keep snakes.", first, "Guess.", headers={"X-LD-History": "whole"})
-        assert response.status_code == 200
-        assert (await client.said())[:2] == ["I keep bees.", first]
+async def test_a_finished_session_does_not_change(client: Client):
+    first = await turn(client, "I keep bees.")
+    client.service.agent.conversation("ann", thread="t1").end_session()
+    response = await client.chat("I keep snakes.", first, "Guess.", headers={"X-LD-History": "whole"})
+    assert response.status_code == 200
+    assert (await client.said())[:2] == ["I keep bees.", first]
 
 
-async def test_a_repeated_request_is_answered_alike_and_stored_once(served: Served):
-    async with served() as client:
-        once = await client.chat("Buy salt.", headers={"Idempotency-Key": "k1"})
-        again = await client.chat("Buy salt.", headers={"Idempotency-Key": "k1"})
-        assert again.json()["choices"] == once.json()["choices"]
-        assert (again.json()["id"], again.headers["x-ld-repeated"]) == (once.json()["id"], "true")
-        assert len(await client.said()) == 2
-        other = await client.chat("Buy rice.", headers={"Idempotency-Key": "k1"})
-        assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
+async def test_a_repeated_request_is_answered_alike_and_stored_once(client: Client):
+    once = await client.chat("Buy salt.", headers={"Idempotency-Key": "k1"})
+    again = await client.chat("Buy salt.", headers={"Idempotency-Key": "k1"})
+    assert again.json()["choices"] == once.json()["choices"]
+    assert (again.json()["id"], again.headers["x-ld-repeated"]) == (once.json()["id"], "true")
+    assert len(await client.said()) == 2
+    other = await client.chat("Buy rice.", headers={"Idempotency-Key": "k1"})
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
 
 
 @pytest.mark.parametrize("whole", [False, True])
-async def test_a_server_killed_before_it_kept_the_answer_stores_the_request_once(served: Served, whole: bool):
+async def test_a_server_killed_before_it_kept_the_answer_stores_the_request_once(client: Client, whole: bool):
     headers = {"Idempotency-Key": "k1"} | ({"X-LD-History": "whole"} if whole else {})
-    async with served() as client:
-        first = await turn(client, "Buy salt.")  # the same words before, under no key
-        keep, before = client.service.answers.keep, () if not whole else ("Buy salt.", first)
+    first = await turn(client, "Buy salt.")  # the same words before, under no key
+    keep, before = client.service.answers.keep, () if not whole else ("Buy salt.", first)
 
-        def killed(key: int, answer: Answer) -> None:
-            if answer.finish != "begun":
-                raise RuntimeError("killed")
-            keep(key, answer)
+    def killed(key: int, answer: Answer) -> None:
+        if answer.finish != "begun":
+            raise RuntimeError("killed")
+        keep(key, answer)
 
-        client.service.answers.keep = killed
-        assert (await client.chat(*before, "Buy salt.", headers=headers)).status_code == 500
-        client.service.answers.keep = keep
-        again = await client.chat(*before, "Buy salt.", headers=headers)
-        assert again.headers["x-ld-repeated"] == "true"
-        assert len(said := await client.said()) == 4
-        assert again.json()["choices"][0]["message"]["content"] == said[3]
-
-
-async def test_two_requests_with_one_key_at_once(served: Served):
-    async with served() as client:
-        asked = [client.chat("Buy salt.", headers={"Idempotency-Key": "k1"}) for _ in range(2)]
-        first, second = await asyncio.gather(*asked)
-        assert first.json()["choices"] == second.json()["choices"]
-        assert len(await client.said()) == 2
+    client.service.answers.keep = killed
+    assert (await client.chat(*before, "Buy salt.", headers=headers)).status_code == 500
+    client.service.answers.keep = keep
+    again = await client.chat(*before, "Buy salt.", headers=headers)
+    assert again.headers["x-ld-repeated"] == "true"
+    assert len(said := await client.said()) == 4
+    assert again.json()["choices"][0]["message"]["content"] == said[3]
 
 
-async def test_two_requests_on_one_thread_at_once_take_turns(served: Served):
-    async with served() as client:
-        await asyncio.gather(client.chat("I keep bees."), client.chat("I keep goats."))
-        said = await client.said()
+async def test_two_requests_with_one_key_at_once(client: Client):
+    asked = [client.chat("Buy salt.", headers={"Idempotency-Key": "k1"}) for _ in range(2)]
+    first, second = await asyncio.gather(*asked)
+    assert first.json()["choices"] == second.json()["choices"]
+    assert len(await client.said()) == 2
+
+
+async def test_two_requests_on_one_thread_at_once_take_turns(client: Client):
+    await asyncio.gather(client.chat("I keep bees."), client.chat("I keep goats."))
+    said = await client.said()
     assert {said[0], said[2]} == {"I keep bees.", "I keep goats."}
     assert len(said) == 4
 
@@ -326,14 +308,13 @@ async def test_two_requests_on_one_thread_at_once_take_turns(served: Served):
 @pytest.mark.parametrize(
     "text", ["### Task:\nGenerate a concise title.", "Provide a concise, 5-word-or-less title for the conversation"]
 )
-async def test_a_clients_own_jobs_enter_no_memory(served: Served, text: str):
-    async with served() as client:
-        await turn(client, "I keep bees.")
-        response = await client.chat(text)
-        assert response.headers["x-ld-memory"] == "none"
-        assert len(await client.said()) == 2
-        [*_, last] = [r for r in client.backbone.requests if r.module == "generator"]
-        assert [m.content for m in last.messages] == [text]
+async def test_a_clients_own_jobs_enter_no_memory(client: Client, text: str):
+    await turn(client, "I keep bees.")
+    response = await client.chat(text)
+    assert response.headers["x-ld-memory"] == "none"
+    assert len(await client.said()) == 2
+    [*_, last] = [r for r in client.backbone.requests if r.module == "generator"]
+    assert [m.content for m in last.messages] == [text]
 
 
 async def test_what_was_forgotten_on_request_comes_back_neither_with_the_chat_nor_with_another_answer(served: Served):

@@ -101,19 +101,17 @@ async def test_who_leaves_before_the_first_piece_ends_the_reply(served: Served):
         assert await asyncio.to_thread(ended.wait, 20)
 
 
-async def test_nulls_are_defaults(served: Served):
+async def test_nulls_are_defaults(client: Client):
     nulls = dict.fromkeys(("stream", "stream_options", "n", "max_tokens", "temperature", "seed", "metadata"))
-    async with served() as client:
-        assert (await client.chat("I keep bees.", **nulls)).status_code == 200
-        answer = await client.chat("And goats.", stream=True, stream_options={"include_usage": None})
-        assert answer.headers["content-type"].startswith("text/event-stream")
+    assert (await client.chat("I keep bees.", **nulls)).status_code == 200
+    answer = await client.chat("And goats.", stream=True, stream_options={"include_usage": None})
+    assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-async def test_an_unexpected_error_is_counted_as_such(served: Served):
-    async with served() as client:
-        client.service.directory.people = None
-        assert (await client.get("/v1/memory/people")).status_code == 500
-        assert 'route="/v1/memory/people",status="500"' in (await client.get("/metrics")).text
+async def test_an_unexpected_error_is_counted_as_such(client: Client):
+    client.service.directory.people = None
+    assert (await client.get("/v1/memory/people")).status_code == 500
+    assert 'route="/v1/memory/people",status="500"' in (await client.get("/metrics")).text
 
 
 async def test_a_client_that_leaves_keeps_what_was_said(served: Served):
@@ -188,28 +186,23 @@ async def abandoned(client: Client, left: threading.Event, asked: Asked) -> Answ
         ({"model": "default", "messages": [{"role": "user", "content": "x" * 3_000_000}]}, 413, "body_too_large"),
     ],
 )
-async def test_bad_bodies_get_one_clear_answer(served: Served, body: Any, status: int, code: str):
-    async with served() as client:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = await client.post(
-            "/v1/chat/completions", content=content, headers={"Content-Type": "application/json"}
-        )
-        assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status: int, code: str):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    response = await client.post("/v1/chat/completions", content=content, headers={"Content-Type": "application/json"})
+    assert (response.status_code, response.json()["error"]["code"]) == (status, code)
 
 
-async def test_what_is_wrong_is_named_by_its_place(served: Served):
+async def test_what_is_wrong_is_named_by_its_place(client: Client):
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
-    async with served() as client:
-        response = await client.post("/v1/chat/completions", json={"model": "default", "messages": [image]})
-        error = response.json()["error"]
-        assert (response.status_code, error["param"]) == (400, "messages.0.content.0.type")
-        assert error["message"].startswith("messages.0.content.0.type: Input should be 'text'")
+    response = await client.post("/v1/chat/completions", json={"model": "default", "messages": [image]})
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "messages.0.content.0.type")
+    assert error["message"].startswith("messages.0.content.0.type: Input should be 'text'")
 
 
-async def test_a_wrong_content_type(served: Served):
-    async with served() as client:
-        response = await client.post("/v1/chat/completions", content=b"{}", headers={"Content-Type": "text/plain"})
-        assert response.status_code == 415
+async def test_a_wrong_content_type(client: Client):
+    response = await client.post("/v1/chat/completions", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert response.status_code == 415
 
 
 async def test_too_many_requests_at_once(served: Served):
@@ -230,10 +223,9 @@ async def test_too_many_requests_at_once(served: Served):
         assert (await client.chat("I keep goats.", person="bob")).status_code == 200
 
 
-async def test_an_unknown_path_is_refused_in_the_same_shape(served: Served):
-    async with served() as client:
-        response = await client.get("/v1/nothing")
-        assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
+async def test_an_unknown_path_is_refused_in_the_same_shape(client: Client):
+    response = await client.get("/v1/nothing")
+    assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
 
 
 async def test_what_is_pending_is_learned_after_a_restart(served: Served):

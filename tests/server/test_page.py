@@ -27,25 +27,24 @@ async def csrf(client: Client, path: str = "/people/ann/traits") -> str:
     return found[1]
 
 
-async def test_every_page_is_shown_and_needs_nothing_from_elsewhere(served: Served):
-    async with served() as client:
-        await remembered(client)
-        await client.chat("How are my bees?", thread=None)
-        pages = ["", "/people/ann", "/people/ann/live", "/people/ann/sessions/1", "/people/ann/traits",
-                 "/people/ann/ask?q=bee+hives", "/people/ann/search?q=hives", "/people/ann/replies/u3",
-                 "/people/ann/replies/u99", "/people/ann?before=2"]  # fmt: skip
-        for path in pages:
-            page = await client.get(path or "/")
-            assert page.status_code == 200, path
-            assert not re.search(r"(?:src|href|action)=\"(?:https?:)?//", page.text)
-            assert " style=" not in page.text
-            assert "default-src 'none'" in page.headers["content-security-policy"]
-        assert (await client.get("/people/nobody")).status_code == 404
-        for path in pages:
-            page = await client.get(path or "/")
-            parts = [await client.get(part) for part in set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text))]
-            assert {part.status_code for part in parts} <= {200}
-            assert transferred(page, *parts) < 100_000, path
+async def test_every_page_is_shown_and_needs_nothing_from_elsewhere(client: Client):
+    await remembered(client)
+    await client.chat("How are my bees?", thread=None)
+    pages = ["", "/people/ann", "/people/ann/live", "/people/ann/sessions/1", "/people/ann/traits",
+             "/people/ann/ask?q=bee+hives", "/people/ann/search?q=hives", "/people/ann/replies/u3",
+             "/people/ann/replies/u99", "/people/ann?before=2"]  # fmt: skip
+    for path in pages:
+        page = await client.get(path or "/")
+        assert page.status_code == 200, path
+        assert not re.search(r"(?:src|href|action)=\"(?:https?:)?//", page.text)
+        assert " style=" not in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert (await client.get("/people/nobody")).status_code == 404
+    for path in pages:
+        page = await client.get(path or "/")
+        parts = [await client.get(part) for part in set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text))]
+        assert {part.status_code for part in parts} <= {200}
+        assert transferred(page, *parts) < 100_000, path
 
 
 def transferred(*responses: httpx.Response) -> int:
@@ -123,20 +122,19 @@ async def test_a_session_shows_the_replies_that_recalled_it(served: Served):
         assert "There is no such reply." in (await client.get("/people/ann/replies/u99")).text
 
 
-async def test_a_trait_says_when_it_ended_and_by_which_words(served: Served):
-    async with served() as client:
-        await remembered(client)
-        await remembered(client, text="I <gave> my hives away.")
-        conversation = client.service.agent.conversation("ann")
-        [trait, *_] = conversation.traits()
-        said = conversation.utterances[-1]
-        assert conversation.relation.bank.end(trait.id, said.at, said.id)
-        page = (await client.get("/people/ann/traits")).text
-        assert "until 2024-03-01 10:00" in page
-        assert f"Ended: “I &lt;gave&gt; my hives away.” ({said.id})" in page
-        assert "until 2024-03-01 10:00" in (await client.get("/people/ann")).text
-        conversation.replace([said.id], finished=True)
-        assert "until" not in (await client.get("/people/ann/traits")).text
+async def test_a_trait_says_when_it_ended_and_by_which_words(client: Client):
+    await remembered(client)
+    await remembered(client, text="I <gave> my hives away.")
+    conversation = client.service.agent.conversation("ann")
+    [trait, *_] = conversation.traits()
+    said = conversation.utterances[-1]
+    assert conversation.relation.bank.end(trait.id, said.at, said.id)
+    page = (await client.get("/people/ann/traits")).text
+    assert "until 2024-03-01 10:00" in page
+    assert f"Ended: “I &lt;gave&gt; my hives away.” ({said.id})" in page
+    assert "until 2024-03-01 10:00" in (await client.get("/people/ann")).text
+    conversation.replace([said.id], finished=True)
+    assert "until" not in (await client.get("/people/ann/traits")).text
 
 
 async def test_costs_by_module(served: Served):
@@ -149,149 +147,137 @@ async def test_costs_by_module(served: Served):
         assert 'ld_agent_model_tokens_total{module="generator",kind="completion"} 2' in shown
 
 
-async def test_a_browser_is_shown_errors_as_a_page(served: Served):
-    async with served() as client:
-        await remembered(client)
-        browser = {"Accept": "text/html,*/*"}
-        for path in ("/people/nobody", "/nowhere", "/people/ann?before=x"):
-            page = await client.get(path, headers=browser)
-            assert page.status_code in (400, 404)
-            assert '<p role="alert"' in page.text
-            assert "default-src 'none'" in page.headers["content-security-policy"]
-        assert "&lt;b&gt;" in (await client.get("/people/%3Cb%3E", headers=browser)).text
-        part = await client.post("/people/ann/memories/m1/pin", data={}, headers=browser | {"HX-Request": "true"})
-        assert (part.status_code, part.headers["hx-reswap"]) == (403, "beforeend")
-        assert part.text.startswith('<p role="alert"')
-        assert (await client.get("/v1/memory/people/nobody", headers=browser)).json()["error"][
-            "type"
-        ] == "not_found_error"
+async def test_a_browser_is_shown_errors_as_a_page(client: Client):
+    await remembered(client)
+    browser = {"Accept": "text/html,*/*"}
+    for path in ("/people/nobody", "/nowhere", "/people/ann?before=x"):
+        page = await client.get(path, headers=browser)
+        assert page.status_code in (400, 404)
+        assert '<p role="alert"' in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "&lt;b&gt;" in (await client.get("/people/%3Cb%3E", headers=browser)).text
+    part = await client.post("/people/ann/memories/m1/pin", data={}, headers=browser | {"HX-Request": "true"})
+    assert (part.status_code, part.headers["hx-reswap"]) == (403, "beforeend")
+    assert part.text.startswith('<p role="alert"')
+    assert (await client.get("/v1/memory/people/nobody", headers=browser)).json()["error"]["type"] == "not_found_error"
 
 
-async def test_the_running_session_is_sent_again_only_when_it_has_changed(served: Served):
-    async with served() as client:
-        await client.chat("I keep bees.")
-        seen = re.search(r'name="seen" value="([^"]+)"', (await client.get("/people/ann/live")).text)
-        assert seen
-        assert (await client.get("/people/ann/live", params={"seen": seen[1]})).status_code == 204
-        await client.chat("And goats.")
-        assert "And goats." in (await client.get("/people/ann/live", params={"seen": seen[1]})).text
+async def test_the_running_session_is_sent_again_only_when_it_has_changed(client: Client):
+    await client.chat("I keep bees.")
+    seen = re.search(r'name="seen" value="([^"]+)"', (await client.get("/people/ann/live")).text)
+    assert seen
+    assert (await client.get("/people/ann/live", params={"seen": seen[1]})).status_code == 204
+    await client.chat("And goats.")
+    assert "And goats." in (await client.get("/people/ann/live", params={"seen": seen[1]})).text
 
 
-async def test_what_people_said_stays_text(served: Served):
+async def test_what_people_said_stays_text(client: Client):
     script = "<script>alert(1)</script> \"quoted\" 'hives'"
-    async with served() as client:
-        await remembered(client, "ann", script)
-        await remembered(client, "<b>bob", "I keep bees.")
-        for path in (
-            "/",
-            "/people/ann",
-            "/people/ann/sessions/1",
-            "/people/ann/search?q=alert",
-            "/people/ann/ask?q=<i>",
-        ):
-            page = (await client.get(path)).text
-            assert "<script>alert" not in page
-            assert "<b>bob" not in page
-            assert "<i>" not in page
+    await remembered(client, "ann", script)
+    await remembered(client, "<b>bob", "I keep bees.")
+    for path in (
+        "/",
+        "/people/ann",
+        "/people/ann/sessions/1",
+        "/people/ann/search?q=alert",
+        "/people/ann/ask?q=<i>",
+    ):
+        page = (await client.get(path)).text
+        assert "<script>alert" not in page
+        assert "<b>bob" not in page
+        assert "<i>" not in page
 
 
 def test_marking_escapes():
     assert str(marked("<b>Hives & goats</b>", "my hive <b>")) == "&lt;b&gt;<mark>Hives</mark> &amp; goats&lt;/b&gt;"
 
 
-async def test_forms_of_other_sites_are_refused(served: Served):
-    async with served() as client:
-        await remembered(client)
-        for data in ({}, {"csrf": "guess"}):
-            for path in ("/people/ann/memories/m1/forget", "/people/ann/delete"):
-                assert (await client.post(path, data=data)).status_code == 403
-        assert (await client.get("/v1/memory/people/ann")).status_code == 200
+async def test_forms_of_other_sites_are_refused(client: Client):
+    await remembered(client)
+    for data in ({}, {"csrf": "guess"}):
+        for path in ("/people/ann/memories/m1/forget", "/people/ann/delete"):
+            assert (await client.post(path, data=data)).status_code == 403
+    assert (await client.get("/v1/memory/people/ann")).status_code == 200
 
 
-async def test_edit_and_pin(served: Served):
-    async with served() as client:
-        await remembered(client)
-        token = {"csrf": await csrf(client)}
-        edited = await client.post(
-            "/people/ann/memories/m1/edit", data=token | {"text": "Fifty hives."}, headers={"HX-Request": "true"}
-        )
-        assert "Fifty hives." in edited.text
-        assert "<html" not in edited.text
-        pinned = await client.post("/people/ann/memories/m1/pin", data=token)
-        assert (pinned.status_code, pinned.headers["location"]) == (303, "/people/ann")
-        assert "<strong>pinned</strong>" in (await client.get("/people/ann")).text
+async def test_edit_and_pin(client: Client):
+    await remembered(client)
+    token = {"csrf": await csrf(client)}
+    edited = await client.post(
+        "/people/ann/memories/m1/edit", data=token | {"text": "Fifty hives."}, headers={"HX-Request": "true"}
+    )
+    assert "Fifty hives." in edited.text
+    assert "<html" not in edited.text
+    pinned = await client.post("/people/ann/memories/m1/pin", data=token)
+    assert (pinned.status_code, pinned.headers["location"]) == (303, "/people/ann")
+    assert "<strong>pinned</strong>" in (await client.get("/people/ann")).text
 
 
-async def test_forgetting_and_deleting(served: Served):
-    async with served() as client:
-        await remembered(client)
-        token = {"csrf": await csrf(client)}
-        forgotten = await client.post("/people/ann/memories/m1/forget", data=token, headers={"HX-Request": "true"})
-        assert "Forgotten." in forgotten.text
-        assert (await client.post("/people/ann/memories/m1/forget", data=token)).status_code == 404
-        assert (await client.post("/people/ann/delete", data=token | {"name": "bob"})).status_code == 400
-        gone = await client.post("/people/ann/delete", data=token | {"name": "ann"})
-        assert (gone.status_code, gone.headers["location"]) == (303, "/")
-        assert (await client.get("/v1/memory/people/ann")).status_code == 404
+async def test_forgetting_and_deleting(client: Client):
+    await remembered(client)
+    token = {"csrf": await csrf(client)}
+    forgotten = await client.post("/people/ann/memories/m1/forget", data=token, headers={"HX-Request": "true"})
+    assert "Forgotten." in forgotten.text
+    assert (await client.post("/people/ann/memories/m1/forget", data=token)).status_code == 404
+    assert (await client.post("/people/ann/delete", data=token | {"name": "bob"})).status_code == 400
+    gone = await client.post("/people/ann/delete", data=token | {"name": "ann"})
+    assert (gone.status_code, gone.headers["location"]) == (303, "/")
+    assert (await client.get("/v1/memory/people/ann")).status_code == 404
 
 
-async def test_logging_in_and_out(served: Served):
-    async with served() as client:
-        await remembered(client)
-        key = client.service.keys.create("a", ["memory"], None, NOW)
-        page = await client.get("/people/ann")
-        assert (page.status_code, page.headers["location"]) == (303, "/login")
-        assert (await client.post("/login", data={"key": "lda_wrong"})).status_code == 401
-        elsewhere = {"Sec-Fetch-Site": "cross-site"}
-        assert (await client.post("/login", data={"key": key}, headers=elsewhere)).status_code == 403
-        into = await client.post("/login", data={"key": key})
-        cookie = into.headers["set-cookie"]
-        assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
-        assert key not in cookie
-        assert "No one yet" in (await client.get("/")).text  # ann is not this tenant's
-        assert (await client.get("/people/ann")).status_code == 404
-        assert (await client.get("/v1/memory/people")).status_code == 401  # the cookie is for the page alone
-        await client.post("/logout", data={"csrf": await csrf(client, "/")})
-        assert (await client.get("/")).status_code == 303
+async def test_logging_in_and_out(client: Client):
+    await remembered(client)
+    key = client.service.keys.create("a", ["memory"], None, NOW)
+    page = await client.get("/people/ann")
+    assert (page.status_code, page.headers["location"]) == (303, "/login")
+    assert (await client.post("/login", data={"key": "lda_wrong"})).status_code == 401
+    elsewhere = {"Sec-Fetch-Site": "cross-site"}
+    assert (await client.post("/login", data={"key": key}, headers=elsewhere)).status_code == 403
+    into = await client.post("/login", data={"key": key})
+    cookie = into.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
+    assert key not in cookie
+    assert "No one yet" in (await client.get("/")).text  # ann is not this tenant's
+    assert (await client.get("/people/ann")).status_code == 404
+    assert (await client.get("/v1/memory/people")).status_code == 401  # the cookie is for the page alone
+    await client.post("/logout", data={"csrf": await csrf(client, "/")})
+    assert (await client.get("/")).status_code == 303
 
 
-async def test_a_session_ends_with_its_key(served: Served):
-    async with served() as client:
-        key = client.service.keys.create("a", ["memory"], None, NOW)
-        await client.post("/login", data={"key": key})
-        assert (await client.get("/")).status_code == 200
-        client.service.keys.revoke(key[:12], NOW)
-        assert (await client.get("/")).status_code == 303
-        part = await client.get("/people/ann/live", headers={"HX-Request": "true"})
-        assert (part.status_code, part.headers["hx-redirect"]) == (401, "/login")
+async def test_a_session_ends_with_its_key(client: Client):
+    key = client.service.keys.create("a", ["memory"], None, NOW)
+    await client.post("/login", data={"key": key})
+    assert (await client.get("/")).status_code == 200
+    client.service.keys.revoke(key[:12], NOW)
+    assert (await client.get("/")).status_code == 303
+    part = await client.get("/people/ann/live", headers={"HX-Request": "true"})
+    assert (part.status_code, part.headers["hx-redirect"]) == (401, "/login")
 
 
-async def test_a_key_without_the_scope_sees_nothing(served: Served):
-    async with served() as client:
-        key = client.service.keys.create("a", ["chat"], None, NOW)
-        await client.post("/login", data={"key": key})
-        assert (await client.get("/")).status_code == 403
+async def test_a_key_without_the_scope_sees_nothing(client: Client):
+    key = client.service.keys.create("a", ["chat"], None, NOW)
+    await client.post("/login", data={"key": key})
+    assert (await client.get("/")).status_code == 403
 
 
-async def test_a_thousand_sessions_are_paged(served: Served):
+async def test_a_thousand_sessions_are_paged(client: Client):
     """Under the 150 ms that a first load may take, style and scripts included; the best of a few, since others work too."""
-    async with served() as client:
-        store = client.service.agent.store
-        key = store.open_conversation("ann", "Sam").key
-        with store.writing(key):
-            for number in range(1000):
-                at = NOW + timedelta(days=number - 1000)
-                for speaker in ("Ann", "Sam"):
-                    store.append(key, speaker, f"About {number}.", at, 3600, lambda: NOW)
-                store.close_session(key)
-        fastest = min([await loaded(client, "/people/ann") for _ in range(5)])
-        assert fastest < 0.15
-        before, shown = "", 0
-        for _ in range(3):
-            page = (await client.get(f"/people/ann{before}")).text
-            shown += page.count("<li value=")
-            [before] = re.findall(r'hx-get="/people/ann(\?before=\d+)"', page)
-        assert (shown, before) == (45, "?before=956")
+    store = client.service.agent.store
+    key = store.open_conversation("ann", "Sam").key
+    with store.writing(key):
+        for number in range(1000):
+            at = NOW + timedelta(days=number - 1000)
+            for speaker in ("Ann", "Sam"):
+                store.append(key, speaker, f"About {number}.", at, 3600, lambda: NOW)
+            store.close_session(key)
+    fastest = min([await loaded(client, "/people/ann") for _ in range(5)])
+    assert fastest < 0.15
+    before, shown = "", 0
+    for _ in range(3):
+        page = (await client.get(f"/people/ann{before}")).text
+        shown += page.count("<li value=")
+        [before] = re.findall(r'hx-get="/people/ann(\?before=\d+)"', page)
+    assert (shown, before) == (45, "?before=956")
 
 
 async def loaded(client: Client, path: str) -> float:

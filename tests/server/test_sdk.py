@@ -38,45 +38,42 @@ async def test_a_chat_stream(served: Served):
         assert chunks[-1].usage is not None
 
 
-async def test_models_and_errors(served: Served):
-    async with served() as client:
-        assert [m.id async for m in sdk(client).models.list()] == ["default"]
-        with pytest.raises(openai.NotFoundError, match="no model 'nope'"):
-            await sdk(client).chat.completions.create(model="nope", messages=[{"role": "user", "content": "Hi."}])
+async def test_models_and_errors(client: Client):
+    assert [m.id async for m in sdk(client).models.list()] == ["default"]
+    with pytest.raises(openai.NotFoundError, match="no model 'nope'"):
+        await sdk(client).chat.completions.create(model="nope", messages=[{"role": "user", "content": "Hi."}])
 
 
-async def test_a_response_continues_another(served: Served):
-    async with served() as client:
-        responses = sdk(client).responses
-        first = await responses.create(model="default", input="I keep bees.", extra_headers={"X-LD-Person": "ann"})
-        second = await responses.create(model="default", input="And goats.", previous_response_id=first.id)
-        assert (second.status, second.previous_response_id) == ("completed", first.id)
-        assert await client.said() == ["I keep bees.", first.output_text, "And goats.", second.output_text]
-        asked = [r for r in client.backbone.requests if r.module == "generator"][-1]
-        assert "I keep bees." in [m.content for m in asked.messages]
-        assert (await responses.retrieve(second.id)).output_text == second.output_text
-        with pytest.raises(openai.NotFoundError):
-            await responses.create(model="default", input="Hi.", previous_response_id="resp_nothing")
-        with pytest.raises(openai.NotFoundError):
-            await responses.create(
-                model="default", input="Hi.", previous_response_id=first.id, extra_headers={"X-LD-Person": "bob"}
-            )
+async def test_a_response_continues_another(client: Client):
+    responses = sdk(client).responses
+    first = await responses.create(model="default", input="I keep bees.", extra_headers={"X-LD-Person": "ann"})
+    second = await responses.create(model="default", input="And goats.", previous_response_id=first.id)
+    assert (second.status, second.previous_response_id) == ("completed", first.id)
+    assert await client.said() == ["I keep bees.", first.output_text, "And goats.", second.output_text]
+    asked = [r for r in client.backbone.requests if r.module == "generator"][-1]
+    assert "I keep bees." in [m.content for m in asked.messages]
+    assert (await responses.retrieve(second.id)).output_text == second.output_text
+    with pytest.raises(openai.NotFoundError):
+        await responses.create(model="default", input="Hi.", previous_response_id="resp_nothing")
+    with pytest.raises(openai.NotFoundError):
+        await responses.create(
+            model="default", input="Hi.", previous_response_id=first.id, extra_headers={"X-LD-Person": "bob"}
+        )
 
 
-async def test_a_conversation_is_a_thread(served: Served):
-    async with served() as client:
-        responses = sdk(client).responses
-        for text in ("I keep bees.", "And goats."):
-            done = await responses.create(
-                model="default", input=[{"role": "user", "content": text}], conversation="c1", user="ann",
-                instructions="Be brief.",
-            )  # fmt: skip
-            assert done.conversation is not None
-            assert done.conversation.id == "c1"
-        asked = [r for r in client.backbone.requests if r.module == "generator"][-1]
-        assert asked.messages[0].content.endswith("Be brief.")
-        first, _, last = asked.messages[-3:]
-        assert (first.content, last.content) == ("I keep bees.", "And goats.")
+async def test_a_conversation_is_a_thread(client: Client):
+    responses = sdk(client).responses
+    for text in ("I keep bees.", "And goats."):
+        done = await responses.create(
+            model="default", input=[{"role": "user", "content": text}], conversation="c1", user="ann",
+            instructions="Be brief.",
+        )  # fmt: skip
+        assert done.conversation is not None
+        assert done.conversation.id == "c1"
+    asked = [r for r in client.backbone.requests if r.module == "generator"][-1]
+    assert asked.messages[0].content.endswith("Be brief.")
+    first, _, last = asked.messages[-3:]
+    assert (first.content, last.content) == ("I keep bees.", "And goats.")
 
 
 async def test_a_response_stream(served: Served):
@@ -93,11 +90,10 @@ async def test_a_response_stream(served: Served):
         assert (await sdk(client).responses.retrieve(last.response.id)).id == last.response.id
 
 
-async def test_a_repeated_response_is_stored_once(served: Served):
-    async with served() as client:
-        keyed = {"X-LD-Person": "ann", "Idempotency-Key": "k1"}
-        responses = sdk(client).responses
-        first = await responses.create(model="default", input="Buy salt.", extra_headers=keyed)
-        again = await responses.create(model="default", input="Buy salt.", extra_headers=keyed)
-        assert (again.id, again.output_text) == (first.id, first.output_text)
-        assert len(await client.said()) == 2
+async def test_a_repeated_response_is_stored_once(client: Client):
+    keyed = {"X-LD-Person": "ann", "Idempotency-Key": "k1"}
+    responses = sdk(client).responses
+    first = await responses.create(model="default", input="Buy salt.", extra_headers=keyed)
+    again = await responses.create(model="default", input="Buy salt.", extra_headers=keyed)
+    assert (again.id, again.output_text) == (first.id, first.output_text)
+    assert len(await client.said()) == 2

@@ -44,91 +44,85 @@ BODIES: dict[str, Any] = {
 }
 
 
-async def test_no_route_shows_or_changes_what_another_tenant_has(served: Served):
-    async with served() as client:
-        mine, other = key_of(client, "a"), key_of(client, "b")
-        await client.chat(SECRET, headers=mine)
-        await client.chat("Buy salt.", headers=mine | {"Idempotency-Key": "k1"})
-        await client.post(
-            "/v1/memory/people/ann/observe",
-            json={"utterances": [{"text": "I keep bees."}], "end_session": True},
-            headers=mine,
-        )
-        asked = {"model": "default", "input": SECRET, "user": "ann"}
-        response_id = (await client.post("/v1/responses", json=asked, headers=mine)).json()["id"]
-        assert "xylophone" in (await client.get(f"/v1/responses/{response_id}", headers=mine)).text
-        before = (await client.get("/v1/memory/people/ann/export", headers=mine)).text
-        assert SECRET in before
-        document = (await client.get("/openapi.json")).json()
-        tried = 0
-        for path, operations in document["paths"].items():
-            if not path.startswith("/v1/"):
-                continue
-            for method in operations:
-                headers = other | {"X-LD-Person": "ann", "X-LD-Thread": "t1", "Idempotency-Key": "k1"}
-                response = await client.request(
-                    method,
-                    filled(path, response_id),
-                    json=BODIES.get(path),
-                    headers=headers,
-                    params={"text": "secret word"},
-                )
-                assert "xylophone" not in response.text, f"{method} {path}"
-                tried += 1
-        assert tried >= 16
-        for person in ({}, {"user": "ann"}):
-            body = {"model": "default", "input": "Which?", "previous_response_id": response_id, **person}
-            assert (await client.post("/v1/responses", json=body, headers=other)).status_code == 404
-        assert (await client.get("/v1/memory/people/ann/export", headers=mine)).text == before
-        sent = [
-            r for r in client.backbone.requests if r.module == "generator" and "What is my" in r.messages[-1].content
-        ]
-        assert sent
-        assert not [r for r in sent if "xylophone" in str(r.messages)]
+async def test_no_route_shows_or_changes_what_another_tenant_has(client: Client):
+    mine, other = key_of(client, "a"), key_of(client, "b")
+    await client.chat(SECRET, headers=mine)
+    await client.chat("Buy salt.", headers=mine | {"Idempotency-Key": "k1"})
+    await client.post(
+        "/v1/memory/people/ann/observe",
+        json={"utterances": [{"text": "I keep bees."}], "end_session": True},
+        headers=mine,
+    )
+    asked = {"model": "default", "input": SECRET, "user": "ann"}
+    response_id = (await client.post("/v1/responses", json=asked, headers=mine)).json()["id"]
+    assert "xylophone" in (await client.get(f"/v1/responses/{response_id}", headers=mine)).text
+    before = (await client.get("/v1/memory/people/ann/export", headers=mine)).text
+    assert SECRET in before
+    document = (await client.get("/openapi.json")).json()
+    tried = 0
+    for path, operations in document["paths"].items():
+        if not path.startswith("/v1/"):
+            continue
+        for method in operations:
+            headers = other | {"X-LD-Person": "ann", "X-LD-Thread": "t1", "Idempotency-Key": "k1"}
+            response = await client.request(
+                method,
+                filled(path, response_id),
+                json=BODIES.get(path),
+                headers=headers,
+                params={"text": "secret word"},
+            )
+            assert "xylophone" not in response.text, f"{method} {path}"
+            tried += 1
+    assert tried >= 16
+    for person in ({}, {"user": "ann"}):
+        body = {"model": "default", "input": "Which?", "previous_response_id": response_id, **person}
+        assert (await client.post("/v1/responses", json=body, headers=other)).status_code == 404
+    assert (await client.get("/v1/memory/people/ann/export", headers=mine)).text == before
+    sent = [r for r in client.backbone.requests if r.module == "generator" and "What is my" in r.messages[-1].content]
+    assert sent
+    assert not [r for r in sent if "xylophone" in str(r.messages)]
 
 
-async def test_no_page_shows_or_changes_what_another_tenant_has(served: Served):
-    async with served() as client:
-        mine = key_of(client, "a")
-        await client.chat(SECRET, headers=mine, thread=None)
-        observed = {"utterances": [{"text": "I keep bees."}], "end_session": True}
-        await client.post("/v1/memory/people/ann/observe", json=observed, headers=mine)
-        before = (await client.get("/v1/memory/people/ann/export", headers=mine)).text
-        await client.post("/login", data={"key": key_of(client, "b")["Authorization"][7:]})
-        [token] = re.findall(r'name="csrf" value="([^"]+)"', (await client.get("/")).text)
-        tried = 0
-        for route in page.router.routes:
-            if "{person}" not in route.path:
-                continue
-            for action in ("edit", "pin", "unpin", "forget") if "{action}" in route.path else ("",):
-                path = filled(route.path).replace("{utterance}", "u2").replace("{action}", action)
-                form = {"csrf": token, "name": "ann", "text": "Changed."}
-                data = {"data": form} if "POST" in route.methods else {"params": {"q": "secret word"}}
-                response = await client.request(next(iter(route.methods)), path, **data)
-                assert (response.status_code, "xylophone" in response.text) == (404, False), path
-                tried += 1
-        assert tried >= 13
-        assert "xylophone" not in (await client.get("/")).text + (await client.get("/?q=ann")).text
-        assert (await client.get("/v1/memory/people/ann/export", headers=mine)).text == before
+async def test_no_page_shows_or_changes_what_another_tenant_has(client: Client):
+    mine = key_of(client, "a")
+    await client.chat(SECRET, headers=mine, thread=None)
+    observed = {"utterances": [{"text": "I keep bees."}], "end_session": True}
+    await client.post("/v1/memory/people/ann/observe", json=observed, headers=mine)
+    before = (await client.get("/v1/memory/people/ann/export", headers=mine)).text
+    await client.post("/login", data={"key": key_of(client, "b")["Authorization"][7:]})
+    [token] = re.findall(r'name="csrf" value="([^"]+)"', (await client.get("/")).text)
+    tried = 0
+    for route in page.router.routes:
+        if "{person}" not in route.path:
+            continue
+        for action in ("edit", "pin", "unpin", "forget") if "{action}" in route.path else ("",):
+            path = filled(route.path).replace("{utterance}", "u2").replace("{action}", action)
+            form = {"csrf": token, "name": "ann", "text": "Changed."}
+            data = {"data": form} if "POST" in route.methods else {"params": {"q": "secret word"}}
+            response = await client.request(next(iter(route.methods)), path, **data)
+            assert (response.status_code, "xylophone" in response.text) == (404, False), path
+            tried += 1
+    assert tried >= 13
+    assert "xylophone" not in (await client.get("/")).text + (await client.get("/?q=ann")).text
+    assert (await client.get("/v1/memory/people/ann/export", headers=mine)).text == before
 
 
 @pytest.mark.parametrize("person", ["a/ann", "../a/ann", "a%2Fann", "%2e%2e/a/ann"])
-async def test_no_id_leads_to_another_tenant(served: Served, person: str):
-    async with served() as client:
-        mine, other = key_of(client, "a"), key_of(client, "b")
-        await client.chat(SECRET, headers=mine)
-        for path in ("", "/export", "/records", "/sessions/1"):
-            response = await client.get(f"/v1/memory/people/{person}{path}", headers=other)
-            assert response.status_code in (400, 404), path
-            assert "xylophone" not in response.text
+async def test_no_id_leads_to_another_tenant(client: Client, person: str):
+    mine, other = key_of(client, "a"), key_of(client, "b")
+    await client.chat(SECRET, headers=mine)
+    for path in ("", "/export", "/records", "/sessions/1"):
+        response = await client.get(f"/v1/memory/people/{person}{path}", headers=other)
+        assert response.status_code in (400, 404), path
+        assert "xylophone" not in response.text
 
 
-async def test_without_keys_only_this_machine_is_answered(served: Served):
-    async with served() as client:
-        assert (await client.chat("Hello.")).status_code == 200
-        for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
-            assert (await client.chat("Hello.", headers=headers)).status_code == 403
-        assert (await client.chat("Hello.", headers={"Origin": "http://localhost:3000"})).status_code == 200
+async def test_without_keys_only_this_machine_is_answered(client: Client):
+    assert (await client.chat("Hello.")).status_code == 200
+    for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+        assert (await client.chat("Hello.", headers=headers)).status_code == 403
+    assert (await client.chat("Hello.", headers={"Origin": "http://localhost:3000"})).status_code == 200
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -142,34 +136,31 @@ async def test_web_pages_of_other_sites_need_to_be_named(served: Served, allowed
         assert (refused.status_code, "access-control-allow-origin" in refused.headers) == (415, allowed)
 
 
-async def test_with_keys_nobody_is_let_in_without_one(served: Served):
-    async with served() as client:
-        good = key_of(client, "a")
-        for headers in ({}, {"Authorization": "Bearer lda_wrong"}, {"Authorization": good["Authorization"][7:]}):
-            response = await client.chat("Hello.", headers=headers)
-            assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
-        assert (await client.get("/healthz")).status_code == 200
-        assert (await client.chat("Hello.", headers=good)).status_code == 200
+async def test_with_keys_nobody_is_let_in_without_one(client: Client):
+    good = key_of(client, "a")
+    for headers in ({}, {"Authorization": "Bearer lda_wrong"}, {"Authorization": good["Authorization"][7:]}):
+        response = await client.chat("Hello.", headers=headers)
+        assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
+    assert (await client.get("/healthz")).status_code == 200
+    assert (await client.chat("Hello.", headers=good)).status_code == 200
 
 
-async def test_scopes(served: Served):
-    async with served() as client:
-        chat, memory, admin = (key_of(client, "a", scope) for scope in ("chat", "memory", "admin"))
-        assert (await client.chat("Hello.", headers=chat)).status_code == 200
-        assert (await client.chat("Hello.", headers=memory)).status_code == 403
-        assert (await client.get("/v1/memory/people", headers=chat)).status_code == 403
-        assert (await client.get("/v1/memory/people", headers=memory)).status_code == 200
-        assert (await client.get("/v1/memory/people", headers=admin)).status_code == 200
+async def test_scopes(client: Client):
+    chat, memory, admin = (key_of(client, "a", scope) for scope in ("chat", "memory", "admin"))
+    assert (await client.chat("Hello.", headers=chat)).status_code == 200
+    assert (await client.chat("Hello.", headers=memory)).status_code == 403
+    assert (await client.get("/v1/memory/people", headers=chat)).status_code == 403
+    assert (await client.get("/v1/memory/people", headers=memory)).status_code == 200
+    assert (await client.get("/v1/memory/people", headers=admin)).status_code == 200
 
 
-async def test_a_key_has_a_rate(served: Served):
-    async with served() as client:
-        slow, other = key_of(client, "a", rate=1), key_of(client, "a")
-        assert (await client.get("/v1/models", headers=slow)).status_code == 200
-        refused = await client.get("/v1/models", headers=slow)
-        assert refused.status_code == 429
-        assert 1 <= int(refused.headers["retry-after"]) <= 61
-        assert (await client.get("/v1/models", headers=other)).status_code == 200
+async def test_a_key_has_a_rate(client: Client):
+    slow, other = key_of(client, "a", rate=1), key_of(client, "a")
+    assert (await client.get("/v1/models", headers=slow)).status_code == 200
+    refused = await client.get("/v1/models", headers=slow)
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) <= 61
+    assert (await client.get("/v1/models", headers=other)).status_code == 200
 
 
 def test_a_bucket_fills_evenly():

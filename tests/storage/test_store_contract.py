@@ -25,6 +25,11 @@ AT = datetime(2024, 5, 1, 18, 30, 0, 123457, tzinfo=UTC)
 VECTOR = np.arange(4, dtype=np.float32)
 
 
+@pytest.fixture
+def key(store: Store) -> int:
+    return store.open_conversation("maya", "Sam").key
+
+
 def no_clock() -> datetime:
     raise AssertionError("the time was given; the clock is not asked")
 
@@ -46,8 +51,7 @@ def say(store: Store, key: int, text: str, at: datetime = AT, speaker: str = "Ma
         datetime(2024, 5, 1, 3, 0, 0, 1, tzinfo=timezone(timedelta(hours=5, minutes=45))),
     ],
 )
-def test_times_are_kept_to_the_microsecond(store: Store, open_store: OpenStore, at: datetime) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_times_are_kept_to_the_microsecond(store: Store, key: int, open_store: OpenStore, at: datetime) -> None:
     say(store, key, "hello", at)
     store.personas(key).add("Maya", "I sing.", at, "u1", VECTOR)
     store.shelf(key, "events").digest(1, [Draft("They talk.", at, 1)])
@@ -107,8 +111,7 @@ def test_a_record_of_another_conversation_cannot_be_read_by_its_key(store: Store
     assert store.shelf(mine, "events").with_sources(foreign) == []
 
 
-def test_keys_and_ids_are_never_given_twice(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_keys_and_ids_are_never_given_twice(store: Store, key: int) -> None:
     assert [say(store, key, "a"), say(store, key, "b")] == ["u1", "u2"]
     for expected in ("t1", "t2"):
         assert store.personas(key).add("Maya", "I sing.", AT, "u1", VECTOR).id == expected
@@ -122,8 +125,7 @@ def test_keys_and_ids_are_never_given_twice(store: Store) -> None:
     assert not store.is_stored(key)
 
 
-def test_records_are_returned_in_the_requested_order(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_records_are_returned_in_the_requested_order(store: Store, key: int) -> None:
     shelf = store.shelf(key, "events")
     most = 40_000 if isinstance(store, Store) else 2000  # SQLite used to take 32,766 variables in a statement
     shelf.digest(1, [Draft("They talk.", AT, 1)] * most)
@@ -137,8 +139,7 @@ def test_records_are_returned_in_the_requested_order(store: Store) -> None:
 # ---- sessions
 
 
-def test_a_gap_of_beta_continues_and_a_microsecond_more_begins_a_session(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_gap_of_beta_continues_and_a_microsecond_more_begins_a_session(store: Store, key: int) -> None:
     for seconds in (0, 3600, 7200):
         say(store, key, "on", AT + timedelta(seconds=seconds))
     assert [u.session for u in store.utterances(key)] == [1, 1, 1]
@@ -148,8 +149,7 @@ def test_a_gap_of_beta_continues_and_a_microsecond_more_begins_a_session(store: 
     assert (closed.number, len(closed.utterances)) == (1, 3)
 
 
-def test_a_clock_that_goes_back_is_held(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_clock_that_goes_back_is_held(store: Store, key: int) -> None:
     say(store, key, "first")
     with pytest.raises(InputError, match="is before the last utterance"):
         say(store, key, "earlier", AT - timedelta(microseconds=1))
@@ -160,8 +160,7 @@ def test_a_clock_that_goes_back_is_held(store: Store) -> None:
     assert [u.text for u in store.utterances(key)] == ["first", "later"]
 
 
-def test_a_session_is_closed_once_and_digested_once_by_each_view(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_session_is_closed_once_and_digested_once_by_each_view(store: Store, key: int) -> None:
     say(store, key, "hello")
     assert [store.close_session(key), store.close_session(key)] == [1, None]
 
@@ -173,8 +172,7 @@ def test_a_session_is_closed_once_and_digested_once_by_each_view(store: Store) -
     assert len(store.records(key)) == 1
 
 
-def test_a_digest_that_fails_is_taken_back_whole(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_digest_that_fails_is_taken_back_whole(store: Store, key: int) -> None:
     say(store, key, "hello")
     store.close_session(key)
     shelf = store.shelf(key, "events")
@@ -212,9 +210,7 @@ def test_another_connection_is_noticed_and_ones_own_writes_are_not(store: Store,
 # ---- threads
 
 
-def test_threads_have_separate_sessions_and_gaps(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
-
+def test_threads_have_separate_sessions_and_gaps(store: Store, key: int) -> None:
     def said(thread: str, text: str, minutes: int) -> int:
         at = AT + timedelta(minutes=minutes)
         return store.append(key, "Maya", text, at, 3600, no_clock, thread).session
@@ -241,8 +237,9 @@ def test_threads_have_separate_sessions_and_gaps(store: Store) -> None:
 
 
 @pytest.mark.parametrize("past", [CATCH_UP, CATCH_UP + 1])
-def test_a_newly_enabled_view_takes_in_a_short_past_and_leaves_a_long_one_to_a_rebuild(store: Store, past: int) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_newly_enabled_view_takes_in_a_short_past_and_leaves_a_long_one_to_a_rebuild(
+    store: Store, key: int, past: int
+) -> None:
     for day in range(past + 2):
         say(store, key, f"day {day}", AT + timedelta(days=day))
         if day == past:
@@ -262,8 +259,9 @@ def test_a_newly_enabled_view_takes_in_a_short_past_and_leaves_a_long_one_to_a_r
     assert [s.number for s in shelf.undigested(backlog=True)] == numbers[1:-1]
 
 
-def test_an_utterance_is_observed_once_and_its_verdict_waits_for_that(store: Store, open_store: OpenStore) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_an_utterance_is_observed_once_and_its_verdict_waits_for_that(
+    store: Store, key: int, open_store: OpenStore
+) -> None:
     for speaker, text in (("Maya", "I sing."), ("Sam", "Lovely."), ("Ben", "I paint.")):
         say(store, key, text, speaker=speaker)
     shelf, other = store.shelf(key, "conditional"), open_store().shelf(key, "conditional")
@@ -308,8 +306,7 @@ def test_what_fails_is_counted_set_aside_and_pending_again_on_retry(store: Store
     assert ([u.id for u in store.unextracted(key)], len(shelf.undigested())) == (["u1", "u2"], 1)
 
 
-def test_work_that_is_done_has_not_failed(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_work_that_is_done_has_not_failed(store: Store, key: int) -> None:
     say(store, key, "I sing.")
     store.failed(key, TRAITS, ["u1"], "away")
     store.failed(key, "events", ["1"], "away")
@@ -449,8 +446,7 @@ def test_what_is_written_to_a_deleted_conversation_is_one_clear_error(
 # ---- traits and vectors
 
 
-def test_a_trait_is_updated_and_marked_extracted_once(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_trait_is_updated_and_marked_extracted_once(store: Store, key: int) -> None:
     say(store, key, "I sing.")
     personas = store.personas(key)
     trait = personas.add("Maya", "I sing.", AT, "u1", VECTOR)
@@ -529,8 +525,7 @@ def test_reindexing_makes_every_vector_again_and_can_be_interrupted(
     store.check_encoder(encoder.name, encoder.dimension)
 
 
-def test_what_an_utterance_answers_is_what_another_said_right_before_it_in_the_session(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_what_an_utterance_answers_is_what_another_said_right_before_it_in_the_session(store: Store, key: int) -> None:
     say(store, store.open_conversation("other", "Sam").key, "Between them.")
     for minutes, speaker, text in (
         (0, "Maya", "Hello."), (1, "Sam", "Any pets?"), (2, "Maya", "One."), (3, "Maya", "A dog."), (90, "Sam", "Nice.")
@@ -542,8 +537,7 @@ def test_what_an_utterance_answers_is_what_another_said_right_before_it_in_the_s
 # ---- rows to export and import
 
 
-def test_rows_of_a_conversation_are_restored_unchanged(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_rows_of_a_conversation_are_restored_unchanged(store: Store, key: int) -> None:
     shelf = store.shelf(key, "events")
     shelf.enable()
     say(store, key, "I keep bees.")
@@ -571,8 +565,7 @@ def test_rows_of_a_conversation_are_restored_unchanged(store: Store) -> None:
     )
 
 
-def test_a_row_that_is_there_already_is_refused_and_all_of_its_block_is_undone(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_row_that_is_there_already_is_refused_and_all_of_its_block_is_undone(store: Store, key: int) -> None:
     say(store, key, "I keep bees.")
     [utterance] = store.rows(key, "utterance")
 
@@ -588,15 +581,13 @@ def test_a_row_that_is_there_already_is_refused_and_all_of_its_block_is_undone(s
     assert [u.id for u in store.utterances(key)] == ["u1"]
 
 
-def test_a_deleted_conversation_has_no_counters(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_deleted_conversation_has_no_counters(store: Store, key: int) -> None:
     assert store.counters(key) == {"utterances": 0, "records": 0, "traits": 0}
     store.delete_conversation(key)
     assert store.counters(key) == {}
 
 
-def test_what_is_read_together_is_of_one_moment(store: Store, open_store: OpenStore) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_what_is_read_together_is_of_one_moment(store: Store, key: int, open_store: OpenStore) -> None:
     say(store, key, "I keep bees.")
     other = open_store()
     with store.reading():
@@ -606,8 +597,7 @@ def test_what_is_read_together_is_of_one_moment(store: Store, open_store: OpenSt
     assert len(store.utterances(key)) == 2
 
 
-def test_a_renamed_agent_is_renamed_everywhere_and_counts_as_a_change(store: Store) -> None:
-    key = store.open_conversation("maya", "Sam").key
+def test_a_renamed_agent_is_renamed_everywhere_and_counts_as_a_change(store: Store, key: int) -> None:
     say(store, key, "I keep bees.")
     say(store, key, "How nice.", speaker="Sam")
     store.personas(key).add("Sam", "I am kind.", AT, "u2", VECTOR)

@@ -37,8 +37,7 @@ def test_times_become_utc_and_gaps_split_sessions_without_boundaries(samples: Pa
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["three_sessions.jsonl", "three_speakers.jsonl", "msc_session_3.txt", "msc_personasummary", "locomo.json"],
+    "name", ["three_sessions.jsonl", "three_speakers.jsonl", "msc_session_3.txt", "msc_personasummary", "locomo.json"]
 )
 def test_round_trip_is_lossless(samples: Path, tmp_path: Path, name: str) -> None:
     episodes = load_episodes(samples / name)

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from agent_parts import START, Scene
 
 from ld_agent.agent import Agent
-from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.errors import InputError
 from ld_agent.integrations.remembered import remembered
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
-
-
-@pytest.fixture
-def scene(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Scene]:
-    scene = Scene(config, encoder, topics)
-    yield scene
-    scene.close()
 
 
 @pytest.fixture

@@ -80,18 +80,14 @@ def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[t
 @pytest.mark.parametrize(
     ("fact", "about"),
     [
-        ("I have two dogs.", "Maya has two dogs."),
         ("I am a nurse and I love my job.", "Maya is a nurse and they love their job."),
         ("I last went camping in May", "Maya last went camping in May."),
         ("I really don't like fish.", "Maya really doesn't like fish."),
         ("My sister visits me.", "Maya's sister visits them."),
-        ("I've tried it. ", "Maya has tried it."),
         ("I study law.", "Maya studies law."),
         ("I need help and agreed to it.", "Maya needs help and agreed to it."),
-        ("I agreed.", "Maya agreed."),
         ("I especially like figs from the US.", "Maya especially likes figs from the US."),
         ("I am old but am healthy, as I am lucky.", "Maya is old but is healthy, as they are lucky."),
-        ("I cannot fly.", "Maya cannot fly."),
         ("Cats are great!", "Cats are great."),
     ],
 )

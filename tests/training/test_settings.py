@@ -69,13 +69,10 @@ def test_assignments_are_applied_in_order():
         ("learning_rat=1", ("unknown key learning_rat", "learning_rate")),
         ("learning_rate=fast", ("learning_rate", "'fast'")),
         ("lora_r=0", ("lora_r", "0")),
-        ("lora_dropout=1", ("lora_dropout", "1")),
         ("max_steps=0", ("max_steps=0", "-1")),
         ("save_steps=150", ("save_steps=150", "eval_steps=300")),
         ("dtype=int4", ("dtype", "'int4'", "bfloat16")),
         ("max_steps", ("'max_steps'", "learning_rate=1e-4")),
-        ("output_dir=null", ("output_dir",)),
-        ("warmup_steps=-1", ("warmup_steps", "-1")),
     ],
 )
 def test_invalid_settings_are_rejected(given: str, parts: tuple[str, ...]):
@@ -93,11 +90,6 @@ def test_invalid_files_are_rejected(tmp_path: Path):
         file.write_text(text)
         with pytest.raises(ConfigError, match=r"mine.yaml"):
             load_settings(file)
-
-
-def test_all_documented_settings_exist():
-    assert {path.stem for path in SHIPPED} >= {"summarizer", "extractor", "generator", "glm-4-9b", "blenderbot-400m",
-                                                    "qwen3-4b", "qwen3-8b", "llama-3.1-8b"}  # fmt: skip
 
 
 def assigned(settings: TrainingSettings) -> list[str]:

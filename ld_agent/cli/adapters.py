@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from ld_agent.cli.options import OneConfig, Overrides
+from ld_agent.config import load_config
 
 app = typer.Typer(help="Export tuned adapters for a server.", no_args_is_help=True)
 
@@ -40,7 +41,6 @@ def export(
     """
     from ld_agent.backbones.adapter_export import export_for_vllm
     from ld_agent.backbones.gguf_lora import export_for_llama_cpp
-    from ld_agent.config import load_config
 
     settings = load_config(config, overrides or [])
     modules = {name: getattr(settings.modules, name).adapter for name in type(settings.modules).model_fields}

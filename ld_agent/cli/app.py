@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,15 +13,13 @@ from ld_agent.cli import (
     evaluate,
     judge,
     memory,
+    run,
     serve,
     statistics,
     tables,
-    upkeep,
 )
-from ld_agent.cli.options import Configs, Lenient, Limit, MaybeStore, On, OneConfig, Overrides, Width
-
-if TYPE_CHECKING:
-    from ld_agent.config import Config
+from ld_agent.cli.evaluate import names_of
+from ld_agent.cli.options import Configs, MaybeStore, OneConfig, Overrides, configured
 
 app = typer.Typer(
     name="ld-agent",
@@ -33,7 +30,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-upkeep.register(memory.app)
 app.add_typer(memory.app, name="memory")
 app.add_typer(bench.app, name="bench")
 app.add_typer(evaluate.app, name="eval")
@@ -84,61 +80,10 @@ def chat(
     """
     from ld_agent.cli.chat import run_chat
 
-    raise typer.Exit(run_chat(_config(config, store, overrides), conversation))
+    raise typer.Exit(run_chat(configured(config, store, overrides), conversation))
 
 
-@app.command()
-def run(
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A file of recorded conversations.")],
-    overrides: Overrides = None,
-    config: OneConfig = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            help="Store the memory here (a file or a postgresql:// address); interrupted runs resume. Default: not stored.",
-        ),
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
-    limit: Limit = None,
-    teacher_forced: Annotated[
-        bool, typer.Option("--teacher-forced", help="Store the recorded reply in memory, not the generated one.")
-    ] = False,
-    format_name: Annotated[
-        str | None, typer.Option("--format", help="The file's format, instead of detecting it.")
-    ] = None,
-    skip_bad: Lenient = False,
-    batch: Width = 4,
-    on: On = "",
-) -> None:
-    """Run every conversation of a file through the agent; write one JSON line per agent turn.
-
-    Examples:
-
-      ld-agent run data/samples/three_sessions.jsonl --store demo.db
-
-      ld-agent run msc/session_3/valid.txt --limit 5 --teacher-forced --out replies.jsonl memory.tau=null
-    """
-    from ld_agent.cli.run import run_file
-    from ld_agent.datasets import LOADERS
-    from ld_agent.program import lenient
-
-    if format_name is not None and format_name not in LOADERS:
-        raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
-    named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
-    settings = _config(config, store if store or named else ":memory:", overrides, greedy=True)
-    with lenient(skip_bad):
-        run_file(
-            settings,
-            source,
-            out=out,
-            limit=limit,
-            teacher_forced=teacher_forced,
-            format_name=format_name,
-            batch=batch,
-            config_file=config,
-            on=on,
-        )
+app.command("run")(run.run)
 
 
 @app.command()
@@ -155,7 +100,7 @@ def demo(
     """
     from ld_agent.cli.demo import run_demo
 
-    run_demo(_config(config, store, overrides, greedy=True))
+    run_demo(configured(config, store, overrides, greedy=True))
 
 
 @app.command("serve")
@@ -179,10 +124,9 @@ def serve_command(
 
       ld-agent serve -c default -c qwen3-0.6b --store me.db --host 0.0.0.0
     """
-    from ld_agent.cli.evaluate import names_of
 
     chosen = config or ["default"]
-    configs = dict(zip(names_of(chosen), (_config(one, store, overrides) for one in chosen), strict=True))
+    configs = dict(zip(names_of(chosen), (configured(one, store, overrides) for one in chosen), strict=True))
     serve.run_serve(configs, host, port, as_json)
 
 
@@ -207,11 +151,4 @@ def mcp_command(
 
       ld-agent mcp --store me.db --port 8322
     """
-    serve.run_mcp(_config(config, store, overrides), person, port)
-
-
-def _config(config: str | None, store: str | None, overrides: list[str] | None, *, greedy: bool = False) -> Config:
-    from ld_agent.config import greedy_config, load_config
-
-    settings = (greedy_config if greedy else load_config)(config, overrides or [])
-    return settings if store is None else settings.changed(store={"path": store})
+    serve.run_mcp(configured(config, store, overrides), person, port)

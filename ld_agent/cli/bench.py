@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ld_agent.cli.options import Json, Limit, OneConfig, Overrides, Width
 from ld_agent.cli.show import print_figures
+from ld_agent.config import greedy_config
 
 app = typer.Typer(help="Measure speed and memory on this machine.", no_args_is_help=True)
 
@@ -20,7 +22,6 @@ def recall(overrides: Overrides = None, config: OneConfig = None, as_json: Json 
 
       ld-agent bench recall
     """
-    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench.recall import bench_recall
 
     print_figures(bench_recall(greedy_config(config, overrides or [])), as_json)
@@ -52,7 +53,6 @@ def turn(
 
       ld-agent bench turn --memory -c qwen3-0.6b backbone.model=model.gguf
     """
-    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench.turn import bench_growth, bench_memory, bench_turn
 
     measure = bench_growth if growth else bench_memory if memory else bench_turn
@@ -73,7 +73,6 @@ def training(
 
       ld-agent bench training --json
     """
-    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench.training import bench_training
 
     print_figures(bench_training(greedy_config(config, overrides or []), steps), as_json)
@@ -99,9 +98,7 @@ def views(
 
       ld-agent bench views msc/session_3/valid.txt --limit 20 --view recursive --view conditional+summary
     """
-    from pathlib import Path
 
-    from ld_agent.config import greedy_config
     from ld_agent.evaluation.bench.views import bench_views
 
     given = list(arguments or [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,12 @@ import typer
 
 from ld_agent.cli.evaluate import command_of
 from ld_agent.cli.options import Json, Limit, OneConfig, Overrides
+from ld_agent.cli.show import say
+from ld_agent.config import load_config
+from ld_agent.datasets import load_episodes
+from ld_agent.errors import InputError
 from ld_agent.evaluation.tasks.registry import ECM
+from ld_agent.files import check_output
 from ld_agent.program import print_json
 
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
@@ -40,40 +46,29 @@ def build(
       ld-agent ecm build feedback --from requests.txt --out feedback.jsonl --limit 20
     """
     from ld_agent.backbones import build_backbone
-    from ld_agent.cli.show import say
-    from ld_agent.config import load_config
-    from ld_agent.datasets import load_episodes
-    from ld_agent.errors import InputError
     from ld_agent.evaluation.tasks.ecm import write_samples
     from ld_agent.evaluation.tasks.ecm_build import build as build_benchmark
     from ld_agent.evaluation.tasks.ecm_build import load_requests
-    from ld_agent.files import check_output
 
     check_output(out, (source, config))
     section = load_config(config, overrides or []).backbone
     sources = load_requests(source)[:limit] if benchmark == "feedback" else load_episodes(source, limit=limit)
-    backbone = build_backbone(section)
-    try:
-        built = build_benchmark(benchmark, sources, backbone.generate, wanted=samples)
-    finally:
-        backbone.close()
+    with closing(build_backbone(section)) as backbone:
+        built = build_benchmark(benchmark, sources, backbone.generate, samples)
     dropped = {reason: count for reason, count in built.dropped.most_common() if count}
     reasons = ", ".join(f"{reason} {count}×" for reason, count in dropped.items())
-    if not built.samples:
+    made, probes = len(built.samples), sum(len(sample.questions) for sample in built.samples)
+    if not made:
         raise InputError(
             f"{section.model} made no samples from {len(sources)} sources ({reasons}); use a stronger model"
         )
-    write_samples(out, built.samples, {"by": section.model, "from": str(source), "dropped": dropped})
-    if samples is not None and len(built.samples) < samples:
-        say(f"only {len(built.samples)} of {samples} samples: {source} has no more sources")
-    probes = sum(len(sample.probes) for sample in built.samples)
+    write_samples(out, benchmark, built.samples, {"by": section.model, "from": str(source), "dropped": dropped})
+    if samples is not None and made < samples:
+        say(f"only {made} of {samples} samples: {source} has no more sources")
     if as_json:
-        result = {"benchmark": benchmark, "samples": len(built.samples), "probes": probes, "dropped": dropped}
-        print_json(result)
-        return
-    say(
-        f"{len(built.samples)} samples with {probes} questions in {out}" + (f"; left out: {reasons}" if reasons else "")
-    )
+        print_json({"benchmark": benchmark, "samples": made, "probes": probes, "dropped": dropped})
+    else:
+        say(f"{made} samples with {probes} questions in {out}{reasons and f'; left out: {reasons}'}")
 
 
 app.command("run")(command_of(ECM))

@@ -13,7 +13,10 @@ import typer
 
 from ld_agent.cli.options import BertModel, Configs, Json, Lenient, Limit, On, Out, Overrides, Overwrite
 from ld_agent.cli.show import console, figure, figures_table, plain, say
+from ld_agent.config import Config, greedy_config
+from ld_agent.errors import InputError
 from ld_agent.evaluation.tasks.registry import TASKS, Option, TaskEntry, task_entry
+from ld_agent.files import check_output, write_json
 from ld_agent.program import lenient, print_json
 
 if TYPE_CHECKING:
@@ -94,10 +97,8 @@ def carry_out(
         out: where the runs are stored, in one folder per config if there are several.
         options: the task's own.
     """
-    from ld_agent.config import greedy_config
     from ld_agent.evaluation.run_files import PREDICTIONS, SCORES
     from ld_agent.evaluation.runner import perform
-    from ld_agent.files import check_output
 
     chosen: Sequence[str | None] = config or (None,)
     loaded = [greedy_config(name, overrides or []) for name in chosen]
@@ -139,7 +140,6 @@ def score(
 
       ld-agent eval score runs/extraction/default runs/extraction/qwen3-0.6b
     """
-    from ld_agent.errors import InputError
     from ld_agent.evaluation.run_files import read_run, runs_under
 
     runs: list[tuple[Run, Path | None]] = []
@@ -162,11 +162,9 @@ def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str 
     Args:
         encoder: also compute BERTScore with this encoder; "default": the configured one.
     """
-    from ld_agent.config import Config
     from ld_agent.evaluation.bert_score import BertScore
     from ld_agent.evaluation.run_files import SCORES
     from ld_agent.evaluation.scoring import comparisons, measures, scores
-    from ld_agent.files import write_json
 
     similarity = None
     if encoder is not None:

@@ -12,6 +12,8 @@ import typer
 
 from ld_agent.cli.options import Drawn, Json, OneConfig, Seed
 from ld_agent.cli.show import print_figures, say
+from ld_agent.config import load_config
+from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.terminal import progress
 
@@ -82,7 +84,6 @@ def command_of(kind: str) -> Callable[..., None]:
         aspects: Aspects = None,
         as_json: Json = False,
     ) -> None:
-        from ld_agent.config import load_config
 
         folders = [Path(given) for given in runs if "=" not in given or Path(given).exists()]
         section = load_config(config, [given for given in runs if Path(given) not in folders]).backbone
@@ -210,7 +211,6 @@ def agree(
 
       ld-agent judge agree runs/conditional/judge-score.jsonl runs/history/judge-score.jsonl labels.jsonl
     """
-    from ld_agent.datasets.records import json_lines, raise_bad
     from ld_agent.evaluation.judging.agreement import with_people
 
     if keep and key is None:

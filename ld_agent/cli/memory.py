@@ -1,9 +1,9 @@
-"""``ld-agent memory``: inspect a store, search, export, import, copy, rename, delete."""
+"""``ld-agent memory``: inspect a store, search, export, import, copy, rename, delete, backfill views, change the encoder."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store
+from ld_agent.cli.show import RecalledTable, console, figures_table, plain, records_table, say, traits_table
+from ld_agent.config import load_config
+from ld_agent.errors import BackboneError, InputError
+from ld_agent.files import check_output, written_atomically
 from ld_agent.program import print_json
+from ld_agent.storage.exchange import export_lines, found_conversation, import_file
+from ld_agent.storage.opening import existing_store, open_store
+from ld_agent.terminal import LongWork, bars
+from ld_agent.types import iso
 
 if TYPE_CHECKING:
     from ld_agent.agent import Agent
     from ld_agent.storage.base import Failure, StoredConversation
     from ld_agent.storage.sql.store import SQLStore
+    from ld_agent.types import Record, Trait
 
 app = typer.Typer(help="Inspect, search, move and delete stored memories.", no_args_is_help=True)
 
@@ -31,15 +40,14 @@ def list_command(store: Store, conversation: MaybeConversation = None, as_json: 
 
       ld-agent memory list --store me.db --conversation maya --json
     """
-    opened = existing(store)
+    opened = existing_store(store)
     if conversation is None:
         _list_conversations(opened, as_json)
     else:
-        _list_records(opened, stored_conversation(opened, conversation), as_json)
+        _list_records(opened, found_conversation(opened, conversation), as_json)
 
 
 def _list_records(opened: SQLStore, stored: StoredConversation, as_json: bool) -> None:
-    from ld_agent.cli.show import console, plain, records_table, traits_table
 
     records, traits = opened.records(stored.key), [t for t, _ in opened.personas(stored.key).traits()]
     if as_json:
@@ -55,7 +63,6 @@ def _list_records(opened: SQLStore, stored: StoredConversation, as_json: bool) -
 
 
 def _list_conversations(opened: SQLStore, as_json: bool) -> None:
-    from ld_agent.cli.show import console, figures_table, plain
 
     rows: list[dict[str, Any]] = [
         {"conversation": c.id, "agent": c.agent, "speakers": opened.speakers(c.key)}
@@ -94,9 +101,7 @@ def search(
 
       ld-agent memory search "her new job" --store me.db --conversation maya --at 2024-06-01T12:00:00+00:00
     """
-    from ld_agent.cli.show import RecalledTable, console, plain
     from ld_agent.running.replay import recalled_json
-    from ld_agent.terminal import LongWork
 
     with agent_on(store, config, [*(overrides or []), *([f"memory.k={k}"] if k else [])]) as agent:
         agent.resources.progress = LongWork()
@@ -124,10 +129,8 @@ def export(
 
       ld-agent memory export maya.jsonl --store me.db --conversation maya
     """
-    from ld_agent.files import check_output, written_atomically
-    from ld_agent.storage.exchange import export_lines
 
-    opened = existing(store)
+    opened = existing_store(store)
     if str(out) == "-":
         for line in export_lines(opened, conversation):
             sys.stdout.write(line + "\n")
@@ -148,11 +151,7 @@ def import_command(
 
       ld-agent memory import maya.jsonl --store other.db
     """
-    from ld_agent.cli.show import say
-    from ld_agent.errors import InputError
     from ld_agent.storage.address import is_address, shown
-    from ld_agent.storage.exchange import import_file
-    from ld_agent.storage.opening import open_store
     from ld_agent.storage.sqlite.importing import import_into_file
 
     if not source.is_file():
@@ -179,15 +178,11 @@ def copy(
 
       ld-agent memory copy --from me.db --to postgresql://localhost/memory
     """
-    from ld_agent.cli.show import say
     from ld_agent.storage.copying import copy_store
-    from ld_agent.storage.opening import existing_store, open_store
-    from ld_agent.terminal import bars
 
     with closing(existing_store(source)) as read, closing(open_store(target)) as written:
-        with bars() as progress:
-            task = progress.add_task("copying", total=None)
-            count = copy_store(read, written, lambda done, total: progress.update(task, completed=done, total=total))
+        with _counted("copying") as progress:
+            count = copy_store(read, written, progress)
         say(f"copied {count} conversation{'' if count == 1 else 's'} from {read.path} to {written.path}")
 
 
@@ -203,11 +198,10 @@ def rename(
 
       ld-agent memory rename Robin --store me.db --conversation maya
     """
-    from ld_agent.cli.show import say
     from ld_agent.storage.renaming import rename_agent
 
-    opened = existing(store)
-    stored = stored_conversation(opened, conversation)
+    opened = existing_store(store)
+    stored = found_conversation(opened, conversation)
     rename_agent(opened, stored, name)
     say(f"{stored.agent} is now {name} in {conversation}; set agent.name={name} as well")
 
@@ -224,36 +218,100 @@ def delete(
 
       ld-agent memory delete --store me.db --conversation maya --yes
     """
-    from ld_agent.cli.show import say
 
-    opened = existing(store)
-    stored = stored_conversation(opened, conversation)
-    if not yes:
-        _confirm(f"Delete everything about conversation {conversation!r}?")
+    opened = existing_store(store)
+    stored = found_conversation(opened, conversation)
+    if not yes and (sys.stdin is None or not sys.stdin.isatty()):
+        raise InputError(
+            "nothing was deleted, because there is no terminal to ask on; give --yes to delete without asking"
+        )
+    if not yes and not typer.confirm(f"Delete everything about conversation {conversation!r}?", err=True):
+        raise InputError("nothing was deleted")
     opened.delete_conversation(stored.key)
     say(f"deleted {conversation} from {opened.path}")
 
 
-def existing(path: str) -> SQLStore:
-    """Open an existing store; inspecting one never creates it."""
-    from ld_agent.storage.opening import existing_store
+@app.command()
+def rebuild(
+    store: Store,
+    overrides: Overrides = None,
+    conversation: MaybeConversation = None,
+    config: OneConfig = None,
+) -> None:
+    """Backfill the configured views with the stored sessions they lack; interrupted rebuilds resume.
 
-    return existing_store(path)
+    Example:
+
+      ld-agent memory rebuild --store me.db -c recursive
+    """
+    with agent_on(store, config, overrides) as agent:
+        count, total, problems = _backfilled(agent, chosen(agent, conversation))
+    for problem in problems:
+        say(problem)
+    say(f"backfilled {count} of {total} missing sessions for {', '.join(agent.config.memory.views)}")
+    if problems:
+        raise BackboneError(f"{total - count} sessions are still pending; run the same command again")
 
 
-def stored_conversation(store: SQLStore, conversation_id: str) -> StoredConversation:
-    from ld_agent.storage.exchange import found_conversation
+def _backfilled(agent: Agent, conversations: Sequence[StoredConversation]) -> tuple[int, int, list[str]]:
+    """Backfill the views of conversations; how many sessions were taken in, of how many, and what failed."""
+    from ld_agent.running.rebuild import missing
+    from ld_agent.running.rebuild import rebuild as rebuild_views
 
-    return found_conversation(store, conversation_id)
+    lacking = {c.id: missing(agent, c) for c in conversations}
+    total = sum(sum(views.values()) for views in lacking.values())
+    count, problems = 0, list[str]()
+    with bars() as progress:
+        agent.resources.progress = LongWork(progress)
+        task = progress.add_task("digesting sessions", total=total)
+
+        def taken(view: str, sessions: int) -> None:
+            nonlocal count
+            count += sessions
+            progress.update(task, completed=count, description=f"digesting sessions: {view}")
+
+        try:
+            for one in conversations:
+                if sum(lacking[one.id].values()):
+                    problems += rebuild_views(agent, one, taken)
+        except KeyboardInterrupt:
+            say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
+            raise
+    return count, total, problems
+
+
+@app.command()
+def reindex(store: Store, overrides: Overrides = None, config: OneConfig = None) -> None:
+    """Re-encode everything with the configured encoder.
+
+    Example:
+
+      ld-agent memory reindex --store me.db encoder.model=sentence-transformers/all-mpnet-base-v2
+    """
+    from ld_agent.memory.encoder import configured
+    from ld_agent.memory.reindex import reindex as reindex_store
+
+    opened = existing_store(store)
+    encoder = configured(load_config(config, overrides or []).encoder)
+    with _counted("encoding") as progress:
+        count = reindex_store(opened, encoder, progress)
+    say(f"encoded {count} records and traits with {encoder.name}")
+
+
+@contextmanager
+def _counted(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show progress reported as (done, total)."""
+    with bars() as display:
+        task = display.add_task(what, total=None)
+        yield lambda done, total: display.update(task, completed=done, total=total)
 
 
 @contextmanager
 def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Iterator[Agent]:
     """An agent on an existing store; leaving it ends no session."""
     from ld_agent.agent import Agent
-    from ld_agent.config import load_config
 
-    existing(store).close()
+    existing_store(store).close()
     agent = Agent(load_config(config, overrides or []).changed(store={"path": store}))
     try:
         yield agent
@@ -263,16 +321,14 @@ def agent_on(store: str, config: str | None, overrides: list[str] | None) -> Ite
 
 def chosen(agent: Agent, conversation: str | None) -> Sequence[StoredConversation]:
     """The named conversation, or all of them."""
-    return [stored_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
+    return [found_conversation(agent.resources.store, conversation)] if conversation else agent.store.conversations()
 
 
 def _failure_json(failure: Failure) -> dict[str, Any]:
     return {name: getattr(failure, name) for name in ("work", "item", "attempts", "error")}
 
 
-def _record_json(record: Any) -> dict[str, Any]:
-    from ld_agent.types import iso
-
+def _record_json(record: Record) -> dict[str, Any]:
     return {
         "id": record.id,
         "view": record.view,
@@ -287,9 +343,7 @@ def _record_json(record: Any) -> dict[str, Any]:
     }
 
 
-def _trait_json(trait: Any) -> dict[str, Any]:
-    from ld_agent.types import iso
-
+def _trait_json(trait: Trait) -> dict[str, Any]:
     return {
         "id": trait.id,
         "view": "personas",
@@ -303,15 +357,3 @@ def _trait_json(trait: Any) -> dict[str, Any]:
         **{name: iso(at) for name in ("holds_from", "holds_until") if (at := getattr(trait, name))},
         **({"ended_by": trait.ended_by} if trait.ended_by else {}),
     }
-
-
-def _confirm(question: str) -> None:
-    """Ask on a terminal; elsewhere, say how to proceed without asking."""
-    from ld_agent.errors import InputError
-
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise InputError(
-            "nothing was deleted, because there is no terminal to ask on; give --yes to delete without asking"
-        )
-    if not typer.confirm(question, err=True):
-        raise InputError("nothing was deleted")

@@ -1,4 +1,4 @@
-"""The options that several commands share, each defined once. Knows no command."""
+"""The options that several commands share, each defined once, and the config that they make. Knows no command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from ld_agent.config import Config, greedy_config, load_config
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
@@ -52,3 +54,9 @@ Lenient = Annotated[
 ]
 Width = Annotated[int, typer.Option("--batch", min=1, help="Number of conversations played concurrently.")]
 RunsFolder = Annotated[Path | None, typer.Option("--from", help="A folder that contains runs, at any depth.")]
+
+
+def configured(config: str | None, store: str | None, overrides: list[str] | None, *, greedy: bool = False) -> Config:
+    """The config with its overrides, and another store."""
+    settings = (greedy_config if greedy else load_config)(config, overrides or [])
+    return settings if store is None else settings.changed(store={"path": store})

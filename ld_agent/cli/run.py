@@ -8,75 +8,101 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
-from ld_agent.agent import Agent
+import typer
+
+from ld_agent.cli.options import Lenient, Limit, On, OneConfig, Overrides, Width, configured
 from ld_agent.cli.show import say
-from ld_agent.config import Config
-from ld_agent.datasets import iter_episodes, load_episodes
-from ld_agent.datasets.base import Episode
+from ld_agent.datasets import LOADERS, Episode, iter_episodes
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import MARK, REPLY, Counts, footnote, in_words, merged, of_memory, of_reply
 from ld_agent.files import check_output, drop_unfinished_line
-from ld_agent.running.on_ray import check_not_launched, play_on_ray
-from ld_agent.running.replay import PlayedTurn, replay
+from ld_agent.program import lenient
 from ld_agent.storage.address import shown
 from ld_agent.terminal import LongWork, bars
+
+if TYPE_CHECKING:
+    from ld_agent.agent import Agent
+    from ld_agent.config import Config
+    from ld_agent.evaluation.fallbacks import Counts
+    from ld_agent.running.replay import PlayedTurn
 
 FIRST_BYTES = b'{"conversation": '
 """The beginning of every run's output."""
 
 
-def run_file(
-    config: Config,
-    source: Path,
-    out: Path | None,
-    limit: int | None,
-    teacher_forced: bool,
-    format_name: str | None,
-    batch: int,
-    config_file: str | None = None,
-    on: str = "",
+def run(
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A file of recorded conversations.")],
+    overrides: Overrides = None,
+    config: OneConfig = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            help="Store the memory here (a file or a postgresql:// address); interrupted runs resume. Default: not stored.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
+    limit: Limit = None,
+    teacher_forced: Annotated[
+        bool, typer.Option("--teacher-forced", help="Store the recorded reply in memory, not the generated one.")
+    ] = False,
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="The file's format, instead of detecting it.")
+    ] = None,
+    skip_bad: Lenient = False,
+    batch: Width = 4,
+    on: On = "",
 ) -> None:
-    """Play a file; see ``ld-agent run --help``.
+    """Run every conversation of a file through the agent; write one JSON line per agent turn.
 
-    Args:
-        config_file: the config file, which ``out`` must not overwrite; None or a shipped name: no file.
-        on: "ray": play on a Ray cluster.
+    Examples:
+
+      ld-agent run data/samples/three_sessions.jsonl --store demo.db
+
+      ld-agent run msc/session_3/valid.txt --limit 5 --teacher-forced --out replies.jsonl memory.tau=null
     """
+    from ld_agent.running.on_ray import check_not_launched
+
+    if format_name is not None and format_name not in LOADERS:
+        raise typer.BadParameter(f"{format_name!r} is unknown; known: {', '.join(LOADERS)}", param_hint="--format")
+    named = any(override.partition("=")[0].strip() == "store.path" for override in overrides or [])
+    settings = configured(config, store if store or named else ":memory:", overrides, greedy=True)
     check_not_launched("ld-agent run")
     if out is not None:
-        check_output(out, (source, config_file), config.store.path)
+        check_output(out, (source, config), settings.store.path)
         _check_foreign(out)
-    if on:
-        read = partial(iter_episodes, source, format_name, limit=limit)
-        _run_on_ray(config, read, source, out, teacher_forced, batch)
-        return
-    episodes = load_episodes(source, format_name, limit=limit)
-    if not episodes:
-        raise _nothing_in(source)
-    with Agent(config) as agent:
+    with lenient(skip_bad):
+        episodes = partial(iter_episodes, source, format_name, limit=limit)
+        if next(episodes(), None) is None:
+            raise InputError(f"{source} contains no conversation to play; see data/README.md for the formats")
+        if on:
+            _run_on_ray(settings, episodes, out, teacher_forced, batch)
+        else:
+            _run_here(settings, list(episodes()), out, teacher_forced, batch)
+
+
+def _run_here(config: Config, episodes: Sequence[Episode], out: Path | None, teacher_forced: bool, batch: int) -> None:
+    from ld_agent.agent import Agent
+
+    with Agent(config) as agent, ExitStack() as stack:
         resumed = any(agent.store.find_conversation(e.id) for e in episodes)
-        replies = _played(agent, episodes, out, resumed, teacher_forced, batch)
+        lines = _opened(out, resumed, stack)
+        replies = _played(agent, episodes, lines, teacher_forced, batch)
         _say_fallbacks(agent, episodes, replies)
     if resumed and not replies:
         say(f"nothing was left to play: {shown(config.store.path)} already contains these conversations")
 
 
-def _nothing_in(source: Path) -> InputError:
-    return InputError(f"{source} contains no conversation to play; see data/README.md for the formats")
-
-
-def _played(
-    agent: Agent, episodes: Sequence[Episode], out: Path | None, resumed: bool, teacher_forced: bool, batch: int
-) -> list[Counts]:
+def _played(agent: Agent, episodes: Sequence[Episode], lines: TextIO, teacher_forced: bool, batch: int) -> list[Counts]:
     """Play the conversations, write their lines and return what each reply counted as fallbacks."""
+    from ld_agent.evaluation.fallbacks import of_reply
+    from ld_agent.running.replay import replay
+
     replies: list[Counts] = []
     total = sum(sum(1 for turn in e.turns if turn.speaker == e.agent) for e in episodes)
-    with ExitStack() as stack:
-        lines = _opened(out, resumed, stack)
-        # hidden if the lines go to the same terminal, because they show progress too
-        progress = stack.enter_context(bars(shown=out is not None or not sys.stdout.isatty()))
+    # hidden if the lines go to the same terminal, because they show progress too
+    with bars(shown=lines is not sys.stdout or not sys.stdout.isatty()) as progress:
         agent.resources.progress = LongWork(progress)
         task = progress.add_task("loading the models", total=total)
 
@@ -102,17 +128,16 @@ def _played(
 
 def turn_line(turn: PlayedTurn) -> str:
     """The line of a turn, without line break."""
+    from ld_agent.evaluation.fallbacks import REPLY, of_reply
+
     return json.dumps(turn.as_json() | {REPLY: of_reply(turn.reply)}, ensure_ascii=False)
 
 
 def _run_on_ray(
-    config: Config,
-    episodes: Callable[[], Iterator[Episode]],
-    source: Path,
-    out: Path | None,
-    teacher_forced: bool,
-    batch: int,
+    config: Config, episodes: Callable[[], Iterator[Episode]], out: Path | None, teacher_forced: bool, batch: int
 ) -> None:
+    from ld_agent.running.on_ray import play_on_ray
+
     if out is None:
         raise InputError("--on ray writes a file; give --out FILE")
     if config.store.path != ":memory:":
@@ -121,12 +146,6 @@ def _run_on_ray(
         )
     with bars() as progress:
         task = progress.add_task("playing on Ray", total=None)
-
-        def counted(total: int) -> None:
-            if not total:
-                raise _nothing_in(source)
-            progress.update(task, total=total)
-
         play_on_ray(
             config,
             episodes,
@@ -134,13 +153,15 @@ def _run_on_ray(
             turn_line,
             teacher_forced=teacher_forced,
             batch=batch,
-            counted=counted,
+            counted=lambda total: progress.update(task, total=total),
             advanced=lambda count: progress.update(task, advance=count),
         )
 
 
 def _say_fallbacks(agent: Agent, episodes: Sequence[Episode], replies: Sequence[Counts]) -> None:
     """Report how often the mechanisms fell back, in the replies of this run and in the whole memory."""
+    from ld_agent.evaluation.fallbacks import MARK, footnote, in_words, merged, of_memory
+
     stored = [agent.store.find_conversation(episode.id) for episode in episodes]
     counts = merged([*(of_memory(agent.store, one.key) for one in stored if one is not None), *replies])
     if any(failed for failed, _ in counts.values()):

@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ld_agent.cli.options import Store
+from ld_agent.cli.show import console, figures_table, plain, say
+from ld_agent.errors import ConfigError, InputError
+from ld_agent.storage.opening import existing_store, open_store
 
 if TYPE_CHECKING:
     from ld_agent.config import Config
@@ -52,10 +58,6 @@ def require_extra(extra: str, packages: tuple[str, ...]) -> None:
     Raises:
         ConfigError: a package is missing; says what to install.
     """
-    from importlib.util import find_spec
-
-    from ld_agent.errors import ConfigError
-
     if missing := [package for package in packages if find_spec(package) is None]:
         raise ConfigError(f"this command needs {', '.join(missing)}; run: pip install 'ld_agent[{extra}]'")
 
@@ -80,20 +82,12 @@ def create(
 
       ld-agent keys create dashboard --store me.db --scope memory --rate 60
     """
-    from datetime import UTC, datetime
-
-    from ld_agent.cli.show import say
-    from ld_agent.errors import InputError
-    from ld_agent.storage.opening import open_store
     from ld_agent.storage.served import PREFIX_LENGTH, Keys
 
     if not TENANT.fullmatch(name):
         raise InputError(f"{name!r} is not a tenant's name; use 1 to 63 of a-z, 0-9, '.', '_' and '-'")
-    opened = open_store(store)
-    try:
+    with closing(open_store(store)) as opened:
         key = Keys(opened).create(name, scope or ["chat", "memory"], rate, datetime.now(UTC))
-    finally:
-        opened.close()
     sys.stdout.write(key + "\n")
     say(
         f"created a key for {name}; it is not shown again. {key[:PREFIX_LENGTH]} is its prefix, for `ld-agent keys revoke`"
@@ -108,11 +102,9 @@ def list_command(store: Store) -> None:
 
       ld-agent keys list --store me.db
     """
-    from ld_agent.cli.memory import existing
-    from ld_agent.cli.show import console, figures_table, plain
     from ld_agent.storage.served import Keys
 
-    stored = Keys(existing(store)).all()
+    stored = Keys(existing_store(store)).all()
     heads = ["prefix", "tenant", "scopes", "a minute", "made", "revoked"]
     rows = []
     for key in stored:
@@ -137,11 +129,7 @@ def revoke(
 
       ld-agent keys revoke lda_1f2e3d4c --store me.db
     """
-    from datetime import UTC, datetime
-
-    from ld_agent.cli.memory import existing
-    from ld_agent.cli.show import say
     from ld_agent.storage.served import Keys
 
-    key = Keys(existing(store)).revoke(prefix, datetime.now(UTC))
+    key = Keys(existing_store(store)).revoke(prefix, datetime.now(UTC))
     say(f"revoked {key.prefix} of {key.tenant}")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ld_agent.cli.options import Json, Lenient, Limit
+from ld_agent.cli.show import console, figures_table, plain
+from ld_agent.config import load_config
 from ld_agent.program import lenient, print_json
 
 if TYPE_CHECKING:
@@ -41,44 +44,37 @@ def statistics(
     from ld_agent.evaluation import statistics as corpora
 
     files = corpora.only_once(data)
-    length, unit, close = _unit(config)
-    try:
-        with lenient(skip_bad):
-            statistics = [corpora.statistics(file, limit, length, unit) for file in files]
-    finally:
-        close()
+    with lenient(skip_bad), _unit(config) as unit:
+        statistics = [corpora.statistics(file, limit, *unit) for file in files]
     if out is not None:
         corpora.write_statistics(out, statistics)
     if as_json:
-        whole = statistics[0] if len(statistics) == 1 else {"statistics": statistics}
-        print_json(whole)
+        print_json(statistics[0] if len(statistics) == 1 else {"statistics": statistics})
         return
     for one in statistics:
         _show(one)
 
 
-def _unit(config: str | None) -> tuple[Length, str, Any]:
-    """A function for the length of a text, its unit, and a function that releases the model."""
+@contextmanager
+def _unit(config: str | None) -> Iterator[tuple[Length, str]]:
+    """A function for the length of a text, and its unit."""
+    from ld_agent.backbones import build_backbone
+    from ld_agent.backbones.base import Message
     from ld_agent.evaluation.statistics import words_in
 
     if config is None:
-        return words_in, "words", lambda: None
-    from ld_agent.backbones import build_backbone
-    from ld_agent.backbones.base import Message
-    from ld_agent.config import load_config
-
+        yield words_in, "words"
+        return
     section = load_config(config, []).backbone
-    backbone = build_backbone(section)
-    template = backbone.count_tokens([Message("user", "")])
-    return (
-        lambda text: max(backbone.count_tokens([Message("user", text)]) - template, 1),
-        f"tokens of {section.model}",
-        backbone.close,
-    )
+    with closing(build_backbone(section)) as backbone:
+        template = backbone.count_tokens([Message("user", "")])
+        yield (
+            lambda text: max(backbone.count_tokens([Message("user", text)]) - template, 1),
+            f"tokens of {section.model}",
+        )
 
 
 def _show(statistics: Mapping[str, Any]) -> None:
-    from ld_agent.cli.show import console, figures_table, plain
 
     if statistics["kind"] == "benchmark":
         console.print(plain(f"{statistics['data']}: ECM's benchmark {statistics['benchmark']}"), soft_wrap=True)
@@ -89,11 +85,8 @@ def _show(statistics: Mapping[str, Any]) -> None:
     counts = ", ".join(f"{statistics[unit]:,} {unit}" for unit in ("episodes", "sessions", "utterances"))
     console.print(plain(f"{statistics['data']}: {statistics['corpus']}, {counts}"), soft_wrap=True)
     for title, by_name in (("", statistics["words"]), (f"in {statistics['unit']}", statistics["by_session"])):
-        heads = ["" if title == "" else "session", *_heads(by_name)]
+        names = [
+            "mean length up to its end" if key == "mean_length" else key for key in next(iter(by_name.values()), ())
+        ]
         rows = [[name, *(f"{value:,}" for value in figures.values())] for name, figures in by_name.items()]
-        console.print(figures_table(title, heads, rows))
-
-
-def _heads(by_name: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    names = {"mean_length": "mean length up to its end"}
-    return [names.get(key, key) for key in next(iter(by_name.values()), {})]
+        console.print(figures_table(title, ["session" if title else "", *names], rows))

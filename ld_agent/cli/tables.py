@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ld_agent.cli.options import Json, RunsFolder
+from ld_agent.cli.show import say
+from ld_agent.errors import InputError
 from ld_agent.program import print_json
 
 if TYPE_CHECKING:
@@ -53,7 +55,6 @@ def tables(
 
       ld-agent tables all --from runs
     """
-    from ld_agent.errors import InputError
     from ld_agent.evaluation.tables.paper_figures import paper_table, paper_tables
 
     wanted = list(paper_tables().values()) if name == "all" else [paper_table(name)]
@@ -61,37 +62,18 @@ def tables(
         wanted = [table.of_session(session) for table in wanted if name != "all" or table.session is not None]
     if plan:
         _planned(wanted, config or ["default"], as_json=as_json)
-        return
-    if runs is None:
+    elif runs is None:
         raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
-    if row and name == "all":
+    elif row and name == "all":
         raise InputError("--row belongs to one table; name it instead of all")
-    _filled(name, wanted, runs, _given(row or []), as_json=as_json)
+    else:
+        _filled(name, wanted, runs, row or [], as_json=as_json)
 
 
-def _filled(name: str, wanted: list[PaperTable], runs: Path, given: dict[str, list[str]], *, as_json: bool) -> None:
-    from ld_agent.cli.show import say
+def _filled(name: str, wanted: list[PaperTable], runs: Path, rows: list[str], *, as_json: bool) -> None:
+    from ld_agent.evaluation.run_files import read_run
     from ld_agent.evaluation.tables.filled import fill, markdown
     from ld_agent.evaluation.tables.runs import collect
-
-    collected = collect(runs)
-    for reason in collected.left_out:
-        say(f"left out: {reason}")
-    filled = [fill(table, collected, given) for table in wanted]
-    shown = [one for one in filled if one.filled or name != "all"]
-    if not any(one.filled for one in filled):
-        say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")
-    if as_json:
-        whole = [_plain(one) for one in shown]
-        print_json(whole if name == "all" else whole[0])
-        return
-    sys.stdout.write("\n".join(markdown(one) for one in shown))
-
-
-def _given(rows: list[str]) -> dict[str, list[str]]:
-    """The hashes of the runs that ``--row`` gives to rows, by label."""
-    from ld_agent.errors import InputError
-    from ld_agent.evaluation.run_files import read_run
 
     given: dict[str, list[str]] = {}
     for assigned in rows:
@@ -99,7 +81,17 @@ def _given(rows: list[str]) -> dict[str, list[str]]:
         if not equals or not label:
             raise InputError(f'--row {assigned!r} is not an assignment; write it like "+ Mem=runs/memory"')
         given.setdefault(label, []).append(str(read_run(Path(folder)).header["hash"]))
-    return given
+    collected = collect(runs)
+    for reason in collected.left_out:
+        say(f"left out: {reason}")
+    filled = [fill(table, collected, given) for table in wanted]
+    if not any(one.filled for one in filled):
+        say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")
+    shown = [one for one in filled if one.filled or name != "all"]
+    if as_json:
+        print_json([_plain(one) for one in shown] if name == "all" else _plain(shown[0]))
+    else:
+        sys.stdout.write("\n".join(markdown(one) for one in shown))
 
 
 def _plain(filled: FilledTable) -> dict[str, object]:

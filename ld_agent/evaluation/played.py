@@ -1,11 +1,12 @@
-"""Tasks about what an agent remembers of whole conversations: each is played into its memory, then measured.
+"""Tasks about what an agent remembers of whole conversations: each is played into its memory, then measured, or asked about.
 
-To add one, subclass `PlayedTask` and say what is measured. Knows no files of predictions and no metric.
+To add one, subclass `PlayedTask` and say what is measured, or `AskedTask` and ask. Knows no files of predictions and no metric.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,20 @@ from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import MEMORY, of_memory
+from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.runner import Task
+from ld_agent.evaluation.tasks.question_data import Question, Questioned
 from ld_agent.running.replay import annotate, play
 from ld_agent.steps import Steps, run_many
+from ld_agent.storage.exchange import copy_conversation
+from ld_agent.types import Reply
 
-WIDTH = 4
-"""Conversations played concurrently."""
+Answered = tuple[Reply, Mapping[str, Any]]
+"""A reply, and the details of its prediction."""
+
+WIDTH = 16
+"""Conversations played, or questions asked, concurrently; their pending requests form one batch of the backbone."""
 
 
 class PlayedTask(Task):
@@ -40,20 +47,61 @@ class PlayedTask(Task):
         self.items = [Item(e.id, e.id, e.turns[-1].session or 1, references[e.id]) for e in episodes.values()]
 
     def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
+        todo: dict[str, list[Item]] = {}
+        for item in items:
+            todo.setdefault(item.episode, []).append(item)
         with in_memory(config) as agent:
-            work = ((item, self.lived(agent, self._episodes[item.episode])) for item in items)
-            for item, _ in run_many(work, agent.models.complete, WIDTH):
-                episode = self._episodes[item.episode]
-                conversation = agent.conversation(episode.id, agent_name=episode.agent)
-                text, details = self.measured(agent, conversation, episode)
-                yield item.predicted(text, details | {MEMORY: of_memory(agent.store, conversation.key)})
+            work = ((name, self.lived(agent, self._episodes[name])) for name in todo)
+            for name, _ in run_many(work, agent.models.complete, WIDTH):
+                conversation = agent.conversation(name, agent_name=self._episodes[name].agent)
+                memory = {MEMORY: of_memory(agent.store, conversation.key)}
+                yield from self.predicted(agent, conversation, todo[name], memory)
+                conversation.delete()
 
     def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
         """Play a conversation."""
         return live(agent, episode)
 
+    def predicted(
+        self, agent: Agent, conversation: Conversation, items: Sequence[Item], details: Mapping[str, Any]
+    ) -> Iterator[Prediction]:
+        """Yield the predictions for a conversation that was played; ``details`` are of all."""
+        for item in items:
+            text, measured = self.measured(agent, conversation, self._episodes[item.episode])
+            yield item.predicted(text, {**measured, **details})
+
     def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
         """Return the prediction for a conversation that was played, and its details."""
+        raise NotImplementedError
+
+
+class AskedTask(PlayedTask):
+    """Ask the questions about the conversations of a file, one item each, in copies of the conversations: no question is
+    remembered when the next is asked.
+
+    Args:
+        items: one for each question, of the same key.
+        options: of the task, which affect its predictions.
+    """
+
+    def __init__(self, asked: Sequence[Questioned], items: Sequence[Item], options: Mapping[str, Any]) -> None:
+        self._episodes = {one.episode.id: one.episode for one in asked}
+        self._questions = {question.key: question for one in asked for question in one.questions}
+        self.items, self.options = items, options
+
+    def predicted(
+        self, agent: Agent, conversation: Conversation, items: Sequence[Item], details: Mapping[str, Any]
+    ) -> Iterator[Prediction]:
+        copies = {f"{conversation.id}?{number}": item for number, item in enumerate(items)}
+        copy_conversation(agent.resources.store, conversation.id, list(copies))
+        opened = partial(agent.conversation, agent_name=conversation.agent_name)
+        work = ((name, self.answered(agent, opened(name), self._questions[item.key])) for name, item in copies.items())
+        for name, (reply, further) in run_many(work, agent.models.complete, WIDTH):
+            yield copies[name].predicted(reply.text, {**further, REPLY: of_reply(reply), **details})
+            opened(name).delete()
+
+    def answered(self, agent: Agent, conversation: Conversation, question: Question) -> Steps[Answered]:
+        """Ask a question in a copy of its conversation."""
         raise NotImplementedError
 
 

@@ -97,14 +97,15 @@ def _by_session(episodes: Iterable[Episode], length: Length) -> dict[str, dict[s
 
 
 def _of_benchmark(data: Path, limit: int | None) -> dict[str, Any]:
-    samples = read_samples(data)[:limit]
+    benchmark, samples = read_samples(data)
+    samples = samples[:limit]
     return {
         "kind": "benchmark",
-        "benchmark": samples[0].benchmark,
+        "benchmark": benchmark,
         "samples": len(samples),
-        "sessions": round(fmean(len({turn.session for turn in s.source.turns}) for s in samples), 2),
-        "utterances": round(fmean(len(s.source.turns) for s in samples), 2),
-        "questions": round(fmean(len(s.probes) for s in samples), 2),
+        "sessions": round(fmean(len(s.episode.by_session()) for s in samples), 2),
+        "utterances": round(fmean(len(s.episode.turns) for s in samples), 2),
+        "questions": round(fmean(len(s.questions) for s in samples), 2),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -19,17 +20,16 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config, parse_config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation import played
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.tasks.ecm import (
     ASSISTANT,
     USER,
     EcmTask,
-    Probe,
-    Sample,
-    answers,
     merged,
     read_samples,
+    sample,
     write_samples,
 )
 from ld_agent.evaluation.tasks.ecm import (
@@ -38,6 +38,7 @@ from ld_agent.evaluation.tasks.ecm import (
 from ld_agent.evaluation.tasks.ecm_build import build, dialogues_of, load_requests
 from ld_agent.evaluation.tasks.memory_quality import MemoryTask, golden
 from ld_agent.evaluation.tasks.memory_quality import measures as memory_measures
+from ld_agent.evaluation.tasks.question_data import Questioned
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
 
@@ -63,13 +64,17 @@ def built(benchmark: str, sources: Any, answer: str | list[str] | Callable[[Requ
     return build(benchmark, sources, backbone.generate), backbone
 
 
+def probes(one: Questioned) -> list[tuple[str, str]]:
+    return [(question.text, question.answers[0]) for question in one.questions]
+
+
 def test_continuing_adds_a_turn_to_each_dialogue():
     made, backbone = built(
         "continuing", [episode(sessions=2)], "Question: How are my bees?\nAnswer: On line 2.\nUser: Oh!"
     )
-    assert [sample.id for sample in made.samples] == ["e1/session1", "e1/session2"]
-    assert made.samples[0].probes == (Probe("How are my bees?", "On line 2."),)
-    assert {turn.speaker for turn in made.samples[0].source.turns} == {USER, ASSISTANT}
+    assert [one.episode.id for one in made.samples] == ["e1/session1", "e1/session2"]
+    assert probes(made.samples[0]) == [("How are my bees?", "On line 2.")]
+    assert {turn.speaker for turn in made.samples[0].episode.turns} == {USER, ASSISTANT}
     assert "User: bees line 0 of session 1" in backbone.requests[0].messages[-1].content
     assert not +made.dropped
 
@@ -78,8 +83,8 @@ def test_knowledge_asks_only_about_the_user():
     made, backbone = built(
         "knowledge", [episode()], ["Question: What do I keep?\nAnswer: You keep bees.", "You are tall, I see."]
     )
-    [sample] = made.samples
-    assert sample.probes == (Probe("What do I keep?", "You keep bees."),)
+    [one] = made.samples
+    assert probes(one) == [("What do I keep?", "You keep bees.")]
     assert made.dropped["no question and answer"] == 1
     assert backbone.batches == [2]
     asked = [request.messages[-1].content for request in backbone.requests]
@@ -114,7 +119,7 @@ def test_an_answer_that_uses_nothing_of_the_dialogue_yields_no_sample():
 )
 def test_quotes_within_an_answer_stay_whole(written: str, reference: str):
     made, _ = built("continuing", [episode()], f"Question: How are my bees?\nAnswer: {written}")
-    assert [sample.probes[0].reference for sample in made.samples] == [reference]
+    assert [probes(one)[0][1] for one in made.samples] == [reference]
 
 
 def feedback_script(request: Request) -> str:
@@ -131,8 +136,8 @@ def feedback_script(request: Request) -> str:
 
 def test_feedback_has_chat_draft_advice_and_better_answer():
     made, backbone = built("feedback", ["How do I bake bread?"], feedback_script)
-    [sample] = made.samples
-    assert [(turn.speaker, turn.text) for turn in sample.source.turns] == [
+    [one] = made.samples
+    assert [(turn.speaker, turn.text) for turn in one.episode.turns] == [
         (USER, "Hi!"),
         (ASSISTANT, "Hello!"),
         (USER, "Nice day."),
@@ -142,7 +147,7 @@ def test_feedback_has_chat_draft_advice_and_better_answer():
         (USER, "Name the oven's heat."),
         (ASSISTANT, "At 220 degrees: How do I bake bread?"),
     ]
-    assert sample.probes == (Probe("How do I bake rolls?", "At 220 degrees: How do I bake rolls?"),)
+    assert probes(one) == [("How do I bake rolls?", "At 220 degrees: How do I bake rolls?")]
     assert backbone.batches == [2, 2, 1, 2]  # what does not wait for another goes out together
 
 
@@ -153,7 +158,7 @@ def test_a_chat_before_a_request_ends_where_it_repeats_itself():
         return feedback_script(request)
 
     made, _ = built("feedback", ["How do I bake bread?"], script)
-    chat = [turn.text for turn in made.samples[0].source.turns[:-4]]
+    chat = [turn.text for turn in made.samples[0].episode.turns[:-4]]
     assert chat == ["It's still wet.", "Try salt."]
 
 
@@ -192,26 +197,21 @@ def test_requests_are_read_from_text_or_json_lines(tmp_path: Path):
 # ---- the file and the agent
 
 
-def samples(count: int = 3) -> list[Sample]:
-    subjects = ("bees", "boats", "bread")
-    return [
-        Sample(
-            f"s{n}",
-            "continuing",
-            next(iter(dialogues_of(episode(f"s{n}", subject=subjects[n])))),
-            (Probe(f"What about the {subjects[n]}?", f"The {subjects[n]} are well."),),
-        )
-        for n in range(count)
-    ]
+def samples(count: int = 3) -> list[Questioned]:
+    made = []
+    for n, subject in enumerate(("bees", "boats", "bread")[:count]):
+        [dialogue] = dialogues_of(episode(f"s{n}", subject=subject))
+        asked = (f"What about the {subject}?", f"The {subject} are well.")
+        made.append(sample(replace(dialogue, id=f"s{n}"), [asked]))
+    return made
 
 
 def test_round_trip(tmp_path: Path):
     file = tmp_path / "continuing.jsonl"
-    write_samples(file, samples(), {"by": "a model"})
-    read = read_samples(file)
-    assert [(s.benchmark, s.probes, s.source.turns) for s in read] == [
-        (s.benchmark, s.probes, s.source.turns) for s in samples()
-    ]
+    write_samples(file, "continuing", samples(), {"by": "a model"})
+    benchmark, read = read_samples(file)
+    assert benchmark == "continuing"
+    assert [(s.questions, s.episode.turns) for s in read] == [(s.questions, s.episode.turns) for s in samples()]
     assert json.loads(file.read_text().splitlines()[0])["made"] == {"by": "a model"}
 
 
@@ -248,30 +248,33 @@ def test_merged_sources_are_consecutive_in_time_and_number():
     turns = one.episode.turns
     assert [turn.session for turn in turns] == [1] * 4 + [2] * 4
     assert turns[4].at - turns[3].at == timedelta(days=1)
-    assert [key for key, _ in one.questions] == ["s0/1", "s1/1"]
-    assert [key for key, _ in two.questions] == ["s2/1"]
+    assert [q.key for q in one.questions] == ["s0/1", "s1/1"]
+    assert [q.key for q in two.questions] == ["s2/1"]
+    assert {q.at - turns[-1].at for q in one.questions} == {timedelta(days=1)}
     with pytest.raises(InputError, match="merge=0"):
         merged(samples(), 0)
 
 
-def test_questions_see_the_sources_but_not_each_other(encoder: SentenceEncoder, topics: TopicExtractor):
+def test_questions_see_the_sources_but_not_each_other(
+    encoder: SentenceEncoder, topics: TopicExtractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     backbone = ScriptedBackbone(
         {"generator": "They are well.", "summarizer": summary_of, "extractor": "NO_TRAIT"}, context_window=4096
     )
     config = parse_config({"store": {"path": ":memory:"}, "memory": {"gamma": -1.0, "k": 5}})
     agent = Agent(config, backbone=backbone, encoder=encoder, topics=topics)
-    [group] = merged(samples(), 3)
-    replies = dict(answers(agent, [group], {"s0/1", "s1/1", "s2/1"}))
-    assert set(replies) == {"s0/1", "s1/1", "s2/1"}
-    for reply in replies.values():
-        texts = [recalled.record.text for recalled in reply.recalled]
+    monkeypatch.setattr(played, "in_memory", lambda config: agent)
+    write_samples(tmp_path / "b.jsonl", "continuing", samples(), {})
+    task = EcmTask(tmp_path / "b.jsonl", config)
+    predictions = list(task.predict(config, task.items))
+    assert {p.key for p in predictions} == {"s0/1", "s1/1", "s2/1"}
+    for prediction in predictions:
+        texts = [recalled["text"] for recalled in prediction.details["recalled"]]
         assert len(texts) == 3  # the three sources, and never another question
         assert not any("What about" in text for text in texts)
-        assert reply.heard.at - group.episode.turns[-1].at == timedelta(days=1)
     asked = [str(request.messages) for request in backbone.requests if request.module == "generator"]
     assert len(asked) == 3  # the sources are heard and not replied to
     assert [prompt.count("What about") for prompt in asked] == [1, 1, 1]
-    agent.close(end_sessions=False)
 
 
 def summary_of(request: Request) -> str:
@@ -293,7 +296,7 @@ def scripted(tmp_path: Path) -> Config:
 
 def test_a_benchmark_run_is_saved_and_resumes(tmp_path: Path):
     file, out = tmp_path / "continuing.jsonl", tmp_path / "run"
-    write_samples(file, samples(2), {})
+    write_samples(file, "continuing", samples(2), {})
     config = scripted(tmp_path)
     run = perform(EcmTask(file, config), config, "scripted", data=file, out=out, limit=None)
     assert run is not None
@@ -322,7 +325,7 @@ def test_building_stops_at_the_wanted_number_of_samples():
     sources = [episode(f"e{n}") for n in range(6)]
     backbone = ScriptedBackbone({"builder": lambda request: next(calls)})
     made = build("continuing", sources, backbone.generate, wanted=3)
-    assert [sample.id for sample in made.samples] == ["e1/session1", "e2/session1", "e3/session1"]
+    assert [one.episode.id for one in made.samples] == ["e1/session1", "e2/session1", "e3/session1"]
     assert len(backbone.requests) == 4
 
 

@@ -17,7 +17,7 @@ from ld_agent.evaluation.judging.agreement import cohen, fleiss
 from ld_agent.evaluation.judging.form import read_key, read_ratings, summary, systems_of, write_form
 from ld_agent.evaluation.judging.form_items import BREAK, of_cases, shown
 from ld_agent.evaluation.judging.judge import Case
-from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, Probe, Sample, write_samples
+from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, sample, write_samples
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 CASES = [
@@ -142,8 +142,8 @@ def corpus(tmp_path: Path) -> Path:
 def test_three_people_rate_a_benchmark_and_table_7_is_filled(tmp_path: Path, command: CommandLine):
     at = datetime(2024, 5, 1, tzinfo=UTC)
     source = Episode("a", ASSISTANT, (Turn(USER, "I row.", at, 1), Turn(ASSISTANT, "Where?", at, 1)))
-    probes = tuple(Probe(f"Question {n}?", f"Reference {n}.") for n in range(3))
-    write_samples(tmp_path / "knowledge.jsonl", [Sample("a", "knowledge", source, probes)], {})
+    probes = [(f"Question {n}?", f"Reference {n}.") for n in range(3)]
+    write_samples(tmp_path / "knowledge.jsonl", "knowledge", [sample(source, probes)], {})
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
     assert command("judge", "form", tmp_path / "knowledge.jsonl", "--questions", "benchmark", "--out", page).code == 0
     for expected in ("I row.", "Question 2?", "Reference 2."):

@@ -14,7 +14,7 @@ from ld_agent.datasets.jsonl import write_episodes
 from ld_agent.errors import DataFileError
 from ld_agent.evaluation.statistics import read_statistics, statistics
 from ld_agent.evaluation.tables.runs import collect
-from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, Probe, Sample, write_samples
+from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, sample, write_samples
 
 SAMPLES = Path(__file__).parent.parent.parent / "data" / "samples"
 START = datetime(2024, 5, 1, 18, 0, tzinfo=UTC)
@@ -55,12 +55,9 @@ def test_a_corpus_by_kind_of_text_and_by_session(corpus: Path):
 
 def test_a_benchmark_by_sample(tmp_path: Path):
     turns = (said(USER, "I row.", 1), said(ASSISTANT, "Where?", 1), said(USER, "At home.", 2))
-    probe = Probe("What do I do?", "You row.")
-    samples = [
-        Sample("a", "knowledge", Episode("a", ASSISTANT, turns), (probe, probe, probe)),
-        Sample("b", "knowledge", Episode("b", ASSISTANT, turns[:2]), (probe,)),
-    ]
-    write_samples(tmp_path / "knowledge.jsonl", samples, {})
+    probe = ("What do I do?", "You row.")
+    samples = [sample(Episode("a", ASSISTANT, turns), [probe] * 3), sample(Episode("b", ASSISTANT, turns[:2]), [probe])]
+    write_samples(tmp_path / "knowledge.jsonl", "knowledge", samples, {})
     found = statistics(tmp_path / "knowledge.jsonl")
     assert (found["samples"], found["sessions"], found["utterances"], found["questions"]) == (2, 1.5, 2.5, 2)
 

@@ -183,11 +183,10 @@ def _of_benchmark(sources: Sequence[Path]) -> tuple[list[Item], Mapping[str, Any
     if len(sources) != 1 or not is_benchmark(sources[0]):
         raise InputError("a form of questions=benchmark takes one file of ld-agent ecm build")
     [path] = sources
-    samples = read_samples(path)
+    benchmark, samples = read_samples(path)
     items = []
     for sample in samples:
-        source = tuple((turn.speaker, turn.text) for turn in sample.source.turns)
-        for number, probe in enumerate(sample.probes, 1):
-            lines = (*source, (LATER, probe.question))
-            items.append(Item(f"{sample.id}/{number}", path.stem, lines, probe.reference))
-    return items, {"benchmark": samples[0].benchmark, "data": str(path)}
+        source = tuple((turn.speaker, turn.text) for turn in sample.episode.turns)
+        for question in sample.questions:
+            items.append(Item(question.key, path.stem, (*source, (LATER, question.text)), question.answers[0]))
+    return items, {"benchmark": benchmark, "data": str(path)}

@@ -9,27 +9,25 @@ File format: the line ``{"format": "ld_agent.ecm", "version": 1, "benchmark": â€
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from ld_agent.agent import Agent
+from ld_agent.agent import Agent, Conversation
 from ld_agent.config import Config
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.jsonl import turns_of
 from ld_agent.datasets.records import Record, built, current_report, json_lines, raise_bad
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import MEMORY, REPLY, Counts, of_memory, of_reply
 from ld_agent.evaluation.metrics import Measure, rouge, token_f1
-from ld_agent.evaluation.played import WIDTH, in_memory, live
+from ld_agent.evaluation.played import Answered, AskedTask
 from ld_agent.evaluation.run_files import Item, Prediction
-from ld_agent.evaluation.runner import Task
+from ld_agent.evaluation.tasks.question_data import Question, Questioned
 from ld_agent.files import write_lines
-from ld_agent.steps import run_many
-from ld_agent.storage.exchange import copy_conversation
-from ld_agent.types import Reply, iso
+from ld_agent.steps import Steps
+from ld_agent.types import iso
 
 BENCHMARKS = ("continuing", "knowledge", "feedback")
 MERGED = {"continuing": 10, "knowledge": 1, "feedback": 10}
@@ -42,48 +40,30 @@ USER, ASSISTANT = "User", "Assistant"
 LATER = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """A question to an agent that remembers the source, and the expected answer."""
-
-    question: str
-    reference: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One sample of a benchmark.
-
-    Attributes:
-        source: the conversation to remember, between `USER` and `ASSISTANT` (the agent), with numbered sessions.
-        probes: questions, each asked independently a day after the source.
-    """
-
-    id: str
-    benchmark: str
-    source: Episode
-    probes: tuple[Probe, ...]
+def sample(source: Episode, probes: Iterable[tuple[str, str]]) -> Questioned:
+    """Return a sample: a conversation between `USER` and `ASSISTANT` (the agent), with numbered sessions, and its probes, each a
+    question that is asked a day later and the expected answer."""
+    at = source.turns[-1].at + LATER
+    questions = (
+        Question(f"{source.id}/{number}", USER, asked, at, (expected,), "")
+        for number, (asked, expected) in enumerate(probes, 1)
+    )
+    return Questioned(source, tuple(questions))
 
 
 # ---- the file
 
 
-def write_samples(path: Path, samples: Sequence[Sample], header: Mapping[str, Any]) -> None:
-    """Write samples of one benchmark, replacing the file.
+def write_samples(path: Path, benchmark: str, samples: Sequence[Questioned], made: Mapping[str, Any]) -> None:
+    """Write the samples of a benchmark, replacing the file.
 
     Args:
         made: provenance: backbone, source, what was dropped.
 
     Raises:
-        InputError: there are no samples, they belong to several benchmarks, or the file cannot be written.
+        InputError: the file cannot be written.
     """
-    names = {sample.benchmark for sample in samples}
-    if len(names) != 1:
-        raise InputError(
-            f"samples of {', '.join(sorted(names)) or 'no benchmark'}; a file has samples of exactly one benchmark"
-        )
-    lines = [HEADER | {"benchmark": names.pop(), "made": dict(header)}, *(_values(sample) for sample in samples)]
-    write_lines(path, lines)
+    write_lines(path, [HEADER | {"benchmark": benchmark, "made": dict(made)}, *map(_values, samples)])
 
 
 def is_benchmark(path: Path) -> bool:
@@ -94,8 +74,8 @@ def is_benchmark(path: Path) -> bool:
         return NAME.encode() in file.read(LONGEST_HEADER)
 
 
-def read_samples(path: Path) -> list[Sample]:
-    """Read a benchmark.
+def read_samples(path: Path) -> tuple[str, list[Questioned]]:
+    """Read a benchmark; return its name and samples.
 
     Raises:
         DataFileError: a line is malformed; names file and line.
@@ -109,53 +89,35 @@ def read_samples(path: Path) -> list[Sample]:
     benchmark = head.text("benchmark")
     if benchmark not in BENCHMARKS:
         raise head.error(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
-    samples = list(built(records, lambda record: _sample(record, benchmark), report))
+    samples = list(built(records, _sample, report))
     if not samples:
         raise InputError(f"{path} contains no samples; rebuild it")
-    return samples
+    return benchmark, samples
 
 
-def _values(sample: Sample) -> dict[str, Any]:
+def _values(sample: Questioned) -> dict[str, Any]:
     sessions = [
         [{"speaker": turn.speaker, "text": turn.text, "at": iso(turn.at)} for turn in turns]
-        for turns in sample.source.by_session().values()
+        for turns in sample.episode.by_session().values()
     ]
-    probes = [{"question": probe.question, "reference": probe.reference} for probe in sample.probes]
-    return {"id": sample.id, "source": {"sessions": sessions}, "probes": probes}
+    probes = [{"question": question.text, "reference": question.answers[0]} for question in sample.questions]
+    return {"id": sample.episode.id, "source": {"sessions": sessions}, "probes": probes}
 
 
-def _sample(record: Record, benchmark: str) -> Sample:
+def _sample(record: Record) -> Questioned:
     turns = turns_of(record.record("source"), raise_bad)
     if strange := {turn.speaker for turn in turns} - {USER, ASSISTANT}:
         raise record.error(f"speaker {min(strange)!r} is neither {USER} nor {ASSISTANT}")
-    probes = tuple(Probe(probe.text("question"), probe.text("reference")) for probe in record.records("probes"))
+    probes = [(probe.text("question"), probe.text("reference")) for probe in record.records("probes")]
     if not turns or not probes:
         raise record.error("needs both a source and probes")
-    name = record.text("id")
-    return Sample(name, benchmark, Episode(name, ASSISTANT, tuple(turns), source=record.source), probes)
+    return sample(Episode(record.text("id"), ASSISTANT, tuple(turns), source=record.source), probes)
 
 
 # ---- asking an agent
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
-    """Samples whose sources share one memory, one after the other."""
-
-    episode: Episode
-    samples: tuple[Sample, ...]
-
-    @property
-    def questions(self) -> list[tuple[str, Probe]]:
-        """Return each probe with its key: sample id and number, from 1 ("valid_3/2")."""
-        return [(f"{s.id}/{n}", probe) for s in self.samples for n, probe in enumerate(s.probes, 1)]
-
-    @property
-    def sessions(self) -> int:
-        return self.episode.turns[-1].session or 1
-
-
-def merged(samples: Sequence[Sample], size: int) -> list[Merged]:
+def merged(samples: Sequence[Questioned], size: int) -> list[Questioned]:
     """Group samples by ``size`` into memories, with a day between consecutive sources.
 
     Raises:
@@ -166,17 +128,19 @@ def merged(samples: Sequence[Sample], size: int) -> list[Merged]:
     return [_concatenated(samples[start : start + size]) for start in range(0, len(samples), size)]
 
 
-def _concatenated(samples: Sequence[Sample]) -> Merged:
+def _concatenated(samples: Sequence[Questioned]) -> Questioned:
     turns: list[Turn] = []
-    for sample in samples:
-        source = sample.source.turns
+    for one in samples:
+        source = one.episode.turns
         shift = turns[-1].at + LATER - source[0].at if turns else timedelta()
         before = turns[-1].session or 0 if turns else 0
         turns += [replace(turn, at=turn.at + shift, session=before + (turn.session or 1)) for turn in source]
-    return Merged(Episode(samples[0].id, ASSISTANT, tuple(turns)), tuple(samples))
+    at = turns[-1].at + LATER
+    questions = tuple(replace(question, at=at) for one in samples for question in one.questions)
+    return Questioned(Episode(samples[0].episode.id, ASSISTANT, tuple(turns)), questions)
 
 
-class EcmTask(Task):
+class EcmTask(AskedTask):
     """Ask every question of a benchmark of an agent that remembers its source.
 
     Args:
@@ -188,57 +152,26 @@ class EcmTask(Task):
     """
 
     def __init__(self, data: Path, config: Config, limit: int | None = None, merge: int | None = None) -> None:
-        samples = read_samples(data)[:limit]
-        self.benchmark = samples[0].benchmark
-        self.name = f"ecm-{self.benchmark}"
-        self._merge = MERGED[self.benchmark] if merge is None else merge
-        self._groups = merged(samples, self._merge)
-        self.options = {"merge": self._merge}
-        self.items = [
-            Item(key, group.episode.id, group.sessions, (probe.reference,), {"text": probe.question})
-            for group in self._groups
-            for key, probe in group.questions
+        benchmark, samples = read_samples(data)
+        self.name = f"ecm-{benchmark}"
+        size = MERGED[benchmark] if merge is None else merge
+        groups = merged(samples[:limit], size)
+        items = [
+            Item(
+                question.key,
+                group.episode.id,
+                group.episode.turns[-1].session or 1,
+                question.answers,
+                {"text": question.text},
+            )
+            for group in groups
+            for question in group.questions
         ]
+        super().__init__(groups, items, {"merge": size})
 
-    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
-        wanted = {item.key: item for item in items}
-        groups = [group for group in self._groups if any(key in wanted for key, _ in group.questions)]
-        memories: dict[str, Counts] = {}
-        with in_memory(config) as agent:
-            for key, reply in answers(agent, groups, frozenset(wanted)):
-                recalled = [{"view": r.record.view, "text": r.record.text} for r in reply.recalled]
-                episode = wanted[key].episode
-                if episode not in memories:
-                    memories[episode] = of_memory(agent.store, agent.conversation(episode, agent_name=ASSISTANT).key)
-                details = {"recalled": recalled, REPLY: of_reply(reply), MEMORY: memories[episode]}
-                yield wanted[key].predicted(reply.text, details)
-
-
-def answers(
-    agent: Agent, groups: Sequence[Merged], wanted: Collection[str], width: int = WIDTH
-) -> Iterator[tuple[str, Reply]]:
-    """Store each group's sources in an agent's memory, then ask the group's questions.
-
-    Each question is asked a day later, in its own copy of the conversation, so that no question is remembered when the
-    next is asked.
-
-    Args:
-        wanted: keys of the questions to ask.
-        width: maximum number of concurrent conversations.
-
-    Raises:
-        InputError, BackboneError, StoreError: as in `Conversation.respond`.
-    """
-    memories = ((group, live(agent, group.episode)) for group in groups)
-    for group, _ in run_many(memories, agent.models.complete, width):
-        questions = [(key, probe) for key, probe in group.questions if key in wanted]
-        copy_conversation(agent.resources.store, group.episode.id, [key for key, _ in questions])
-        at = group.episode.turns[-1].at + LATER
-        asked = (
-            (key, agent.conversation(key, agent_name=ASSISTANT).turn(probe.question, USER, at, reply_at=at))
-            for key, probe in questions
-        )
-        yield from run_many(asked, agent.models.complete, width)
+    def answered(self, agent: Agent, conversation: Conversation, question: Question) -> Steps[Answered]:
+        reply = yield from conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
+        return reply, {"recalled": [{"view": r.record.view, "text": r.record.text} for r in reply.recalled]}
 
 
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

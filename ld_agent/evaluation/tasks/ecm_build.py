@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from ld_agent.backbones.base import Message, Request
+from ld_agent.backbones.base import Request
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.records import json_lines, raise_bad, text_lines
 from ld_agent.errors import InputError
-from ld_agent.evaluation.tasks.ecm import ASSISTANT, BENCHMARKS, USER, Probe, Sample
+from ld_agent.evaluation.tasks.ecm import ASSISTANT, BENCHMARKS, USER, sample
+from ld_agent.evaluation.tasks.question_data import Questioned
 from ld_agent.languages import ENGLISH
 from ld_agent.steps import Complete, Steps, run_many
 from ld_agent.text import stems_of
 
-MODULE = "builder"
 SHORT, LONG = 96, 192  # new tokens of a question or advice, and of an answer or chat
 FEWEST_LINES = 4  # of a dialogue worth continuing
 START = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -37,6 +38,10 @@ QUOTES = re.compile('["“”]')
 SAID = re.compile(r"^\W*(user|assistant)\W*:\s*(.+)$", re.IGNORECASE)
 
 
+Made = list[Questioned | str]
+"""A sample, and the errors in the model's text for which something was dropped."""
+
+
 @dataclass(slots=True)
 class Built:
     """The samples of a benchmark.
@@ -45,7 +50,7 @@ class Built:
         dropped: number of sources and facts without a sample, by the error in the model's text.
     """
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[Questioned] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
 
 
@@ -53,10 +58,8 @@ def build(
     benchmark: str,
     sources: Sequence[Episode] | Sequence[str],
     complete: Complete,
-    *,
     wanted: int | None = None,
     width: int = 8,
-    done: Callable[[], None] = lambda: None,
 ) -> Built:
     """Build a benchmark.
 
@@ -66,43 +69,36 @@ def build(
         complete: answers requests, such as a backbone's ``generate``.
         wanted: stop once so many samples were made; None: use every source.
         width: maximum number of sources processed concurrently.
-        done: called after each source.
 
     Raises:
         InputError: the benchmark is unknown, or no source is suitable for it.
         BackboneError: the model failed.
     """
     built = Built()
-    work, tried = _work(benchmark, sources, built.dropped), 0
-    while tried < len(work) and (wanted is None or len(built.samples) < wanted):
+    work = _work(benchmark, sources)
+    while work and (wanted is None or len(built.samples) < wanted):
         missing = len(work) if wanted is None else wanted - len(built.samples)
-        batch = work[tried : tried + missing]  # so that the outcome does not depend on the width
-        tried += len(batch)
-        samples: dict[int, Sample] = {}
-        for position, sample in run_many(enumerate(batch), complete, width):
-            if sample is not None:
-                samples[position] = sample
-            done()
-        built.samples += [samples[position] for position in sorted(samples)]
-    for unused in work[tried:]:
+        batch, work = work[:missing], work[missing:]  # so that the outcome does not depend on the width
+        for _, made in sorted(run_many(enumerate(batch), complete, width)):
+            built.samples += [one for one in made if isinstance(one, Questioned)]
+            built.dropped.update(one for one in made if isinstance(one, str))
+    for unused in work:
         unused.close()
     return built
 
 
-def _work(
-    benchmark: str, sources: Sequence[Episode] | Sequence[str], dropped: Counter[str]
-) -> list[Steps[Sample | None]]:
+def _work(benchmark: str, sources: Sequence[Episode] | Sequence[str]) -> list[Steps[Made]]:
     """One piece of work for each source that suits a benchmark."""
     requests = [source for source in sources if isinstance(source, str)]
     episodes = [source for source in sources if isinstance(source, Episode)]
     if benchmark == "feedback":
-        work = [feedback(f"feedback{n}", text, dropped) for n, text in enumerate(requests, 1)]
+        work = [feedback(f"feedback{n}", text) for n, text in enumerate(requests, 1)]
         needs = "requests, one text each"
     elif benchmark == "knowledge":
-        work = [knowledge(e, dropped) for e in episodes if facts_of(e)]
+        work = [knowledge(e) for e in episodes if facts_of(e)]
         needs = "conversations with persona facts of the user"
     elif benchmark == "continuing":
-        work = [continuing(e, dropped) for episode in episodes for e in dialogues_of(episode)]
+        work = [continuing(e) for episode in episodes for e in dialogues_of(episode)]
         needs = f"conversations of at least {FEWEST_LINES} utterances"
     else:
         raise InputError(f"benchmark {benchmark!r} is unknown; the benchmarks are {', '.join(BENCHMARKS)}")
@@ -114,70 +110,54 @@ def _work(
 # ---- the three benchmarks, as steps that ask a model
 
 
-def continuing(source: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
+def continuing(source: Episode) -> Steps[Made]:
     """Create one question and answer that require the dialogue (ECM, section 4.1).
 
     An answer that repeats nothing of the dialogue but what its question already says can be given without a memory.
     """
     lines = [(turn.speaker, turn.text) for turn in source.turns]
-    [answer] = yield [_request(ENGLISH.prompt("ecm_continue").render(lines=lines), LONG)]
-    probe = _probe(answer.text)
-    if probe is None:
-        dropped["no question and answer"] += 1
-        return None
-    reading = ENGLISH.reading
-    remembered = stems_of(" ".join(text for _, text in lines), reading) - stems_of(probe.question, reading)
-    if not remembered & stems_of(probe.reference, reading):
-        dropped["no use of the dialogue"] += 1
-        return None
-    return Sample(source.id, "continuing", source, (probe,))
+    [answer] = yield [_request("ecm_continue", LONG, lines=lines)]
+    if (probe := _probe(answer.text)) is None:
+        return ["no question and answer"]
+    said, asked, expected = (stems_of(text, ENGLISH.reading) for text in (" ".join(text for _, text in lines), *probe))
+    return [sample(source, [probe])] if (said - asked) & expected else ["no use of the dialogue"]
 
 
-def knowledge(episode: Episode, dropped: Counter[str]) -> Steps[Sample | None]:
+def knowledge(episode: Episode) -> Steps[Made]:
     """Create a question and answer for each persona fact of the user (ECM, section 4.2)."""
     facts = facts_of(episode)
-    template = ENGLISH.prompt("ecm_knowledge")
-    requests = [_request(template.render(fact=fact), SHORT, template.constant_messages) for fact in facts]
-    answers = yield requests
+    answers = yield [_request("ecm_knowledge", SHORT, fact=fact) for fact in facts]
     probes = [probe for answer in answers if (probe := _probe(answer.text)) is not None]
-    dropped["no question and answer"] += len(facts) - len(probes)
-    dropped["no fact gave a question"] += not probes
-    return Sample(episode.id, "knowledge", in_roles(episode), tuple(probes)) if probes else None
+    dropped = ["no question and answer"] * (len(facts) - len(probes))
+    return [*dropped, sample(in_roles(episode), probes) if probes else "no fact gave a question"]
 
 
-def feedback(name: str, request: str, dropped: Counter[str]) -> Steps[Sample | None]:
+def feedback(name: str, request: str) -> Steps[Made]:
     """Create a request with answer, advice and better answer, and a similar request (ECM, section 4.3)."""
-    similar_prompt = ENGLISH.prompt("ecm_similar")
     similar, background = yield [
-        _request(similar_prompt.render(request=request), SHORT, similar_prompt.constant_messages),
-        _request(ENGLISH.prompt("ecm_background").render(request=request), LONG),
+        _request("ecm_similar", SHORT, request=request),
+        _request("ecm_background", LONG, request=request),
     ]
     other, chat = _one_line(similar.text), _chat(background.text)
     if not other or other.casefold() == request.casefold():
-        dropped["no similar request"] += 1
-        return None
+        return ["no similar request"]
     if not chat:
-        dropped["no chat before the request"] += 1
-        return None
+        return ["no chat before the request"]
     pair = (request, other)
-    drafts = yield [_request(ENGLISH.prompt("ecm_answer").render(request=text, advice=""), LONG) for text in pair]
+    drafts = yield [_request("ecm_answer", LONG, request=text, advice="") for text in pair]
     asked = list(zip(pair, (draft.text.strip() for draft in drafts), strict=True))
     if not all(draft for _, draft in asked):
-        dropped["an empty answer"] += 1
-        return None
-    [remark] = yield [_request(ENGLISH.prompt("ecm_feedback").render(pairs=asked), SHORT)]
-    advice = _one_line(remark.text)
-    if not advice:
-        dropped["no advice"] += 1
-        return None
-    better = yield [_request(ENGLISH.prompt("ecm_answer").render(request=text, advice=advice), LONG) for text in pair]
+        return ["an empty answer"]
+    [remark] = yield [_request("ecm_feedback", SHORT, pairs=asked)]
+    if not (advice := _one_line(remark.text)):
+        return ["no advice"]
+    better = yield [_request("ecm_answer", LONG, request=text, advice=advice) for text in pair]
     improved, reference = (answer.text.strip() for answer in better)
     if not improved or not reference:
-        dropped["an empty answer"] += 1
-        return None
+        return ["an empty answer"]
     said = [*chat, (USER, request), (ASSISTANT, asked[0][1]), (USER, advice), (ASSISTANT, improved)]
     turns = tuple(Turn(speaker, text, START + n * PACE, 1) for n, (speaker, text) in enumerate(said))
-    return Sample(name, "feedback", Episode(name, ASSISTANT, turns), (Probe(other, reference),))
+    return [sample(Episode(name, ASSISTANT, turns), [(other, reference)])]
 
 
 # ---- sources
@@ -223,17 +203,19 @@ def load_requests(path: Path) -> list[str]:
 # ---- parsing model output
 
 
-def _request(messages: tuple[Message, ...], max_new_tokens: int, constant_messages: int = 0) -> Request:
-    return Request(messages, MODULE, max_new_tokens, cacheable_prefix=constant_messages)
+def _request(prompt: str, max_new_tokens: int, **variables: Any) -> Request:
+    template = ENGLISH.prompt(prompt)
+    constant = template.constant_messages
+    return Request(template.render(**variables), "builder", max_new_tokens, cacheable_prefix=constant)
 
 
-def _probe(text: str) -> Probe | None:
+def _probe(text: str) -> tuple[str, str] | None:
     """Parse the first question line and answer line; text after them is ignored."""
     question, answer = QUESTION.search(text), ANSWER.search(text)
     if question is None or answer is None or answer.start() < question.end():
         return None
     asked, expected = _bare(question[1]), _bare(answer[1])
-    return Probe(asked, expected) if asked and expected else None
+    return (asked, expected) if asked and expected else None
 
 
 def _one_line(text: str) -> str:

@@ -8,7 +8,7 @@ in the prompt, and with only the sentence that contains the answer. Knows no fil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from ld_agent.backbones.base import Request
 from ld_agent.checks.named import asked_about
 from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.config import Config
-from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
+from ld_agent.conversation import Conversation
+from ld_agent.datasets.base import Episode
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
-from ld_agent.evaluation.played import in_memory, live
+from ld_agent.evaluation.played import Answered, AskedTask, live
 from ld_agent.evaluation.run_files import Item, Prediction
-from ld_agent.evaluation.runner import Task
-from ld_agent.evaluation.tasks.question_data import Question, Questioned, load_questions
+from ld_agent.evaluation.tasks.question_data import Question, load_questions
 from ld_agent.evaluation.tasks.spoken_answers import contains
 from ld_agent.languages import language
 from ld_agent.languages.reading import Reading
@@ -35,16 +35,13 @@ from ld_agent.modules.generator import Generator, Situation
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import reply_text
 from ld_agent.running.replay import play
-from ld_agent.steps import Steps, answering_some, run_many, side_by_side
-from ld_agent.storage.exchange import copy_conversation
+from ld_agent.steps import Steps, answering_some, side_by_side
 from ld_agent.text import words_of
-from ld_agent.types import Reply, Utterance
+from ld_agent.types import Record, Reply, Utterance
 
-WIDTH = 16
 ARMS = ("nothing", "history", "handed")
 LOST = ("not_stored", "not_recalled", "not_in_prompt", "ignored")
 AGENT = "agent"
-Asked = tuple[Reply, list[Request], dict[str, Answer]]
 
 _CLAUSE = re.compile(
     r"(?<=[.!?;])\s+|(?<=[。！？；])|[，,](?=但|不过)|,?\s+\b(?:but|however|though)\b,?\s+", re.IGNORECASE
@@ -54,7 +51,7 @@ _INVITING = re.compile(
 )
 
 
-class QuestionsTask(Task):
+class QuestionsTask(AskedTask):
     """Ask every question of a file, in every arm.
 
     Args:
@@ -62,9 +59,7 @@ class QuestionsTask(Task):
         free: the agent replies itself instead of repeating the recorded replies.
         no_arms: leave out the three arms.
 
-    Raises:
-        InputError: no such file, or no questions in it.
-        DataFileError: a broken record.
+    Raises: as `load_questions`.
     """
 
     name = "questions"
@@ -72,11 +67,8 @@ class QuestionsTask(Task):
     def __init__(
         self, data: Path, config: Config, limit: int | None = None, free: bool = False, no_arms: bool = False
     ) -> None:
-        self._asked = {one.episode.id: one for one in load_questions(data, limit)}
-        self._free, self._arms = free, not no_arms
-        self._questions = {q.key: q for one in self._asked.values() for q in one.questions}
-        self.options = {"free": free, "arms": self._arms}
-        self.items = [
+        asked = load_questions(data, limit)
+        items = [
             Item(
                 q.key,
                 one.episode.id,
@@ -84,74 +76,53 @@ class QuestionsTask(Task):
                 q.answers or ("",),
                 {"speaker": q.speaker, "text": q.text, "category": q.category, "told": bool(q.answers)},
             )
-            for one in self._asked.values()
+            for one in asked
             for q in one.questions
         ]
+        super().__init__(asked, items, {"free": free, "arms": not no_arms})
 
-    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
-        todo = {item.key: item for item in items}
-        with in_memory(config) as agent:
-            wanted = [self._asked[name] for name in dict.fromkeys(item.episode for item in items)]
-            lived = (
-                (one, play(agent, one.episode, lambda turn: None) if self._free else live(agent, one.episode))
-                for one in wanted
-            )
-            for one, _ in run_many(lived, agent.models.complete, WIDTH):
-                yield from self._ask(agent, one, [todo[q.key] for q in one.questions if q.key in todo])
+    def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
+        return play(agent, episode, lambda turn: None) if self.options["free"] else live(agent, episode)
 
-    def _ask(self, agent: Agent, one: Questioned, items: Sequence[Item]) -> Iterator[Prediction]:
-        """Ask the questions of one conversation concurrently."""
-        name, mine = one.episode.id, one.episode.agent
-        stored = agent.store.find_conversation(name)
-        assert stored is not None
-        said, records = agent.store.utterances(stored.key), agent.store.records(stored.key)
-        persona = (trait.text for trait, _ in agent.store.personas(stored.key).traits())
-        sources = {source for record in records for source in record.sources if agent.config.memory.quotes}
-        remembered = "\n".join([*(r.text for r in records), *persona, *(u.text for u in said if u.id in sources)])
-        memory = of_memory(agent.store, stored.key)
-        copies = {f"{name}?{number}": item for number, item in enumerate(items)}
-        copy_conversation(agent.resources.store, name, list(copies))
-        work = (
-            (key, self._answered(agent, key, mine, self._questions[item.key], said)) for key, item in copies.items()
-        )
-        for key, (reply, requests, answers) in run_many(work, agent.models.complete, WIDTH):
-            item, question = copies[key], self._questions[copies[key].key]
-            arms = {arm: answer.text for arm, answer in answers.items()}
-            quoted = [arm for arm, answer in answers.items() if QUOTED in answer.notes]
-            quoted += [AGENT] if QUOTED in reply.notes else []
-            recalled = [r.record.text for r in reply.recalled]
-            behind = {source for r in reply.recalled for source in r.record.sources}
-            quotable = [u.text for u in said if u.id in behind] if agent.config.memory.quotes else []
-            traits = [t for known in reply.traits.values() for t in known]
-            shown = "\n".join(_shown(request) for request in requests)
-            details = {"arms": arms, "recalled": recalled, "traits": traits, "notes": list(reply.notes)}
-            details |= {REPLY: of_reply(reply), MEMORY: memory, "quoted": quoted, "language": agent.config.language}
-            if question.answers and not contains(reply.text, question.answers):
-                places = (remembered, "\n".join([*recalled, *quotable, *traits]), shown)
-                details["lost"] = next(
-                    (LOST[n] for n, text in enumerate(places) if not contains(text, question.answers)), LOST[-1]
-                )
-            yield item.predicted(reply.text, details)
-            agent.conversation(key, agent_name=mine).delete()
-        agent.conversation(name, agent_name=mine).delete()
+    def answered(self, agent: Agent, conversation: Conversation, question: Question) -> Steps[Answered]:
+        """Ask in a copy, and again in every arm."""
+        said, records, quoting = conversation.utterances, conversation.records, bool(agent.config.memory.quotes)
+        traits = [trait.text for trait, _ in agent.store.personas(conversation.key).traits()]
 
-    def _answered(
-        self, agent: Agent, key: str, mine: str, question: Question, said: Sequence[Utterance]
-    ) -> Steps[Asked]:
-        """Ask one question of a copy, and again in every arm."""
+        def words(records: Sequence[Record], traits: Sequence[str]) -> str:
+            """What records and traits say, and the utterances that may be quoted with them."""
+            sources = {source for record in records for source in record.sources if quoting}
+            return "\n".join([*(r.text for r in records), *traits, *(u.text for u in said if u.id in sources)])
+
         asked: list[Request] = []
-        conversation = agent.conversation(key, agent_name=mine)
-        turn = conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
 
         def given(request: Request) -> str | None:
             if request.module in ("generator", "reader"):
                 asked.append(request)
             return "NO_TRAIT" if request.module == "extractor" else None  # the copy is not used afterwards
 
+        turn = conversation.turn(question.text, question.speaker, question.at, reply_at=question.at)
         reply = yield from answering_some(turn, given)
-        situations = self._situations(agent, reply, mine, question, said) if self._arms else {}
+        mine = conversation.agent_name
+        situations = self._situations(agent, reply, mine, question, said) if self.options["arms"] else {}
         replies = yield from side_by_side([_arm(agent, situation) for situation in situations.values()])
-        return reply, asked, dict(zip(situations, replies, strict=True))
+        arms = dict(zip(situations, replies, strict=True))
+        recalled, known = [r.record for r in reply.recalled], [t for of_one in reply.traits.values() for t in of_one]
+        quoted = [arm for arm, answer in arms.items() if QUOTED in answer.notes]
+        details: dict[str, Any] = {
+            "arms": {arm: answer.text for arm, answer in arms.items()},
+            "recalled": [record.text for record in recalled],
+            "traits": known,
+            "notes": list(reply.notes),
+            "quoted": quoted + ([AGENT] if QUOTED in reply.notes else []),
+            "language": agent.config.language,
+        }
+        if question.answers and not contains(reply.text, question.answers):
+            shown = "\n".join(_shown(request) for request in asked)
+            places = (words(records, traits), words(recalled, known), shown)
+            lost = (place for place, text in zip(LOST, places, strict=False) if not contains(text, question.answers))
+            details["lost"] = next(lost, LOST[-1])
+        return reply, details
 
     def _situations(
         self, agent: Agent, reply: Reply, mine: str, question: Question, said: Sequence[Utterance]

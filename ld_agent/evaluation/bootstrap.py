@@ -7,7 +7,7 @@ Tibshirani, 1993). Knows numbers only; deterministic for a given seed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,9 @@ SEED = 0
 LEVEL = 0.95
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """System b compared with system a.
-
-    Attributes:
-        difference: the figure of b minus that of a.
-        interval: confidence interval of the difference at `LEVEL`.
-        p: two-sided p-value of the difference; at least 2 / (samples + 1).
-    """
+class Comparison(NamedTuple):
+    """System b compared with system a: the figure of b minus that of a, its confidence interval at `LEVEL`, and the two-sided
+    p-value, at least 2 / (samples + 1)."""
 
     difference: float
     interval: tuple[float, float]

@@ -60,11 +60,10 @@ class Measure:
 
 def mean(values: Iterable[float]) -> Measure:
     """Return the mean of one value per prediction."""
-    parts = np.array([(value, 1.0) for value in values], dtype=np.float64).reshape(-1, 2)
-    return Measure(parts, lambda sums: _divided(sums[:, 0], sums[:, 1]))
+    return shares([(value, 1.0) for value in values])
 
 
-def shares(counts: Sequence[tuple[int, int]]) -> Measure:
+def shares(counts: Sequence[tuple[float, float]]) -> Measure:
     """Return a share over all predictions, given (count, total) of each."""
     parts = np.array(counts, dtype=np.float64).reshape(-1, 2)
     return Measure(parts, lambda sums: _divided(sums[:, 0], sums[:, 1]))
@@ -82,8 +81,8 @@ def perplexity(nats: Sequence[float], tokens: Sequence[int]) -> Measure:
         nats: negative log-likelihood of each text.
         tokens: number of tokens of each text.
     """
-    parts = np.array([*zip(nats, tokens, strict=True)], dtype=np.float64).reshape(-1, 2)
-    return Measure(parts, lambda sums: np.exp(_divided(sums[:, 0], sums[:, 1])))
+    average = shares([*zip(nats, tokens, strict=True)])
+    return Measure(average.parts, lambda sums: np.exp(average.value(sums)))
 
 
 def bleu(
@@ -177,22 +176,14 @@ def _bleu_parts(predictions: Sequence[str], references: References, **options: A
 def _bleu(sums: Floats, order: int, smoothing: Literal["none", "exp"]) -> Floats:
     from sacrebleu.metrics.bleu import BLEU
 
-    return np.array(
-        [
-            BLEU.compute_bleu(
-                [int(n) for n in row[2 : 2 + order]],
-                [int(n) for n in row[6 : 6 + order]],
-                int(row[0]),
-                int(row[1]),
-                smooth_method=smoothing,
-                max_ngram_order=order,
-            ).score
-            / 100
-            if row[1]
-            else np.nan
-            for row in sums
-        ]
-    )
+    def score(length: int, reference: int, *counts: int) -> float:
+        if not reference:
+            return np.nan
+        matches, totals = list(counts[:order]), list(counts[4 : 4 + order])
+        bleu = BLEU.compute_bleu(matches, totals, length, reference, smooth_method=smoothing, max_ngram_order=order)
+        return bleu.score / 100
+
+    return np.array([score(*row) for row in sums.astype(int).tolist()])
 
 
 def _overlap(predicted: Sequence[str], expected: Sequence[str]) -> float:

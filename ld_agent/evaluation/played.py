@@ -51,15 +51,15 @@ class PlayedTask(Task):
         for item in items:
             todo.setdefault(item.episode, []).append(item)
         with in_memory(config) as agent:
-            work = ((name, self.lived(agent, self._episodes[name])) for name in todo)
+            work = ((name, self.lived(agent, self._episodes[name], todo[name])) for name in todo)
             for name, _ in run_many(work, agent.models.complete, WIDTH):
                 conversation = agent.conversation(name, agent_name=self._episodes[name].agent)
                 memory = {MEMORY: of_memory(agent.store, conversation.key)}
                 yield from self.predicted(agent, conversation, todo[name], memory)
                 conversation.delete()
 
-    def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
-        """Play a conversation."""
+    def lived(self, agent: Agent, episode: Episode, items: Sequence[Item]) -> Steps[None]:
+        """Play a conversation for the predictions to make."""
         return live(agent, episode)
 
     def predicted(

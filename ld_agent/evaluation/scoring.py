@@ -13,7 +13,7 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation import fallbacks
 from ld_agent.evaluation.bootstrap import LEVEL, SAMPLES, compare, interval
 from ld_agent.evaluation.metrics import Measure, meteor_stages
-from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
+from ld_agent.evaluation.run_files import Run, check_same_items
 from ld_agent.evaluation.tasks.registry import task_entry
 
 if TYPE_CHECKING:
@@ -34,16 +34,16 @@ def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
         raise InputError(f"run {run.name!r} has no predictions to score; make them with ld-agent eval {run.task} --out")
     measured = task.measures(run.predictions)
     if bert_score is not None:
-        measured["bert_score"] = bert_score.f1(
-            [p.text for p in run.predictions], [p.references for p in run.predictions]
-        )
+        texts, references = [p.text for p in run.predictions], [p.references for p in run.predictions]
+        measured["bert_score"] = bert_score.f1(texts, references)
     return measured
 
 
 def scores(run: Run, measured: Measures) -> dict[str, Any]:
     """Return all scores of a run as one JSON object: overall, with intervals, and by session."""
-    predictions = run.predictions
+    predictions, figures = run.predictions, task_entry(run.task).figures
     episodes = [p.episode for p in predictions]
+    counts = fallbacks.of_predictions(predictions)
     result: dict[str, Any] = {
         "task": run.task,
         "system": run.name,
@@ -52,22 +52,22 @@ def scores(run: Run, measured: Measures) -> dict[str, Any]:
         "episodes": len(set(episodes)),
         "predictions": len(predictions),
         "empty": sum(1 for p in predictions if not p.text.strip()),
+        "fallback_counts": fallbacks.as_json(counts),
+        "mostly_fallbacks": fallbacks.mostly(counts),
     }
-    counts = fallbacks.of_predictions(predictions)
-    result["fallback_counts"], result["mostly_fallbacks"] = fallbacks.as_json(counts), fallbacks.mostly(counts)
-    result |= _figures(measured) | _whole_figures(run.task, predictions)
+    result |= _rounded({name: measure.overall for name, measure in measured.items()} | figures(predictions))
     if "meteor" in measured:
         result["meteor_stages"] = meteor_stages()
-    result["intervals"] = {name: _rounded(interval(measure, episodes)) for name, measure in measured.items()}
+    result["intervals"] = _rounded({name: interval(measure, episodes) for name, measure in measured.items()})
     result["interval_level"], result["bootstrap_samples"] = LEVEL, SAMPLES
     sessions = sorted({p.session for p in predictions})
     if len(sessions) > 1:
-        result["by_session"] = {
-            str(number): {"predictions": sum(1 for p in predictions if p.session == number)}
-            | _figures({k: m.where([p.session == number for p in predictions]) for k, m in measured.items()})
-            | _whole_figures(run.task, [p for p in predictions if p.session == number])
-            for number in sessions
-        }
+        result["by_session"] = by_session = {}
+        for number in sessions:
+            chosen = [p.session == number for p in predictions]
+            of_session = {name: measure.where(chosen).overall for name, measure in measured.items()}
+            of_session |= figures([p for p in predictions if p.session == number])
+            by_session[str(number)] = {"predictions": sum(chosen)} | _rounded(of_session)
     return result
 
 
@@ -79,43 +79,25 @@ def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[
     """
     check_same_items(runs)
     first, *rest = runs
-    keys = [p.key for p in first.predictions]
     episodes = [p.episode for p in first.predictions]
     results = []
     for run, other in zip(rest, measured[1:], strict=True):
         places = {p.key: place for place, p in enumerate(run.predictions)}
-        order = [places[key] for key in keys]
-        for name, before in measured[0].items():
-            if name not in other:
-                continue
-            test = compare(before, Measure(other[name].parts[order], other[name].value), episodes)
+        order = [places[p.key] for p in first.predictions]
+        for name in (name for name in measured[0] if name in other):
+            test = compare(measured[0][name], Measure(other[name].parts[order], other[name].value), episodes)
             if test is not None:
-                results.append(
-                    {
-                        "metric": name,
-                        "system": run.name,
-                        "against": first.name,
-                        "difference": _round(test.difference),
-                        "interval": _rounded(test.interval),
-                        "p": _round(test.p),
-                    }
-                )
+                about = {"metric": name, "system": run.name, "against": first.name}
+                results.append(about | _rounded(test._asdict()))
     return results
 
 
-def _whole_figures(task: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Figures of the predictions as a whole, which have no interval."""
-    figures = task_entry(task).figures(predictions)
-    return {name: _round(value) if isinstance(value, float) else value for name, value in figures.items()}
+def _rounded(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures for JSON: rounded, None for what is not a number."""
 
+    def rounded(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [rounded(part) for part in value]
+        return value if not isinstance(value, float) else None if math.isnan(value) else round(value, PLACES)
 
-def _figures(measured: Mapping[str, Measure]) -> dict[str, float | None]:
-    return {name: _round(measure.overall) for name, measure in measured.items()}
-
-
-def _round(value: float) -> float | None:
-    return None if math.isnan(value) else round(value, PLACES)
-
-
-def _rounded(pair: tuple[float, float] | None) -> list[float | None] | None:
-    return None if pair is None else [_round(value) for value in pair]
+    return {name: rounded(value) for name, value in figures.items()}

@@ -15,8 +15,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from itertools import cycle, islice
 from pathlib import Path
@@ -38,6 +38,7 @@ A_TURN = 2
 """Number of steps a recipe takes before the next one continues."""
 SOURCES = ("three_sessions.jsonl", "three_speakers.jsonl", "msc_session_3.txt", "conversation_chronicles.jsonl")
 DTYPES: Mapping[str, str] = {"ours": "auto", "plain": "float32", "trl": "auto"}
+Recipe = Callable[[int], dict[str, Any]]
 MISSING = "not measured: pip install 'ld_agent[bench]'"
 
 
@@ -63,18 +64,19 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         settings = run_settings(config, Path(folder), steps)
         running: dict[str, Recipe] = {}
+        figures: dict[str, dict[str, Any]] = {}
         for name, dtype in DTYPES.items():
             errors.print(f"loading: {name}", markup=False)
-            recipe = stack.enter_context(Recipe(name, settings | {"dtype": dtype}, root))
-            if not recipe.missing:
-                running[name] = recipe
+            trained = stack.enter_context(recipe(name, settings | {"dtype": dtype}, root))
+            if "missing" not in trained(0):
+                running[name], figures[name] = trained, {"seconds": 0.0}
         for done in range(0, steps, A_TURN):
-            for name, recipe in running.items():
-                recipe.take(min(A_TURN, steps - done))
-                errors.print(
-                    f"{name}: {min(done + A_TURN, steps)} of {steps} steps, {recipe.seconds:.1f} s", markup=False
-                )
-        return _compared({name: recipe.figures() for name, recipe in running.items()}, steps)
+            for name, trained in running.items():
+                took = trained(min(A_TURN, steps - done))
+                figures[name] = took | {"seconds": figures[name]["seconds"] + took["seconds"]}
+                told = f"{name}: {min(done + A_TURN, steps)} of {steps} steps, {figures[name]['seconds']:.1f} s"
+                errors.print(told, markup=False)
+        return _compared(figures, steps)
 
 
 def run_settings(config: Config, folder: Path, steps: int) -> dict[str, Any]:
@@ -126,63 +128,36 @@ def _compared(recipes: Mapping[str, Mapping[str, Any]], steps: int) -> dict[str,
     }
 
 
-class Recipe:
-    """One recipe in its own process, which trains a given number of steps at a time. A context manager.
+@contextmanager
+def recipe(name: str, settings: Mapping[str, Any], root: Path) -> Iterator[Recipe]:
+    """Start a recipe in its own process; yield a function that trains some steps (0: loads) and returns the recipe's report."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "training.recipes", name, json.dumps(settings)],
+        cwd=root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=None if errors.is_terminal else subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1"},
+    )
 
-    Attributes:
-        missing: the package without which it cannot run; "": none.
-        seconds: total duration of its steps so far.
-    """
-
-    def __init__(self, name: str, settings: Mapping[str, Any], root: Path) -> None:
-        self._name, self.missing, self.seconds = name, "", 0.0
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "training.recipes", name, json.dumps(settings)],
-            cwd=root,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=None if errors.is_terminal else subprocess.DEVNULL,
-            text=True,
-            env=os.environ | {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_DISABLE_TELEMETRY": "1"},
-        )
-
-    def __enter__(self) -> Recipe:
-        try:
-            self._last = self._answer()
-        except BaseException:
-            self.__exit__()
-            raise
-        self.missing = str(self._last.get("missing", ""))
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def take(self, steps: int) -> dict[str, Any]:
-        """Train some steps; return the recipe's report."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{steps}\n")
-        self._process.stdin.flush()
-        self._last = self._answer()
-        self.seconds += self._last["seconds"]
-        return self._last
-
-    def figures(self) -> dict[str, Any]:
-        """The recipe's report after its last step."""
-        return self._last | {"seconds": self.seconds}
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {}
+    def trained(steps: int) -> dict[str, Any]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if steps:
+            process.stdin.write(f"{steps}\n")
+            process.stdin.flush()
+        answer: dict[str, Any] = json.loads(process.stdout.readline() or "{}")
         if not answer or "failed" in answer:
             reason = answer.get("failed") or "it exited without an answer"
-            raise ModelError(f"the recipe {self._name} failed ({reason}); check its output, or run it again")
+            raise ModelError(f"the recipe {name} failed ({reason}); check its output, or run it again")
         return answer
+
+    try:
+        yield trained
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def rows(count: int) -> Iterator[str]:
@@ -202,16 +177,11 @@ def rows(count: int) -> Iterator[str]:
 
 
 def _situation(said: Sequence[str], place: int, rng: random.Random) -> Situation:
-    start = max(0, place - 1 - rng.randrange(6))
     spoken = [
         Utterance(f"u{n}", ("Maya", "Sam")[(place - n) % 2 == 0], said[n], START + timedelta(seconds=n), 1)
-        for n in range(start, place)
+        for n in range(max(0, place - 1 - rng.randrange(6)), place)
     ]
-    memories = tuple(
-        Recalled(
-            Record(f"e{n}", "events", " ".join(rng.sample(said, 1)), START - timedelta(days=9 * n + 1), 1), 0, 0, 1, 1
-        )
-        for n in range(rng.randrange(3))
-    )
+    events = [(rng.choice(said), START - timedelta(days=9 * n + 1)) for n in range(rng.randrange(3))]
+    memories = tuple(Recalled(Record(f"e{n}", "events", *event, 1), 0, 0, 1, 1) for n, event in enumerate(events))
     traits = {name: tuple(rng.sample(said, rng.randrange(1, 4))) for name in ("Sam", "Maya") if rng.random() < 0.6}
     return Situation("Sam", spoken[-1], tuple(spoken[:-1]), memories, traits, ("Maya",))

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +149,8 @@ class GrowingConversation:
                     some = range(start, min(start + AT_ONCE, numbers.stop))
                     with store.writing(key):
                         for number in some:
-                            self._at = max(self._at, self._filled(store, key, number))
+                            self._at = max(self._at, self._random.fill(store, key, number, self._config.memory.beta))
                     step(len(some))
-
-    def _filled(self, store: Any, key: int, number: int) -> datetime:
-        return self._random.fill(store, key, number, self._config.memory.beta)
 
 
 def _start_times(folder: Path) -> dict[str, float]:

@@ -67,26 +67,24 @@ def bench_views(
     episodes = load_episodes(path, limit=limit)
     if not episodes:
         raise InputError(f"{path} contains no conversation to play; see data/README.md for the formats")
-    encoder = configured(config.encoder)
-    topics = TopicExtractor(config.topics.model, config.topics.pos)
+    loaded: dict[str, Any] = {
+        "backbone": backbone,
+        "encoder": configured(config.encoder),
+        "topics": TopicExtractor(config.topics.model, config.topics.pos),
+    }
     rows = []
-    with bars() as bar:
+    with bars() as bar, tempfile.TemporaryDirectory() as folder:
         for views in names:
-            finished = partial(bar.advance, bar.add_task("+".join(views), total=len(episodes)))
-            with tempfile.TemporaryDirectory() as folder:
-                view_config = config.changed(memory={"views": views}, store={"path": str(Path(folder) / "bench.db")})
-                with Agent(view_config, backbone=backbone, encoder=encoder, topics=topics) as agent:
-                    agent.warm_up()
-                    rows.append({"views": "+".join(views)} | _played(agent, episodes, width, finished))
+            name = "+".join(views)
+            finished = partial(bar.advance, bar.add_task(name, total=len(episodes)))
+            settings = config.changed(memory={"views": views}, store={"path": f"{folder}/{name}.db"})
+            with Agent(settings, **loaded) as agent:
+                agent.warm_up()
+                rows.append({"views": name} | _played(agent, episodes, width, finished))
             line = ", ".join(f"{key} {value}" for key, value in rows[-1].items())
             errors.print(line, markup=False, soft_wrap=True)  # keep intermediate results if a long run is interrupted
-    return {
-        "data": str(source or SAMPLE),
-        "episodes": len(episodes),
-        "side_by_side": width,
-        "views": rows,
-        "machine": machine(),
-    }
+    about = {"data": str(source or SAMPLE), "episodes": len(episodes), "side_by_side": width}
+    return about | {"views": rows, "machine": machine()}
 
 
 def _played(agent: Agent, episodes: Sequence[Episode], width: int, finished: Callable[[], None]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ld_agent.config import Config
 from ld_agent.conversation import Conversation
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.errors import InputError
-from ld_agent.evaluation.metrics import Measure, mean, shares
+from ld_agent.evaluation.metrics import Measure, mean, shares, token_f1
 from ld_agent.evaluation.played import PlayedTask
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.evaluation.support import rests_on, statements
@@ -96,28 +96,25 @@ def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     model-written statements that the dialogue does not support (`ld_agent.evaluation.support`), and ``dropped`` the share
     that the mechanism itself found unsupported and did not store.
     """
-    counts = [(_number(p, "records"), _number(p, "utterances"), _number(p, "words")) for p in predictions]
-    shared = [_shared(p.text, p.references[0]) for p in predictions]
-    precisions = [both / remembered if remembered else 0.0 for both, remembered, _ in shared]
-    recalls = [both / annotated if annotated else 0.0 for both, _, annotated in shared]
-    return {
-        "precision": mean(precisions),
-        "recall": mean(recalls),
-        "f1": mean(2 * both / (memory + notes) if both else 0.0 for both, memory, notes in shared),
-        "frequency": shares([(records, utterances) for records, utterances, _ in counts]),
-        "length": shares([(words, records) for records, _, words in counts]),
-    } | _unsupported(predictions)
-
-
-def _unsupported(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    counts = [
-        (len(p.details["unsupported"]), len(p.details["statements"])) for p in predictions if "statements" in p.details
+    texts, references = [p.text for p in predictions], [p.references for p in predictions]
+    words = [
+        (_shared(text, reference), text, reference) for text, (reference, *_) in zip(texts, references, strict=True)
     ]
-    if len(counts) < len(predictions):
-        return {}
-    dropped = [_number(p, "dropped") for p in predictions]
-    written = [(number, number + stored) for number, (_, stored) in zip(dropped, counts, strict=True)]
-    return {"unsupported": shares(counts)} | ({"dropped": shares(written)} if any(dropped) else {})
+    counts = [[_number(p, name) for name in ("records", "utterances", "words", "dropped")] for p in predictions]
+    measured = {
+        "precision": mean(both / max(len(words_of(text)), 1) for both, text, _ in words),
+        "recall": mean(both / max(len(words_of(reference)), 1) for both, _, reference in words),
+        "f1": token_f1(texts, references),
+        "frequency": shares([(records, utterances) for records, utterances, *_ in counts]),
+        "length": shares([(length, records) for records, _, length, _ in counts]),
+    }
+    if all("statements" in p.details for p in predictions):
+        stated = [(len(p.details["unsupported"]), len(p.details["statements"])) for p in predictions]
+        measured["unsupported"] = shares(stated)
+        written = [(dropped, dropped + stored) for (*_, dropped), (_, stored) in zip(counts, stated, strict=True)]
+        if any(dropped for dropped, _ in written):
+            measured["dropped"] = shares(written)
+    return measured
 
 
 def statements_of(prediction: Prediction) -> list[str]:
@@ -136,7 +133,6 @@ def _number(prediction: Prediction, key: str) -> int:
     return int(prediction.details.get(key, 0))
 
 
-def _shared(first: str, second: str) -> tuple[int, int, int]:
-    """Return the number of words that two texts share, as bags, and their lengths in words."""
-    first_words, second_words = words_of(first), words_of(second)
-    return (Counter(first_words) & Counter(second_words)).total(), len(first_words), len(second_words)
+def _shared(first: str, second: str) -> int:
+    """Return the number of words that two texts share, as bags."""
+    return (Counter(words_of(first)) & Counter(words_of(second))).total()

@@ -8,7 +8,7 @@ that the corpus also annotates for the agent are shared and not counted. Knows n
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ld_agent.datasets.base import Episode
 from ld_agent.evaluation.fallbacks import REPLY, Counts, merged, of_reply
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.played import PlayedTask, live, spoken_episodes
-from ld_agent.evaluation.run_files import Prediction
+from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.running.replay import play
@@ -56,7 +56,7 @@ class PersonasTask(PlayedTask):
         super().__init__(episodes, facts, {"free": free})
         self._replies: dict[str, list[Counts]] = {}
 
-    def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
+    def lived(self, agent: Agent, episode: Episode, items: Sequence[Item]) -> Steps[None]:
         if not self.options["free"]:
             return live(agent, episode)
         replies = self._replies.setdefault(episode.id, [])
@@ -81,10 +81,12 @@ def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder
         ``facts``: the people's; ``agent``: its traits; ``polluted``: (fact, the agent's trait, the agent's words);
         ``traits``: how many the people have; ``invented``: (trait, what its person said, what the agent had said).
     """
-    said = {u.id: (number, u.text) for number, u in enumerate(conversation.utterances)}
-    traits = conversation.traits()
-    mine = [t for t in traits if t.speaker == conversation.agent_name and t.source]
-    theirs = [t for t in traits if t.speaker != conversation.agent_name and t.source]
+    utterances = conversation.utterances
+    places = {u.id: place for place, u in enumerate(utterances)}
+    mine, theirs = list[Trait](), list[Trait]()
+    for trait in conversation.traits():
+        if trait.source:
+            (mine if trait.speaker == conversation.agent_name else theirs).append(trait)
     facts = list(dict.fromkeys([*(t.text for t in theirs), *annotated_facts(episode, of_agent=False)]))
     shared = annotated_facts(episode, of_agent=True)
     texts = list(dict.fromkeys([*facts, *shared, *(t.text for t in mine)]))
@@ -94,17 +96,17 @@ def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder
         return same_fact(first, second, float(vectors[first] @ vectors[second]))
 
     foreign = [t for t in mine if not any(same(t.text, fact) for fact in shared)]
-    polluted = [
-        (fact, trait.text, said[trait.source][1])
-        for fact in facts
-        if (trait := next((t for t in foreign if same(fact, t.text)), None)) is not None
-    ]
-    utterances = [(u.speaker == conversation.agent_name, u.text) for u in conversation.utterances]
-    invented = [invention for t in theirs if (invention := _invented(t, said, utterances)) is not None]
+    polluting = {fact: next((t for t in foreign if same(fact, t.text)), None) for fact in facts}
+    invented = []
+    for trait in theirs:
+        place = places[trait.source]
+        before, said = utterances[max(place - 1, 0)], utterances[place].text
+        if place and before.speaker == conversation.agent_name and _invented(trait.text, said, before.text):
+            invented.append((trait.text, said, before.text))
     return {
         "facts": facts,
         "agent": [t.text for t in mine],
-        "polluted": polluted,
+        "polluted": [(fact, t.text, utterances[places[t.source]].text) for fact, t in polluting.items() if t],
         "traits": len(theirs),
         "invented": invented,
     }
@@ -126,20 +128,12 @@ def same_fact(first: str, second: str, cosine: float) -> bool:
     return cosine >= NEAR and shorter > 0 and len(ones & others) >= SHARED * shorter
 
 
-def _invented(
-    trait: Trait, said: Mapping[str, tuple[int, str]], utterances: Sequence[tuple[bool, str]]
-) -> tuple[str, str, str] | None:
-    """Return a person's trait that was said by the agent right before and not by the person; answering a question is
-    fine."""
-    number, text = said[trait.source]
-    if not number or not utterances[number - 1][0]:
-        return None
-    before, words = utterances[number - 1][1], stems_of(trait.text, ENGLISH.reading)
+def _invented(trait: str, said: str, before: str) -> bool:
+    """Whether a person's trait was said by the agent right before and not by the person; answering a question is fine."""
+    words, told = stems_of(trait, ENGLISH.reading), stems_of(said, ENGLISH.reading)
     statements = " ".join(s for s in before.replace("!", ".").split(".") if not s.rstrip().endswith("?"))
-    foreign = words - stems_of(text, ENGLISH.reading)
-    if len(foreign) * 2 > len(words) and foreign <= stems_of(statements, ENGLISH.reading):
-        return trait.text, text, before
-    return None
+    foreign = words - told
+    return len(foreign) * 2 > len(words) and foreign <= stems_of(statements, ENGLISH.reading)
 
 
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:

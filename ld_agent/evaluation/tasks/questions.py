@@ -81,7 +81,7 @@ class QuestionsTask(AskedTask):
         ]
         super().__init__(asked, items, {"free": free, "arms": not no_arms})
 
-    def lived(self, agent: Agent, episode: Episode) -> Steps[None]:
+    def lived(self, agent: Agent, episode: Episode, items: Sequence[Item]) -> Steps[None]:
         return play(agent, episode, lambda turn: None) if self.options["free"] else live(agent, episode)
 
     def answered(self, agent: Agent, conversation: Conversation, question: Question) -> Steps[Answered]:

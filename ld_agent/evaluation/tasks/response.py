@@ -7,30 +7,32 @@ ones, unless it runs free. The same prompts give the perplexity of the recorded 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
+from typing import Any
 
 from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.config import Config
+from ld_agent.conversation import Conversation
 from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
-from ld_agent.evaluation.fallbacks import MEMORY, REPLY, of_memory, of_reply
+from ld_agent.evaluation.fallbacks import REPLY, of_reply
 from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, sacrebleu, token_f1
-from ld_agent.evaluation.played import in_memory
+from ld_agent.evaluation.played import PlayedTask
 from ld_agent.evaluation.run_files import Item, Prediction
-from ld_agent.evaluation.runner import Task
 from ld_agent.modules.replies import long_sentences, statements
 from ld_agent.prompts import as_line
 from ld_agent.running.replay import PlayedTurn, play, prompt_of
-from ld_agent.steps import Steps, answering_some, run_many
+from ld_agent.steps import Steps, answering_some
+from ld_agent.types import Reply
 
-WIDTH = 16
-"""Episodes played concurrently; their pending requests form one batch of the backbone."""
+Replayed = tuple[Item, Reply, Request]
+"""A reply to predict, what the agent said, and the generator's request for it."""
 
 
-class ResponseTask(Task):
+class ResponseTask(PlayedTask):
     """Predict every reply of the agent in the episodes of a file.
 
     Args:
@@ -59,41 +61,32 @@ class ResponseTask(Task):
         if free and from_session > 1:
             raise InputError("a free run replies from the first session on; omit --from-session or --free")
         self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
-        self._with_perplexity, self._free = not no_perplexity, free
+        self._replayed: dict[str, list[Replayed]] = {}
         beta = config.memory.beta
         replies = [item for episode in self._episodes.values() for item in _scored(episode, beta)]
-        self.options = {"perplexity": self._with_perplexity} | ({"free": True} if free else {})
+        self.options = {"perplexity": not no_perplexity} | ({"free": True} if free else {})
         self.items = [item for item in replies if item.session >= from_session]
         if not self.items:
             raise InputError(
                 f"{data} has no agent replies from session {from_session} on; give conversations in which the agent replies"
             )
 
-    def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
-        todo = {item.key: item for item in items}
-        names = dict.fromkeys(item.episode for item in items)
-        with in_memory(config) as agent:
-            likelihoods = getattr(agent.models.backbone("generator"), "likelihoods", None)
-            scored = likelihoods if self._with_perplexity else None
-            replayed: dict[str, list[tuple[Item, PlayedTurn, Request]]] = {}
-            work = (
-                (name, _replayed(agent, self._episodes[name], todo, replayed.setdefault(name, []), self._free))
-                for name in names
-            )
-            for name, _ in run_many(work, agent.models.complete, WIDTH):
-                turns = replayed.pop(name)
-                conversation = agent.conversation(name, agent_name=self._episodes[name].agent)
-                memory = of_memory(agent.store, conversation.key)
-                references = [as_line(item.references[0]) for item, _, _ in turns]
-                likelihood = scored([request for _, _, request in turns], references) if scored is not None else []
-                for number, (item, turn, _) in enumerate(turns):
-                    likely = (
-                        {"nats": likelihood[number].nats, "tokens": likelihood[number].tokens} if likelihood else {}
-                    )
-                    recalled = [record.record.text for record in turn.reply.recalled]
-                    details = {"recalled": recalled, "notes": list(turn.reply.notes)} | likely
-                    yield item.predicted(turn.reply.text, details | {REPLY: of_reply(turn.reply), MEMORY: memory})
-                conversation.delete()
+    def lived(self, agent: Agent, episode: Episode, items: Sequence[Item]) -> Steps[None]:
+        turns = self._replayed[episode.id] = []
+        return _replayed(agent, episode, {item.key: item for item in items}, turns, self.options.get("free", False))
+
+    def predicted(
+        self, agent: Agent, conversation: Conversation, items: Sequence[Item], details: Mapping[str, Any]
+    ) -> Iterator[Prediction]:
+        turns, scored = self._replayed.pop(conversation.id), list[Any]()
+        likelihoods = getattr(agent.models.backbone("generator"), "likelihoods", None)
+        if likelihoods is not None and self.options["perplexity"]:
+            references = [as_line(item.references[0]) for item, _, _ in turns]
+            scored = likelihoods([request for _, _, request in turns], references)
+        for (item, reply, _), likely in zip_longest(turns, scored):
+            further = {"recalled": [r.record.text for r in reply.recalled], "notes": list(reply.notes)}
+            further |= {"nats": likely.nats, "tokens": likely.tokens} if likely else {}
+            yield item.predicted(reply.text, {**further, REPLY: of_reply(reply), **details})
 
 
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
@@ -158,35 +151,23 @@ def _scored(episode: Episode, beta: float) -> list[Item]:
 
 
 def _replayed(
-    agent: Agent,
-    episode: Episode,
-    todo: Mapping[str, Item],
-    turns: list[tuple[Item, PlayedTurn, Request]],
-    free: bool = False,
+    agent: Agent, episode: Episode, todo: Mapping[str, Item], replayed: list[Replayed], free: bool
 ) -> Steps[None]:
-    """Play an episode as steps, calling the generator only for the turns to predict; append those to ``turns``.
-
-    Args:
-        free: the agent's replies enter its memory, so that the generator is called for every turn.
-    """
-    expected = list(_replies(episode, agent.config.memory.beta))
-    played = 0
-
-    def wanted() -> bool:
-        return free or (played < len(expected) and expected[played].key in todo)
+    """Play an episode as steps, calling the generator only for the replies to predict, or for all in a free run, where they
+    enter the memory; append those to predict to ``replayed``."""
+    expected = iter(_replies(episode, agent.config.memory.beta))
+    following = next(expected, None)
 
     def emit(turn: PlayedTurn) -> None:
-        nonlocal played
-        item = expected[played]
-        if turn.reference != item.references[0]:
-            raise InputError(
-                f"{episode.source}: reply {played + 1} was played out of order; please report this with the file"
-            )
-        if item.key in todo:
-            turns.append((item, turn, agent.models.request("generator", prompt_of(turn.reply))))
-        played += 1
+        nonlocal following
+        assert following is not None
+        assert turn.reference == following.references[0]
+        if item := todo.get(following.key):
+            replayed.append((item, turn.reply, agent.models.request("generator", prompt_of(turn.reply))))
+        following = next(expected, None)
 
     def given(request: Request) -> str | None:
-        return "-" if request.module == "generator" and not wanted() else None
+        wanted = free or (following is not None and following.key in todo)
+        return "-" if request.module == "generator" and not wanted else None
 
     return answering_some(play(agent, episode, emit, teacher_forced=not free), given)

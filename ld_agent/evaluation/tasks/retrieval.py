@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -81,17 +81,21 @@ class RetrievalTask(Task):
         ]
 
     def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
-        wanted = {item.key: item for item in items}
         with self._agent(config) as agent:
             for name in dict.fromkeys(item.episode for item in items):
                 case = self._cases[name]
                 view, numbers = remembered(agent, case, self._records)
                 counted = {MEMORY: of_memory(agent.store, view.context.key)} if self._records == "pipeline" else {}
-                for number, (ranking, milliseconds) in enumerate(ask(agent, case, view, numbers), 1):
-                    if item := wanted.get(f"{name}/{number}"):
-                        text = f"sessions {', '.join(map(str, ranking[:LISTED])) or 'none'}"
-                        details = {"ranking": ranking, "milliseconds": round(milliseconds, 3)}
-                        yield item.predicted(text, details | counted)
+                at = case.sessions[-1].utterances[-1].at + ASKED_AFTER
+                queries = [(i, agent.resources.query(i.about["text"], at)) for i in items if i.episode == name]
+                run(view.recall(queries[0][1]), agent.models.complete)  # load the index before timing the questions
+                for item, query in queries:
+                    start = time.perf_counter()
+                    recalled = run(view.recall(query), agent.models.complete)
+                    milliseconds = round(1000 * (time.perf_counter() - start), 3)
+                    ranking = list(dict.fromkeys(numbers[r.record.session] for r in recalled))  # by their best record
+                    text = f"sessions {', '.join(map(str, ranking[:LISTED])) or 'none'}"
+                    yield item.predicted(text, {"ranking": ranking, "milliseconds": milliseconds} | counted)
 
     def _agent(self, config: Config) -> Agent:
         """An agent that recalls as many records as the cases require."""
@@ -130,25 +134,6 @@ def locomo_cases(path: Path, limit: int | None = None) -> list[Case]:
     episodes = load_episodes(path, "locomo", limit=limit)
     samples = {sample.source: sample for sample in locomo_records(path)}
     return [own_questions(episode, samples[episode.source]) for episode in episodes]
-
-
-def ask(
-    agent: Agent, case: Case, view: EventView, numbers: Mapping[int, int]
-) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Ask the questions of a case the day after its end; ``view`` and ``numbers`` come from `remembered`.
-
-    Yields:
-        for each question the sessions, ranked by their best record, and the milliseconds that it took.
-    """
-    at = case.sessions[-1].utterances[-1].at + ASKED_AFTER
-    queries = [agent.resources.query(question.text, at) for question in case.questions]
-    if queries:
-        run(view.recall(queries[0]), agent.models.complete)  # load the index before timing the questions
-    for query in queries:
-        start = time.perf_counter()
-        recalled = run(view.recall(query), agent.models.complete)
-        milliseconds = 1000 * (time.perf_counter() - start)
-        yield tuple(dict.fromkeys(numbers[r.record.session] for r in recalled)), milliseconds
 
 
 def remembered(agent: Agent, case: Case, records: str) -> tuple[EventView, dict[int, int]]:

@@ -65,13 +65,9 @@ def own_questions(episode: Episode, sample: JsonRecord) -> Case:
     given = sample.record("session_summary").values if "session_summary" in sample else {}
     summaries = {session.number: str(given.get(f"session_{session.number}_summary") or "") for session in sessions}
     questions = tuple(
-        Asked(
-            question.text,
-            frozenset(episode.turns[place].session or 1 for place in question.evidence),
-            question.category,
-        )
-        for question in of_locomo(episode, sample)
-        if question.evidence and question.category != ADVERSARIAL
+        Asked(q.text, frozenset(episode.turns[place].session or 1 for place in q.evidence), q.category)
+        for q in of_locomo(episode, sample)
+        if q.evidence and q.category != ADVERSARIAL
     )
     return Case(episode.id, episode.agent, sessions, summaries, questions)
 
@@ -86,11 +82,8 @@ def last_sessions(episodes: Sequence[Episode]) -> Case:
     Raises:
         InputError: no episode has at least two sessions.
     """
-    spoken = []
-    for place, episode in enumerate(episodes):
-        *earlier, last = episode.by_session().values()
-        if earlier:
-            spoken.append((place, episode, earlier, last))
+    by_session = [(episode, list(episode.by_session().values())) for episode in episodes]
+    spoken = [(place, episode, turns[:-1], turns[-1]) for place, (episode, turns) in enumerate(by_session) if turns[1:]]
     if not spoken:
         raise InputError(
             "no episode has at least two numbered sessions; give a corpus with several, such as Multi-Session Chat"

@@ -76,16 +76,14 @@ class Conversation:
         interruptible: bool = False,
         options: ReplyOptions | None = None,
     ) -> Reply:
-        """Reply to an utterance. Traits and memories are learned from both afterwards: in the next turn, in the
-        background (`Agent`), or by `resume`.
+        """Reply to an utterance. Traits and memories are learned from both in the next turn, in the background, or by `resume`.
 
         Args:
-            text: what was said.
             speaker: who said it; None: ``agent.user``.
             at: when; None: now.
             recorded: stored in memory in place of the generated reply (teacher forcing).
-            on_text: called with each piece of the reply as it is generated; the joined pieces are the beginning of the
-                reply. It may raise `ReplyStopped` to end the reply, which keeps what was generated so far.
+            on_text: called with each piece of the reply as it is generated; the joined pieces are its beginning. It may raise
+                `ReplyStopped` to end the reply, which keeps what was generated so far.
             interruptible: Ctrl-C (KeyboardInterrupt) does the same; otherwise it propagates.
             options: override the config for this reply.
 
@@ -113,32 +111,54 @@ class Conversation:
             steps = self._turn(text, speaker, at, recorded, None, on_text, interruptible, options)
             return await arun(steps, self.relation.acomplete)
 
-    async def areply(self, at: datetime | str | None = None, *, on_text: Callable[[str], None] | None = None,
-                     interruptible: bool = False, options: ReplyOptions | None = None) -> Reply:  # fmt: skip
+    async def areply(
+        self,
+        at: datetime | str | None = None,
+        *,
+        on_text: Callable[[str], None] | None = None,
+        interruptible: bool = False,
+        options: ReplyOptions | None = None,
+    ) -> Reply:
         """`reply` for coroutines."""
         async with self.relation.turnstile.aentered():
             steps = self._turn(None, None, None, None, at, on_text, interruptible, options)
             return await arun(steps, self.relation.acomplete)
 
-    def stream(self, text: str, speaker: str | None = None, at: datetime | str | None = None, *,
-              options: ReplyOptions | None = None) -> SyncReplyStream:  # fmt: skip
+    def stream(
+        self,
+        text: str,
+        speaker: str | None = None,
+        at: datetime | str | None = None,
+        *,
+        options: ReplyOptions | None = None,
+    ) -> SyncReplyStream:
         """`respond`, piece by piece: iterate over the text; ``.reply`` is the `Reply` once it has ended.
 
         Closing the stream early keeps what was generated so far as the reply.
         """
         return SyncReplyStream(lambda hear: self.respond(text, speaker, at, on_text=hear, options=options))
 
-    def astream(self, text: str, speaker: str | None = None, at: datetime | str | None = None, *,
-               options: ReplyOptions | None = None) -> AsyncReplyStream:  # fmt: skip
+    def astream(
+        self,
+        text: str,
+        speaker: str | None = None,
+        at: datetime | str | None = None,
+        *,
+        options: ReplyOptions | None = None,
+    ) -> AsyncReplyStream:
         """`stream` for coroutines: ``async for piece in conversation.astream(…)``."""
         return AsyncReplyStream(lambda hear: self.arespond(text, speaker, at, on_text=hear, options=options))
 
-    def reply(self, at: datetime | str | None = None, *, on_text: Callable[[str], None] | None = None,
-              interruptible: bool = False, options: ReplyOptions | None = None) -> Reply:  # fmt: skip
-        """Reply to the last utterance, for instance after `observe` or a failed reply; see `respond`.
-
-        Args:
-            at: when the reply is said; None: when the utterance was.
+    def reply(
+        self,
+        at: datetime | str | None = None,
+        *,
+        on_text: Callable[[str], None] | None = None,
+        interruptible: bool = False,
+        options: ReplyOptions | None = None,
+    ) -> Reply:
+        """Reply to the last utterance, for instance after `observe` or a failed reply, ``at`` the time of the utterance or later;
+        see `respond`.
 
         Raises:
             InputError: nothing was said in this session, or the agent itself spoke last.
@@ -149,12 +169,10 @@ class Conversation:
     def observe(
         self, text: str, speaker: str | None = None, at: datetime | str | None = None, *, channel: str = "chat"
     ) -> Utterance:
-        """Store an utterance without replying to it: what others say to each other, or a reply from your own model (see
-        `messages`).
+        """Store an utterance without replying to it: what others say, or a reply from your own model (see `messages`).
 
         Args:
-            channel: where the text comes from, one of `ld_agent.types.CHANNELS`; prompts mark everything that was not
-                said in the chat.
+            channel: one of `ld_agent.types.CHANNELS`; prompts mark everything that was not said in the chat.
 
         Raises: as `respond`.
         """
@@ -178,20 +196,13 @@ class Conversation:
             return Prompt(messages, turn.heard, turn.remembered.recalled, turn.traits, tuple(turn.notes))
 
     def end_session(self, at: datetime | str | None = None) -> list[Record]:
-        """End the running session and return the records made from it; do nothing if no session is running.
-
-        Args:
-            at: when it ended; must not be before its last utterance.
-        """
+        """End the running session, if any, ``at`` its last utterance or later; return the records made from it."""
         with self.relation.turnstile.entered():
             return self._run(self._ending(at))
 
     def resume(self, at: datetime | str | None = None, *, waits: bool | None = None) -> None:
-        """Finish pending work: close a session whose gap has passed by ``at``, summarize it, extract traits.
-
-        Args:
-            waits: whether to queue behind another caller; None: as configured.
-        """
+        """Finish pending work: close a session whose gap has passed by ``at``, summarize it, extract traits; ``waits`` says
+        whether to queue behind another caller, None: as configured."""
         with self._inside(waits):
             if at is not None and self._cache.exceeded(utc(at)):
                 self._cache.end()
@@ -214,10 +225,8 @@ class Conversation:
         """Recall memories relevant to a text at a given time, best first, with the numbers of equations (1)–(3); before them
         what people said in running sessions, word for word.
 
-        An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled.
-
-        Args:
-            k: maximum number per ranking view, and of lines; None: ``memory.k``.
+        An empty list is the paper's "no relevant memory". Nothing younger than ``at`` is recalled, and at most ``k`` (None:
+        ``memory.k``) of each ranking view and of lines.
         """
         with self._inside():
             query = self._resources.query(checked_text(text), self._resources.clock() if at is None else utc(at))
@@ -282,15 +291,11 @@ class Conversation:
             correct(self.relation, target, "", self._resources.clock())
 
     def replace(self, utterance_ids: Sequence[str], *, finished: bool = False) -> None:
-        """Remove utterances of the running session from the conversation, together with what was learned only from
-        them.
-
-        For turns that a person edited or wants regenerated. The text stays in the store as history, but no prompt,
-        session or memory contains it any more.
+        """Remove utterances of the running session, for turns that a person edited or wants regenerated, together with what
+        was learned only from them. The text stays in the store as history; no prompt, session or memory contains it.
 
         Args:
-            finished: also remove utterances of finished sessions; a memory that was made from other utterances too is
-                kept.
+            finished: also remove utterances of finished sessions; a memory with other sources too is kept.
 
         Raises:
             InputError: an utterance is not in this thread's running session.
@@ -324,12 +329,8 @@ class Conversation:
         reply_at: datetime | str | None = None,
         options: ReplyOptions | None = None,
     ) -> Steps[Reply]:
-        """`respond` as steps; a busy conversation refuses.
-
-        Args:
-            text: None: reply to what was said last.
-            reply_at: when the reply is said; None: when the utterance was, if that was given.
-        """
+        """`respond` as steps; a busy conversation refuses. Without ``text``, reply to what was said last; without ``reply_at``,
+        the reply is said when the utterance was, if that was given."""
         with self.relation.turnstile.entered(waits=False):
             return (yield from self._turn(text, speaker, at, recorded, reply_at, options=options))
 

@@ -215,14 +215,19 @@ class Turn:
         """Everything the reply is made from, equation (5)."""
         views, recalled = self.relation.views, self.remembered.recalled
         guidance, context = views.guidance(recalled), tuple(u for u in self.cache.utterances if u.id != self.heard.id)
+        talk = (self.relation.agent_name, self.heard, context, recalled, self.traits, self._everyone()[1:])
         return Situation(
-            self.relation.agent_name, self.heard, context, recalled, self.traits, self._everyone()[1:],
-            guidance.steps, guidance.examples, labelled=views.combined, decides=views.decides,
-            quotes=self._dated(self.quotes), passages=tuple(map(self._dated, self.passages)),
+            *talk,
+            *(guidance.steps, guidance.examples),
+            labelled=views.combined,
+            decides=views.decides,
+            quotes=self._dated(self.quotes),
+            passages=tuple(map(self._dated, self.passages)),
             instructions=self.options.instructions,
-            language=self.relation.models.language, doubted=self.relation.bank.channels(self.traits),
+            language=self.relation.models.language,
+            doubted=self.relation.bank.channels(self.traits),
             about=about,
-        )  # fmt: skip
+        )
 
     def _dated(self, said: Sequence[Utterance]) -> tuple[Utterance, ...]:
         """Lines of earlier sessions with dates for their relative times, "yesterday", as models do not reckon."""
@@ -261,10 +266,9 @@ class Turn:
             return resources.models.count_tokens("generator", [Message("user", text)])
 
         frame = count("")
-        return quotes(
-            self.heard, self.relation.agent_name, said, resources.encoder.encode, self._reading,
-            lambda text: count(text) - frame, room, self.relation.views.said_vectors(self.remembered.recalled), about,
-        )  # fmt: skip
+        asked = (self.heard, self.relation.agent_name, said, resources.encoder.encode, self._reading)
+        known = self.relation.views.said_vectors(self.remembered.recalled)
+        return quotes(*asked, lambda text: count(text) - frame, room, known, about)
 
     def _passages(self, said: Sequence[Utterance], about: str) -> tuple[tuple[Utterance, ...], ...]:
         """What the reader may read: only what was said, because its answer does not tell where it comes from."""
@@ -272,10 +276,8 @@ class Turn:
         readable = [u for u in said if u.channel in SAID]
         if not most or not readable:
             return ()
-        return passages(
-            self.heard, self.relation.agent_name, readable, resources.encoder.encode, self._reading, most,
-            self.relation.views.said_vectors(self.remembered.recalled), about,
-        )  # fmt: skip
+        asked = (self.heard, self.relation.agent_name, readable, resources.encoder.encode, self._reading)
+        return passages(*asked, most, self.relation.views.said_vectors(self.remembered.recalled), about)
 
     def _generated(self, situation: Situation, prompted: Prompted) -> Steps[str]:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
@@ -300,18 +302,21 @@ class Turn:
     def _answering(self) -> Answering:
         resources, modules = self.relation.resources, self.relation.resources.config.modules
         return Answering(
-            self._generator(), resources.encoder.encode, resources.topics.extract, modules.generator.grounded,
-            Reader(self.relation.models) if modules.reader.passages else None, modules.reader.asked == "first",
-            self._check, self._seen,
-        )  # fmt: skip
+            self._generator(),
+            resources.encoder.encode,
+            resources.topics.extract,
+            modules.generator.grounded,
+            Reader(self.relation.models) if modules.reader.passages else None,
+            modules.reader.asked == "first",
+            self._check,
+            self._seen,
+        )
 
     def _reply(self, said: str, kept: Utterance | None) -> Reply:
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
-        return Reply(
-            said, kept, self.heard, self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds,
-            tokens, self._explanations(), self.quotes, self._finish,
-            tuple({"role": m.role, "content": m.content} for m in self._prompted.messages),
-        )  # fmt: skip
+        about = (self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds, tokens)
+        prompt = tuple({"role": m.role, "content": m.content} for m in self._prompted.messages)
+        return Reply(said, kept, self.heard, *about, self._explanations(), self.quotes, self._finish, prompt)
 
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """How the recall of each view came about, and what the answer decided for it."""
@@ -341,9 +346,13 @@ class Turn:
             return None
         relation = self.relation
         return ReplyStream(
-            relation.agent_name, self._everyone()[1:], self.on_text, decides=relation.views.decides,
-            said=self._said_before, language=relation.models.language,
-        )  # fmt: skip
+            relation.agent_name,
+            self._everyone()[1:],
+            self.on_text,
+            decides=relation.views.decides,
+            said=self._said_before,
+            language=relation.models.language,
+        )
 
     def _not_to_be_repeated(self) -> frozenset[str] | None:
         """What the agent has said lately and what it has just been told; a small model repeats both.

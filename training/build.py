@@ -31,30 +31,31 @@ Values = dict[str, Any]
 WIDTH = 16
 
 
+Module = Annotated[str, typer.Argument(metavar=f"[{'|'.join(TUNED)}]", help="The module to build training data for.")]
+Share = Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of episodes in the validation file.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, help="generator: number of episodes replayed concurrently.")]
+Annotation = Annotated[
+    bool, typer.Option("--annotated-personas", help="generator: use annotated traits, not the extractor's.")
+]
+Longest = Annotated[
+    int, typer.Option(min=1, help="summarizer: also sessions of up to this many consecutive dialogues.")
+]
+
+
 def build(
-    module: Annotated[
-        str, typer.Argument(metavar=f"[{'|'.join(TUNED)}]", help="The module to build training data for.")
-    ],
+    module: Module,
     sources: Annotated[list[Path], typer.Option("--from", help="A corpus file; repeat for more.")],
     out: Annotated[Path, typer.Option("--out", help="The training file to write.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="Settings: modules.extractor.prompting=brief")] = None,
     config: Annotated[str | None, typer.Option("-c", "--config", help="Agent config, as for ld-agent.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Episodes or dialogues read of each file.")] = None,
     eval_out: Annotated[Path | None, typer.Option("--eval-out", help="Also write a validation file.")] = None,
-    eval_share: Annotated[
-        float, typer.Option(min=0.0, max=0.5, help="Share of episodes in the validation file.")
-    ] = 0.05,
+    eval_share: Share = 0.05,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
     skip_bad: Lenient = False,
-    width: Annotated[
-        int, typer.Option("--batch", min=1, help="generator: number of episodes replayed concurrently.")
-    ] = WIDTH,
-    annotated: Annotated[
-        bool, typer.Option("--annotated-personas", help="generator: use annotated traits, not the extractor's.")
-    ] = False,
-    longest: Annotated[
-        int, typer.Option(min=1, help="summarizer: also sessions of up to this many consecutive dialogues.")
-    ] = 1,
+    width: Batch = WIDTH,
+    annotated: Annotation = False,
+    longest: Longest = 1,
 ) -> None:
     """Build a module's training file from a corpus.
 
@@ -66,40 +67,35 @@ def build(
 
       python -m training.build generator --from msc/session_3/valid.txt --out context.jsonl memory.views=[none] personas.cap=0
     """
-    check_not_launched("training.build")
     options = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated}
     _check_options(module, [name for name, given in options.items() if given])
-    for target in filter(None, (out, eval_out)):
-        check_output(target, (*sources, config))
-        _check_free(target, overwrite)
-    if eval_out is not None and os.path.realpath(eval_out) == os.path.realpath(out):
-        raise InputError(f"--out and --eval-out are both {out}; give two files")
-    request = BuildRequest(
-        sources,
-        load_config(config, overrides or []),
-        out,
-        limit=limit,
-        held_out=eval_share if eval_out is not None else 0.0,
-        overwrite=overwrite,
-        longest=longest,
-        annotated=annotated,
-        width=width,
+    _check_targets(
+        [out, *([eval_out] if eval_out else [])], [*map(str, sources), *([config] if config else [])], overwrite
     )
+    held_out = eval_share if eval_out is not None else 0.0
+    how: Values = {"limit": limit, "held_out": held_out, "overwrite": overwrite, "longest": longest, "width": width}
+    request = BuildRequest(sources, load_config(config, overrides or []), out, annotated=annotated, **how)
     built_from = {"module": module, "sources": [source.name for source in sources]}
     with lenient(skip_bad):
         rows = [row | built_from for row in _counted(resolve_name(TUNED[module].rows)(request), module)]
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: no rows for the {module}; give more data")
-    _written(rows, out, eval_out, share=request.held_out)
+    _written(rows, out, eval_out, share=held_out)
 
 
-def _check_free(target: Path, overwrite: bool) -> None:
-    if target.exists() and not overwrite:
-        raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
+def _check_targets(targets: Sequence[Path], inputs: Sequence[str], overwrite: bool) -> None:
+    """Refuse to overwrite an input, a file that is there, or one output with the other."""
+    for target in targets:
+        check_output(target, inputs)
+        if target.exists() and not overwrite:
+            raise InputError(f"{target} exists; give another name, or --overwrite to replace it")
+    if len({os.path.realpath(target) for target in targets}) < len(targets):
+        raise InputError(f"--out and --eval-out are both {targets[0]}; give two files")
 
 
 def _check_options(module: str, given: Sequence[str]) -> None:
-    """Reject an unknown module, and options of another one."""
+    """Reject an unknown module, options of another one, and one of several processes of a launch."""
+    check_not_launched("training.build")
     if module not in TUNED:
         raise typer.BadParameter(f"{module!r} is not a module that can be tuned; give one of {', '.join(TUNED)}")
     for option in given:

@@ -24,6 +24,33 @@ PUBLISHED = {
 """The corpora that are published in a format, and their terms. A file in the format may also be anybody's own."""
 
 
+CARD = """---
+base_model: {base}
+library_name: peft
+tags: [lora, ld-agent, dialogue]
+---
+# LD-Agent {module}, a LoRA adapter
+It {purpose}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.
+
+| | |
+|---|---|
+{table}
+
+## Command
+```
+{command}
+```
+
+## Settings
+```yaml
+{settings}
+```
+
+## Prompt
+The {module}'s of `ld_agent/languages/en/prompts`, made by `python -m training.build {module}` as it is at inference.
+"""
+
+
 def card(
     settings: TrainingSettings,
     module: str,
@@ -42,55 +69,39 @@ def card(
         rows: number of training rows.
         corpora, sources: formats and files of the data that they were built from.
     """
-    lines = [
-        "---",
-        f"base_model: {json.dumps(settings.model)}",
-        "library_name: peft",
-        "tags: [lora, ld-agent, dialogue]",
-        "---",
-        f"# LD-Agent {module}, a LoRA adapter",
-        f"It {TUNED[module].purpose}. Load it by `modules.{module}.adapter` in an agent's config, or with PEFT.",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| base | `{settings.model}` |",
-        *(f"| sha256 of its {name} | `{digest}` |" for name, digest in base_sha256(settings).items()),
-        f"| training rows | {rows}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}` |",
+    table = [
+        ("base", f"`{settings.model}`"),
+        *((f"sha256 of its {name}", f"`{digest}`") for name, digest in base_sha256(settings).items()),
+        ("training rows", f"{rows}, `{_name(settings.train_file)}`, sha256 `{run['data_sha256']['train']}`"),
         *_validation(settings, run),
         *_data(corpora, sources),
-        f"| steps | {state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start |",
-        *(f"| {name} | {value} |" for name, value in measured(state.log_history, state.best_global_step).items()),
-        f"| made with | {', '.join(f'{p} {version(p)}' for p in ('torch', 'transformers', 'peft'))} |",
-        "",
-        "## Command",
-        "```",
-        command,
-        "```",
-        "",
-        "## Settings",
-        "```yaml",
-        *(f"{key}: {json.dumps(value)}" for key, value in run["settings"].items()),
-        "```",
-        "",
-        "## Prompt",
-        f"The {module}'s of `ld_agent/languages/en/prompts`, made by `python -m training.build {module}` as it is at inference.",
+        ("steps", f"{state.global_step} ({state.epoch or 0:.2f} epochs), {seconds / 60:.1f} minutes in the last start"),
+        *measured(state.log_history, state.best_global_step).items(),
+        ("made with", ", ".join(f"{p} {version(p)}" for p in ("torch", "transformers", "peft"))),
     ]
-    return "\n".join(lines) + "\n"
+    return CARD.format(
+        base=json.dumps(settings.model),
+        module=module,
+        purpose=TUNED[module].purpose,
+        table="\n".join(f"| {name} | {value} |" for name, value in table),
+        command=command,
+        settings="\n".join(f"{key}: {json.dumps(value)}" for key, value in run["settings"].items()),
+    )
 
 
-def _validation(settings: TrainingSettings, run: dict[str, Any]) -> Iterator[str]:
+def _validation(settings: TrainingSettings, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if settings.eval_file is not None:
-        yield f"| validation rows | `{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}` |"
+        yield "validation rows", f"`{_name(settings.eval_file)}`, sha256 `{run['data_sha256']['eval']}`"
 
 
-def _data(corpora: Sequence[str], sources: Sequence[str]) -> Iterator[str]:
+def _data(corpora: Sequence[str], sources: Sequence[str]) -> Iterator[tuple[str, str]]:
     if sources:
-        yield f"| built from | {', '.join(f'`{source}`' for source in sources)} |"
+        yield "built from", ", ".join(f"`{source}`" for source in sources)
     for name in corpora:
         terms = (
             f"; the terms of the corpus published in it, if it is that: {PUBLISHED[name]}" if name in PUBLISHED else ""
         )
-        yield "| data | scenes of this project |" if name == SCENES else f"| data | in the format `{name}`{terms} |"
+        yield "data", "scenes of this project" if name == SCENES else f"in the format `{name}`{terms}"
 
 
 def measured(history: list[dict[str, Any]], kept: int | None = None) -> dict[str, str]:

@@ -40,25 +40,44 @@ NAMES = (
 MARKS = {"+": SUPPORTED, "-": UNSAID, "!": ENDED}
 PUBLIC = {"entailment": SUPPORTED, "neutral": UNSAID, "contradiction": ENDED}
 NEGATIONS = (
-    (r"^I am (?!not)", "I am not "), (r"^I have (?!no|never)", "I do not have "), (r"^I (like|love|enjoy) ", r"I do not \1 "),
-    (r"^I (work|live|go|play|own|want|drive|eat|drink) ", r"I do not \1 "), (r"^I don't ", "I "), (r"^I do not ", "I "),
-    (r"^I can ", "I cannot "), (r"^My (.+?) is ", r"My \1 is not "),
-)  # fmt: skip
+    (r"^I am (?!not)", "I am not "),
+    (r"^I have (?!no|never)", "I do not have "),
+    (r"^I (like|love|enjoy) ", r"I do not \1 "),
+    (r"^I (work|live|go|play|own|want|drive|eat|drink) ", r"I do not \1 "),
+    (r"^I don't ", "I "),
+    (r"^I do not ", "I "),
+    (r"^I can ", "I cannot "),
+    (r"^My (.+?) is ", r"My \1 is not "),
+)
 RANK = 64
 TUNED = re.compile(r".*encoder\.layer\..*\.(?:query|key|value|dense)\.weight$")
 LONGEST_ROW = 110
 """Tokens of a row; longer ones are left out, because time grows with them."""
+ASKED_WITH_DO = (
+    *("like", "love", "live", "work", "own", "want", "play", "drive", "eat", "drink", "speak", "teach", "study", "go"),
+    *("run", "bite", "sing", "smoke", "keep", "sell", "rent", "need"),
+)
 QUESTIONS = (
-    (r"I(?: am|'m) (?!not)(.+)", "Am I {}?"), (r"I was (?!not)(.+)", "Was I {}?"), (r"I can (?!not)(.+)", "Can I {}?"),
-    (r"I have (?!no\b|never|been|had|not|[a-z]+ed\b)(.+)", "Do I have {}?"), (r"I had (?!no\b|not|to)(.+)", "Did I have {}?"),
-    (r"I (like|love|live|work|own|want|play|drive|eat|drink|speak|teach|study|go|run|bite|sing|smoke|keep|sell|rent|need) (.+)",
-     "Do I {} {}?"),
-    (r"My (.+?) is (?!not)(.+)", "Is my {} {}?"), (r"My (.+?) has (.+)", "Does my {} have {}?"),
-)  # fmt: skip
+    (r"I(?: am|'m) (?!not)(.+)", "Am I {}?"),
+    (r"I was (?!not)(.+)", "Was I {}?"),
+    (r"I can (?!not)(.+)", "Can I {}?"),
+    (r"I have (?!no\b|never|been|had|not|[a-z]+ed\b)(.+)", "Do I have {}?"),
+    (r"I had (?!no\b|not|to)(.+)", "Did I have {}?"),
+    (rf"I ({'|'.join(ASKED_WITH_DO)}) (.+)", "Do I {} {}?"),
+    (r"My (.+?) is (?!not)(.+)", "Is my {} {}?"),
+    (r"My (.+?) has (.+)", "Does my {} have {}?"),
+)
 YOU = {
-    "i am": "you are", "i'm": "you are", "i was": "you were", "i": "you", "my": "your", "me": "you", "myself": "yourself",
-    "mine": "yours", "am": "are",
-}  # fmt: skip
+    "i am": "you are",
+    "i'm": "you are",
+    "i was": "you were",
+    "i": "you",
+    "my": "your",
+    "me": "you",
+    "myself": "yourself",
+    "mine": "yours",
+    "am": "are",
+}
 BEFORE = 2
 """Lines before the one that is annotated."""
 
@@ -218,6 +237,23 @@ class Rows(Dataset[dict[str, Any]]):
         return {name: values[index] for name, values in self._ids.items()} | {"labels": self._labels[index]}
 
 
+FIXED: Mapping[str, Any] = {
+    "per_device_train_batch_size": 32,
+    "warmup_steps": 60,
+    "lr_scheduler_type": "linear",
+    "train_sampling_strategy": "group_by_length",
+    "logging_steps": 50,
+    "save_steps": 500,
+    "save_total_limit": 1,
+    "report_to": [],
+    "use_cpu": True,
+    "bf16": True,
+    "disable_tqdm": False,
+    "dataloader_num_workers": 0,
+}
+"""Arguments of transformers' Trainer that nobody changes."""
+
+
 def tune(
     out: Annotated[Path, typer.Option("--out", help="Folder of the adapter.")],
     msc: Annotated[list[Path] | None, typer.Option("--msc", help="msc_personasummary files.")] = None,
@@ -247,6 +283,11 @@ def tune(
     rows += (written + list(yes_or_no_rows(written, rng))) * repeat
     rows += list(lasting_rows(lasting)) * repeat if lasting else []
     typer.echo(f"{len(rows)} rows: {Counter(label for _, label in rows)}", err=True)
+    fit(rows, begin, out, learning_rate=learning_rate, num_train_epochs=epochs, seed=seed)
+
+
+def fit(rows: Sequence[Row], begin: Path | None, out: Path, **settings: Any) -> None:
+    """Tune the encoder on rows, from ``begin`` on if it is given, and write what changed as an adapter."""
     model, tokenizer = load_base()
     torch.nn.init.eye_(model.bert.pooler.dense.weight)  # the encoder itself never used it
     before = {name: weight.detach().clone() for name, weight in model.named_parameters() if TUNED.search(name)}
@@ -254,15 +295,13 @@ def tune(
         model = PeftModel.from_pretrained(model, str(begin)).merge_and_unload()
     for name, weight in model.named_parameters():
         weight.requires_grad = name in before or not name.startswith("bert.e")
-    settings = TrainingArguments(
-        str(out / "checkpoints"), per_device_train_batch_size=32, learning_rate=learning_rate, num_train_epochs=epochs,
-        warmup_steps=60, lr_scheduler_type="linear", train_sampling_strategy="group_by_length", logging_steps=50, save_steps=500,
-        save_total_limit=1, seed=seed, report_to=[], use_cpu=True, bf16=True, disable_tqdm=False, dataloader_num_workers=0,
-    )  # fmt: skip
     trainer = Trainer(
-        model, settings, train_dataset=Rows(rows, tokenizer), processing_class=tokenizer,
+        model,
+        TrainingArguments(str(out / "checkpoints"), **FIXED, **settings),
+        train_dataset=Rows(rows, tokenizer),
+        processing_class=tokenizer,
         data_collator=DataCollatorWithPadding(tokenizer),
-    )  # fmt: skip
+    )
     trainer.train(resume_from_checkpoint=any((out / "checkpoints").glob("checkpoint-*")))
     low_rank(model, before).half().save_pretrained(str(out))
 
@@ -274,9 +313,12 @@ def low_rank(model: Any, before: Mapping[str, torch.Tensor]) -> PeftModel:
         for name, weight in model.named_parameters():
             weight.copy_(before.get(name, weight))
     lora = LoraConfig(
-        TaskType.SEQ_CLS, r=RANK, lora_alpha=RANK, target_modules=TUNED.pattern.removesuffix(r"\.weight$"),
+        TaskType.SEQ_CLS,
+        r=RANK,
+        lora_alpha=RANK,
+        target_modules=TUNED.pattern.removesuffix(r"\.weight$"),
         modules_to_save=["classifier", "pooler"],
-    )  # fmt: skip
+    )
     tuned = get_peft_model(model, lora)
     tuned.peft_config["default"].base_model_name_or_path = MINILM  # not where it lies on this machine
     layers = dict(tuned.base_model.model.named_modules())

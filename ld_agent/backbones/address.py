@@ -1,13 +1,15 @@
-"""The address and API key of an endpoint. Opens no connection."""
+"""The address, API key and client of an endpoint. Opens no connection."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
+from typing import Any
 from urllib.parse import urlsplit
 
 from ld_agent.errors import ModelError
 
+CONNECT_SECONDS = 10.0
 PLACEHOLDER_KEY = "no-key-needed"
 
 
@@ -54,3 +56,17 @@ def key(variable: str, host: str, endpoint: str) -> str:
     if not value.isascii() or not value.isprintable() or " " in value:
         raise ModelError(f"the key in the environment variable {variable} has invalid characters; export it again")
     return value
+
+
+def client(key: str, url: str, timeout: float) -> Any:
+    """Return OpenAI's client of an endpoint."""
+    import openai
+
+    return openai.AsyncOpenAI(
+        api_key=key,
+        base_url=url,
+        # _call keeps the deadline of an answer: the client's timeout restarts with every keep-alive byte.
+        timeout=openai.Timeout(None, connect=min(timeout, CONNECT_SECONDS)),
+        # The client's retries cannot be interrupted or told from a timeout, and ignore `Retry-After: 0`.
+        max_retries=0,
+    )

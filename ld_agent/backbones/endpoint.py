@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
-from ld_agent.backbones.address import address, key
+from ld_agent.backbones.address import address, client, key
 from ld_agent.backbones.answer_text import disarmed
 from ld_agent.backbones.base import Completion, Lack, Message, Request
 from ld_agent.backbones.reasoning import OMITTED, split, text_of
@@ -28,7 +28,7 @@ from ld_agent.errors import BackboneError, ConfigError, ModelError
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_WINDOW = 8192
 CALLS_AT_ONCE = 8
-CONNECT_SECONDS, FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 10.0, 0.5, 8.0, 120.0
+FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 0.5, 8.0, 120.0
 MESSAGE_OVERHEAD = 8
 QUOTED_CHARACTERS = 200
 
@@ -119,14 +119,7 @@ class EndpointBackbone:
         self._pause = pause
         self._refused: dict[str, set[str]] = {}
         self._openai = openai
-        self._client = openai.AsyncOpenAI(
-            api_key=self._key,
-            base_url=url,
-            # _call keeps the deadline of an answer: the client's timeout restarts with every keep-alive byte.
-            timeout=openai.Timeout(None, connect=min(timeout, CONNECT_SECONDS)),
-            # The client's retries cannot be interrupted or told from a timeout, and ignore `Retry-After: 0`.
-            max_retries=0,
-        )
+        self._client = client(self._key, url, timeout)
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._closing = threading.Lock()
         self._closed = False

@@ -21,13 +21,15 @@ from ld_agent.program import print_json
 app = typer.Typer(help="Build and run ECM's benchmarks: continuing, knowledge, feedback.", no_args_is_help=True)
 
 
+Source = Annotated[
+    Path, typer.Option("--from", help="Conversations (knowledge: with personas); for feedback requests, one a line.")
+]
+
+
 @app.command()
 def build(
     benchmark: Annotated[str, typer.Argument(help="continuing, knowledge or feedback.")],
-    source: Annotated[
-        Path,
-        typer.Option("--from", help="Conversations (knowledge: with personas); for feedback requests, one a line."),
-    ],
+    source: Source,
     out: Annotated[Path, typer.Option("--out", help="The file to write, JSON lines.")],
     overrides: Overrides = None,
     config: OneConfig = None,
@@ -55,7 +57,7 @@ def build(
     sources = load_requests(source)[:limit] if benchmark == "feedback" else load_episodes(source, limit=limit)
     with closing(build_backbone(section)) as backbone:
         built = build_benchmark(benchmark, sources, backbone.generate, samples)
-    dropped = {reason: count for reason, count in built.dropped.most_common() if count}
+    dropped = dict(built.dropped.most_common())
     reasons = ", ".join(f"{reason} {count}×" for reason, count in dropped.items())
     made, probes = len(built.samples), sum(len(sample.questions) for sample in built.samples)
     if not made:

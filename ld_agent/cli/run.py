@@ -31,17 +31,20 @@ FIRST_BYTES = b'{"conversation": '
 """The beginning of every run's output."""
 
 
+KeptStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        help="Store the memory here (a file or a postgresql:// address); interrupted runs resume. Default: not stored.",
+    ),
+]
+
+
 def run(
     source: Annotated[Path, typer.Argument(metavar="INPUT", help="A file of recorded conversations.")],
     overrides: Overrides = None,
     config: OneConfig = None,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            help="Store the memory here (a file or a postgresql:// address); interrupted runs resume. Default: not stored.",
-        ),
-    ] = None,
+    store: KeptStore = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lines here instead of standard output.")] = None,
     limit: Limit = None,
     teacher_forced: Annotated[

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ld_agent.evaluation.tables.paper_figures import PaperTable
 
 
+NAMES = (
+    "ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, rsum-a10, rsum-a11, rsum-v1-2, ecm-1 … ecm-7; a unique ending is "
+    "enough; all: those with a run."
+)
+
+
 def tables(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, rsum-a10, rsum-a11, rsum-v1-2, ecm-1 … ecm-7; a "
-            "unique ending is enough; all: those with a run."
-        ),
-    ],
+    name: Annotated[str, typer.Argument(help=NAMES)],
     runs: RunsFolder = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print the commands that fill every cell instead.")] = False,
     config: Annotated[

@@ -125,9 +125,13 @@ class Dates(BaseModel):
 
     def _expanded(self, pattern: str, depth: int = 0) -> str:
         words: dict[str, Iterable[str]] = {
-            "months": self.months, "weekdays": self.weekdays, "seasons": self.seasons, "units": self.unit_of,
-            "back": self.back, "numbers": self.numbers,
-        }  # fmt: skip
+            "months": self.months,
+            "weekdays": self.weekdays,
+            "seasons": self.seasons,
+            "units": self.unit_of,
+            "back": self.back,
+            "numbers": self.numbers,
+        }
         if self.relative:
             words |= {"days": self.relative.days, "turns": self.relative.turns, "counts": self.relative.counts}
 

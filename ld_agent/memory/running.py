@@ -31,6 +31,12 @@ def recalled_lines(
 
 def _record(line: Utterance) -> Record:
     return Record(
-        line.id, RUNNING, dialogue([line]), line.at, line.session, sources=(line.id,), channel=line.channel,
+        line.id,
+        RUNNING,
+        dialogue([line]),
+        line.at,
+        line.session,
+        sources=(line.id,),
+        channel=line.channel,
         said_by=(line.speaker,),
-    )  # fmt: skip
+    )

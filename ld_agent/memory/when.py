@@ -278,5 +278,10 @@ def _date(said: _Said) -> Resolved:
 
 
 _RESOLVED: Mapping[RelativeKind, Callable[[_Said], Resolved]] = {
-    "day": _day, "count": _count, "turn": _turn, "weekday": _weekday, "season": _season, "date": _date,
-}  # fmt: skip
+    "day": _day,
+    "count": _count,
+    "turn": _turn,
+    "weekday": _weekday,
+    "season": _season,
+    "date": _date,
+}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
@@ -25,8 +26,7 @@ WHOLE = "full"
 NAMED = 5
 """Maximum number of things left out that a note names."""
 UNLIKE = 16
-"""Number of the last lines whose wording a sampled reply avoids: the agent's, or it repeats itself, and the person's, or it says
-them back and takes "my cat" for its own."""
+"""Number of the last lines, by anyone, whose wording a sampled reply avoids."""
 DIRECT = "generator_direct"
 """The prompt for models that follow instructions; it says on which day a memory was told."""
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
@@ -101,14 +101,25 @@ class _Part:
     order: int = 1
 
 
+_ID = attrgetter("id")
 _DROPPED = (
     _Part("examples", lambda s: s.examples[::-1], lambda s, kept: replace(s, examples=kept[::-1]), lambda _: ""),
-    _Part("quotes", lambda s: s.quotes, lambda s, kept: replace(s, quotes=kept), lambda u: u.id),
-    _Part("earlier utterances of this session", lambda s: s.context, lambda s, kept: replace(s, context=kept), lambda u: u.id),
-    _Part("memories", lambda s: s.recalled[::-1], lambda s, kept: replace(s, recalled=kept[::-1]), lambda r: r.record.id, -1),
-    _Part("traits", lambda s: tuple((name, trait) for name, known in s.traits.items() for trait in known),
-          lambda s, kept: replace(s, traits=_by_name(kept)), lambda trait: trait[1]),
-)  # fmt: skip
+    _Part("quotes", lambda s: s.quotes, lambda s, kept: replace(s, quotes=kept), _ID),
+    _Part("earlier utterances of this session", lambda s: s.context, lambda s, kept: replace(s, context=kept), _ID),
+    _Part(
+        "memories",
+        lambda s: s.recalled[::-1],
+        lambda s, kept: replace(s, recalled=kept[::-1]),
+        lambda r: r.record.id,
+        -1,
+    ),
+    _Part(
+        "traits",
+        lambda s: tuple((name, trait) for name, known in s.traits.items() for trait in known),
+        lambda s, kept: replace(s, traits=_by_name(kept)),
+        lambda trait: trait[1],
+    ),
+)
 """What is left out of a prompt that is too long, in this order."""
 
 

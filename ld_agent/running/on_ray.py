@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from ld_agent.config import Config, parse_config
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import ConfigError, InputError, LDAgentError
-from ld_agent.files import written_atomically
+from ld_agent.files import write_text, written_atomically
 from ld_agent.running.replay import PlayedTurn, replay
 
 Line = Callable[[PlayedTurn], str]
@@ -172,16 +172,13 @@ def play_on_ray(
     counted: Callable[[int], None] = lambda total: None,
     advanced: Callable[[int], None],
 ) -> None:
-    """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``.
-
-    The lines of each group are kept in a separate file until all groups are done; an interrupted run plays only what is
-    missing. Episodes are read twice, once to recognize an interrupted run; only those being played are in memory.
+    """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``. The lines of each group are kept in a
+    file of their own until all are done; an interrupted run plays only what is missing.
 
     Args:
-        episodes: reads the episodes from the beginning.
+        episodes: reads the episodes from the beginning: once to recognize an interrupted run, once to play them.
         line: the text of a turn; it must be importable where the workers run.
-        counted: called once with the number of conversations.
-        advanced: called with the number of conversations of each group that is done.
+        counted, advanced: called with the number of conversations, of all and of each group that is done.
 
     Raises:
         InputError: the files left next to ``out`` by an interrupted run belong to another run.
@@ -191,25 +188,22 @@ def play_on_ray(
     plan, total = _plan(config, episodes(), teacher_forced, batch)
     counted(total)
     _prepare(folder, plan)
-    sizes: dict[int, int] = {}
+    parts = [_part(folder, number) for number in range(-(-total // batch))]
 
     def waiting() -> Iterator[tuple[int, list[Episode]]]:
         source = iter(episodes())
-        for number in range(-(-total // batch)):
+        for number, part in enumerate(parts):
             group = list(islice(source, batch))
-            if _part(folder, number).is_file():
+            if part.is_file():
                 advanced(len(group))
             else:
-                sizes[number] = len(group)
                 yield number, group
 
     for number, lines in on_ray(_Player(config.model_dump(mode="json"), teacher_forced, line), waiting()):
-        with written_atomically(_part(folder, number)) as part:
-            part.write(lines)
-        advanced(sizes.pop(number))
+        write_text(parts[number], lines)
+        advanced(min(batch, total - number * batch))
     with written_atomically(out) as whole:
-        for number in range(-(-total // batch)):
-            whole.write(_part(folder, number).read_text(encoding="utf-8"))
+        whole.writelines(part.read_text(encoding="utf-8") for part in parts)
     shutil.rmtree(folder)
 
 
@@ -234,8 +228,7 @@ def _prepare(folder: Path, plan: str) -> None:
             f"{folder} was left by a run of other data or another config; delete it, or give another --out"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    with written_atomically(mark) as file:
-        file.write(plan)
+    write_text(mark, plan)
 
 
 def _part(folder: Path, number: int) -> Path:

@@ -137,13 +137,11 @@ class Answers:
                 "DELETE FROM answer WHERE id = ?1 OR (conversation = ?2 AND request = ?3)",
                 (answer.id, key, answer.request),
             )
+            said = (key, answer.id, answer.thread, answer.request, answer.fingerprint, answer.reply, answer.finish)
             self._db.of(key).execute(
                 f"INSERT INTO answer (conversation, {ANSWER}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    key, answer.id, answer.thread, answer.request, answer.fingerprint, answer.reply, answer.finish,
-                    answer.prompt_tokens, answer.completion_tokens, microseconds(answer.at),
-                ),
-            )  # fmt: skip
+                (*said, answer.prompt_tokens, answer.completion_tokens, microseconds(answer.at)),
+            )
 
     def of_request(self, key: int, request: str) -> Answer | None:
         """The answer to the request with this Idempotency-Key in a conversation."""

@@ -48,21 +48,16 @@ def bench_views(
         source: a file of conversations; None: the shipped MSC sample.
         limit: maximum number of episodes; None: all.
         chosen: mechanisms, or combinations joined by "+"; empty: every mechanism alone.
-        width: number of episodes played concurrently; their calls are batched, and the total time is divided by the
-            number of turns.
+        width: number of episodes played concurrently, whose calls are batched.
         backbone: serves all modules; None: load the configured one for each mechanism.
 
-    Returns:
-        one row per mechanism, with means per agent turn: model calls for memory (recall, session ends, records), for
-        replies and for traits; prompt and answer tokens of memory and reply calls; seconds; bytes of stored records,
-        including vectors. ``recalled_share`` is the share of turns after session 1 with memories in the prompt.
+    Returns: a row of `_played` for each mechanism.
 
-    Raises:
-        InputError: the file contains no conversation.
+    Raises: InputError: the file contains no conversation.
     """
-    names = [tuple(choice.split("+")) for choice in chosen] or [(name,) for name in VIEWS]
-    for views in names:
-        check_views(views)
+    names = list(chosen or VIEWS)
+    for name in names:
+        check_views(name.split("+"))
     path = source or shipped_path(SAMPLE)
     episodes = load_episodes(path, limit=limit)
     if not episodes:
@@ -74,10 +69,9 @@ def bench_views(
     }
     rows = []
     with bars() as bar, tempfile.TemporaryDirectory() as folder:
-        for views in names:
-            name = "+".join(views)
+        for name in names:
             finished = partial(bar.advance, bar.add_task(name, total=len(episodes)))
-            settings = config.changed(memory={"views": views}, store={"path": f"{folder}/{name}.db"})
+            settings = config.changed(memory={"views": tuple(name.split("+"))}, store={"path": f"{folder}/{name}.db"})
             with Agent(settings, **loaded) as agent:
                 agent.warm_up()
                 rows.append({"views": name} | _played(agent, episodes, width, finished))
@@ -88,6 +82,9 @@ def bench_views(
 
 
 def _played(agent: Agent, episodes: Sequence[Episode], width: int, finished: Callable[[], None]) -> dict[str, Any]:
+    """Means per agent turn: model calls for memory (recall, session ends, records), for replies and for traits; prompt and answer
+    tokens of memory and reply calls; seconds; bytes of stored records, including vectors. ``recalled_share`` is the share of
+    turns after session 1 with memories in the prompt."""
     calls: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
     turns: list[PlayedTurn] = []

@@ -35,6 +35,7 @@ from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.index.passages import PackedVectors
 
 Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
 Counts = NDArray[np.integer]
 
 WEIGHTS: Mapping[str, float] = {
@@ -97,11 +98,8 @@ def _named(speakers: tuple[str, ...], reading: Reading) -> tuple[list[tuple[str,
 
 
 def best_passages(
-    vectors: Sequence[PackedVectors],
-    windows: Counts,
-    vector: NDArray[np.float32],
-    further: Floats,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    vectors: Sequence[PackedVectors], windows: Counts, vector: NDArray[np.float32], further: Floats
+) -> tuple[Doubles, Doubles, Doubles, Doubles]:
     """Score the best sentence and the best windows of each of m records.
 
     Args:
@@ -139,12 +137,18 @@ def best_passages(
         alone = cosines[:spoken]
         nearest[turned] = np.maximum(nearest[turned], np.maximum.reduceat(alone, starts))
         near = alone + further
-        best = near.argpartition(max(spoken - LIKE, 0))[-LIKE:]
-        middle = scale[best] @ steps[best]
-        middle /= max(math.sqrt(middle @ middle), 1e-12)
-        like = (steps[:spoken] @ middle) * scale[:spoken]
+        like = _like_the_best(near, steps[:spoken], scale[:spoken])
         s_pass[turned], s_like[turned] = _soft_maxima(np.stack([near, like]), starts)
     return s_sent, s_pass, s_like, nearest
+
+
+def _like_the_best(near: Floats, steps: NDArray[np.float32], scale: NDArray[np.float32]) -> Floats:
+    """(w,) the cosine of each window with the mean of the `LIKE` best by ``near`` (w,); its vector is ``steps`` × ``scale``."""
+    best = near.argpartition(max(len(near) - LIKE, 0))[-LIKE:]
+    middle = scale[best] @ steps[best]
+    middle /= max(math.sqrt(middle @ middle), 1e-12)
+    like: Floats = (steps @ middle) * scale
+    return like
 
 
 def _soft_maxima(values: Floats, starts: Sequence[int]) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from ld_agent.memory.index.hybrid import COVER, SPEAKER, Question, best_passages
 from ld_agent.memory.index.lexical import rarity, stems
 from ld_agent.memory.index.long_term import COMMON, most_candidates
 from ld_agent.memory.index.passages import NO_PASSAGES, NO_VECTORS, PackedVectors, Passages
-from ld_agent.memory.index.records import RecordIndex
+from ld_agent.memory.index.records import RecordIndex, shared_topics
 from ld_agent.memory.scoring import Scorer, Terms, best, scorer
 from ld_agent.storage.base import Shelf
 from ld_agent.storage.columns import microseconds
@@ -78,10 +78,16 @@ def ranked_by_database(shelf: Shelf, search: Search, reading: Reading) -> list[R
     if by.first_look:
         return _of_candidates(shelf, search, by, there, reading)
     ranking = Ranking(
-        WEIGHTS[by.name], microseconds(search.at), search.k, search.vector, decayed=by.name == "paper", tau=search.tau,
-        bounds={by.decided_by: search.gamma if by.bound is None else by.bound}, topics=search.topics,
+        WEIGHTS[by.name],
+        microseconds(search.at),
+        search.k,
+        search.vector,
+        decayed=by.name == "paper",
+        tau=search.tau,
+        bounds={by.decided_by: search.gamma if by.bound is None else by.bound},
+        topics=search.topics,
         words=sorted(set(stems(search.text, reading))) if by.needs_passages else (),
-    )  # fmt: skip
+    )
     more = ("s_word",) if by.needs_passages else ()
     return [
         _recalled(one, search, one.score, {name: one.terms[name] for name in more})
@@ -95,10 +101,18 @@ def _of_candidates(shelf: Shelf, search: Search, by: Scorer, there: Inventory, r
     asked = question(search.text, datetime.fromtimestamp(search.at.timestamp(), UTC), there.speakers, reading)
     most = most_candidates(there.records, search.k)
     ranking = Ranking(
-        by.first_look, microseconds(search.at), most, search.vector, tau=search.tau, topics=search.topics,
-        words=sorted(set(asked.words)), most=COMMON if there.records > most else 1.0, names=sorted(asked.names),
-        about=asked.about, periods=[(period.start, period.end) for period in asked.periods],
-    )  # fmt: skip
+        by.first_look,
+        microseconds(search.at),
+        most,
+        search.vector,
+        tau=search.tau,
+        topics=search.topics,
+        words=sorted(set(asked.words)),
+        most=COMMON if there.records > most else 1.0,
+        names=sorted(asked.names),
+        about=asked.about,
+        periods=[(period.start, period.end) for period in asked.periods],
+    )
     ranked = shelf.ranked(ranking)
     if not ranked.records:
         return []
@@ -143,7 +157,5 @@ def _further(passages: Sequence[Passages], asked: Question, ranked: Ranked) -> N
 
 
 def _recalled(one: RankedRecord, search: Search, score: float, more: Mapping[str, float]) -> Recalled:
-    return Recalled(
-        one.record, one.terms["s_sem"], one.terms["s_top"], one.decay, score,
-        tuple(sorted({*search.topics} & {*one.record.topics})), more,
-    )  # fmt: skip
+    s_sem, s_top = one.terms["s_sem"], one.terms["s_top"]
+    return Recalled(one.record, s_sem, s_top, one.decay, score, shared_topics(search, one.record), more)

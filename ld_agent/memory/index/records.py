@@ -16,7 +16,7 @@ from ld_agent.memory.index.long_term import LongTermIndex
 from ld_agent.memory.index.passages import NO_PASSAGES, PackedVectors, Passages, passages_of
 from ld_agent.memory.index.snapshot import from_bytes, to_bytes
 from ld_agent.storage.base import IndexRow, Shelf
-from ld_agent.types import Recalled
+from ld_agent.types import Recalled, Record
 
 FEWEST_NEW, NEW_SHARE = 500, 0.05
 """Number and share of new records after which a snapshot is stored again."""
@@ -105,12 +105,9 @@ class RecordIndex:
         hits = self._numbers.search(search)
         records = self._shelf.records([hit.key for hit in hits]) if hits else []
         return [
-            Recalled(
-                record, hit.s_sem, hit.s_top, hit.decay, hit.score,
-                tuple(sorted({*search.topics} & {*record.topics})), hit.more,
-            )
+            Recalled(record, hit.s_sem, hit.s_top, hit.decay, hit.score, shared_topics(search, record), hit.more)
             for record, hit in zip(records, hits, strict=True)
-        ]  # fmt: skip
+        ]
 
     def catch_up(self) -> None:
         """Load records stored since the last call, and encode those without vectors."""
@@ -158,3 +155,8 @@ class RecordIndex:
     def _vectors(self, keys: Sequence[int]) -> Mapping[int, PackedVectors]:
         stored = self._shelf.passage_vectors(keys)
         return {key: PackedVectors.from_stored(blob, self._encoder.dimension) for key, blob in stored.items()}
+
+
+def shared_topics(search: Search, record: Record) -> tuple[str, ...]:
+    """The topics of both, in order."""
+    return tuple(sorted({*search.topics} & {*record.topics}))

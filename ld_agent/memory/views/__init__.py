@@ -33,9 +33,19 @@ __all__ = [
 ]
 
 _CLASSES: tuple[type[View], ...] = (
-    EventView, RecursiveView, ConditionalView, HistoryView, SummaryView, Bm25View, DenseView, FullView, NoneView,
-    MemoryBankView, MemoChatView, GoldenView,
-)  # fmt: skip
+    EventView,
+    RecursiveView,
+    ConditionalView,
+    HistoryView,
+    SummaryView,
+    Bm25View,
+    DenseView,
+    FullView,
+    NoneView,
+    MemoryBankView,
+    MemoChatView,
+    GoldenView,
+)
 VIEWS: dict[str, type[View]] = {view.name: view for view in _CLASSES}
 
 

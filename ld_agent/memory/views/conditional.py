@@ -29,8 +29,16 @@ from ld_agent.storage.base import Draft
 from ld_agent.text import questions
 from ld_agent.types import Recalled, Session, Utterance
 
-LABELS = {"remember": "remember", "decision": "remember", "related": "related", "situation": "situation",
-          "context": "situation", "summary": "situation", "note": "note", "knowledge": "note"}  # fmt: skip
+LABELS = {
+    "remember": "remember",
+    "decision": "remember",
+    "related": "related",
+    "situation": "situation",
+    "context": "situation",
+    "summary": "situation",
+    "note": "note",
+    "knowledge": "note",
+}
 _LABEL = re.compile(
     rf"(?:^|\n|(?<=[.!?,\"}}])\s|(?<=\{{))[\s<*#\-_\[\"'{{]*(?:\d{{1,2}}[.)]\s*)?(?:the\s+)?({'|'.join(LABELS)})"
     r"(?:[\s>*_\]\"']*:|\s+is\s+that\b)",

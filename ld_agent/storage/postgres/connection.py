@@ -34,8 +34,11 @@ DEFAULTS = {
     "connect_timeout": 10,
     "application_name": "ld_agent",
     # notice a server that vanished from the network within a minute, not after the system's two hours
-    "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 60_000,
-}  # fmt: skip
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
 """Connection parameters that the address does not set."""
 NOBODY = ""
 """A statement that acts for nobody sees no tenant's rows."""
@@ -83,9 +86,16 @@ class PostgresConnection:
                 raise StoreError(f"{self.path}: {NO_PGVECTOR}")
             self._adapt = value_adapters(vector)
             self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
-                self._address, min_size=0, max_size=connections, timeout=wait_seconds, num_workers=1, open=True,
-                configure=self._configure, kwargs={"autocommit": True}, reconnect_timeout=PROBE_SECONDS,
-            )  # fmt: skip
+                self._address,
+                min_size=0,
+                max_size=connections,
+                timeout=wait_seconds,
+                num_workers=1,
+                open=True,
+                configure=self._configure,
+                kwargs={"autocommit": True},
+                reconnect_timeout=PROBE_SECONDS,
+            )
 
     def _completed(self, address: str) -> str:
         try:

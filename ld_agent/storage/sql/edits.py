@@ -90,12 +90,12 @@ class SQLEdits:
         _, pk, before = self._row(new.id)
         self._db.execute("DELETE FROM passage WHERE conversation = ? AND record = ?", (self._key, pk))
         if new.text:
+            parts = (json_text(new.topics), json_text(new.sources), new.fallback, json_text(dict(new.details)))
             self._db.execute(
                 """UPDATE record SET text = ?, topics = ?, sources = ?, fallback = ?, details = ?, vector = ?
                    WHERE conversation = ? AND pk = ?""",
-                (new.text, json_text(new.topics), json_text(new.sources), new.fallback, json_text(dict(new.details)),
-                 vector, self._key, pk),
-            )  # fmt: skip
+                (new.text, *parts, vector, self._key, pk),
+            )
         else:
             self._db.execute("DELETE FROM record WHERE conversation = ? AND pk = ?", (self._key, pk))
             self._db.execute("DELETE FROM recall WHERE conversation = ? AND record = ?", (self._key, new.id))

@@ -47,13 +47,12 @@ class SQLPersonas:
             row = self._db.row("SELECT channel FROM utterance WHERE conversation = ? AND id = ?", (self._key, source))
             channel = row[0] if row else "chat"
             number = self._store.next_id(self._key, "traits", "t")
-            trait = Trait(number, speaker, text, at, source, at, channel=channel)
+            trait, now = Trait(number, speaker, text, at, source, at, channel=channel), microseconds(at)
             self._db.execute(
                 """INSERT INTO trait (conversation, id, speaker, text, at, source, last_at, channel, vector)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-                (self._key, trait.id, speaker, text, microseconds(at), source, microseconds(at), channel,
-                 self._store.blob(vector)),
-            )  # fmt: skip
+                (self._key, trait.id, speaker, text, now, source, now, channel, self._store.blob(vector)),
+            )
         return trait
 
     def update(self, trait: Trait) -> None:
@@ -77,10 +76,11 @@ class SQLPersonas:
                 "DELETE FROM failure WHERE conversation = ? AND work = ? AND item = ?",
                 (self._key, TRAITS, utterance_id),
             )
-            return bool(self._db.execute(
+            marked = self._db.execute(
                 "UPDATE utterance SET extracted = 1 WHERE conversation = ? AND id = ? AND extracted = 0",
                 (self._key, utterance_id),
-            ))  # fmt: skip
+            )
+            return bool(marked)
 
 
 def _trait(row: tuple[Any, ...]) -> Trait:

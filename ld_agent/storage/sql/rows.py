@@ -77,7 +77,16 @@ def record(row: tuple[Any, ...]) -> Record:
 def record_values(record: Record) -> tuple[Any, ...]:
     """The values of the columns `RECORD`."""
     return (
-        record.id, record.view, record.text, microseconds(record.at), record.session, json_text(record.topics),
-        json_text(record.sources), record.fallback, json_text(dict(record.details)), record.pinned, record.channel,
+        record.id,
+        record.view,
+        record.text,
+        microseconds(record.at),
+        record.session,
+        json_text(record.topics),
+        json_text(record.sources),
+        record.fallback,
+        json_text(dict(record.details)),
+        record.pinned,
+        record.channel,
         json_text(record.said_by),
-    )  # fmt: skip
+    )

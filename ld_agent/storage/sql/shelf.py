@@ -155,10 +155,9 @@ class SQLShelf:
 
     def _insert(self, draft: Draft) -> Record:
         number = self._store.next_id(self._key, "records", "m")
-        stored = Record(
-            number, self._view, draft.text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback,
-            draft.details, channel=self._channel(draft), said_by=self._said_by(draft),
-        )  # fmt: skip
+        made = (draft.text, draft.at, draft.session, draft.topics, draft.sources, draft.fallback, draft.details)
+        channel, said_by = self._channel(draft), self._said_by(draft)
+        stored = Record(number, self._view, *made, channel=channel, said_by=said_by)
         self._db.execute(
             f"INSERT INTO record (conversation, vector, {RECORD}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (self._key, self._store.blob(draft.vector), *record_values(stored)),

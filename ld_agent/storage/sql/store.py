@@ -241,10 +241,8 @@ class SQLStore(NotedEncoder):
         ]
 
     def unextracted(self, key: int, *, set_aside: bool = False) -> list[Utterance]:
-        waiting = "" if set_aside else (
-            f"AND NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' "
-            f"AND item = utterance.id AND attempts >= {PATIENCE})"
-        )  # fmt: skip
+        failed = f"FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' AND item = utterance.id"
+        waiting = "" if set_aside else f"AND NOT EXISTS (SELECT 1 {failed} AND attempts >= {PATIENCE})"
         return utterances(self.db.of(key), f"conversation = ?1 AND extracted = 0 {waiting} ORDER BY pk", (key,))
 
     def answered(self, key: int, utterance: Utterance) -> str:

@@ -172,8 +172,8 @@ def play_on_ray(
     counted: Callable[[int], None] = lambda total: None,
     advanced: Callable[[int], None],
 ) -> None:
-    """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``. The lines of each group are kept in a
-    file of their own until all are done; an interrupted run plays only what is missing.
+    """Play episodes in groups of ``batch`` and write the lines of all, in order, to ``out``. The lines of each group are kept
+    in a file of their own until all are done; an interrupted run plays only what is missing.
 
     Args:
         episodes: reads the episodes from the beginning: once to recognize an interrupted run, once to play them.

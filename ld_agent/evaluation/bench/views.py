@@ -51,9 +51,7 @@ def bench_views(
         width: number of episodes played concurrently, whose calls are batched.
         backbone: serves all modules; None: load the configured one for each mechanism.
 
-    Returns: a row of `_played` for each mechanism.
-
-    Raises: InputError: the file contains no conversation.
+    Returns: a row of `_played` for each mechanism. Raises: InputError: the file contains no conversation.
     """
     names = list(chosen or VIEWS)
     for name in names:

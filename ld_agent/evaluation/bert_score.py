@@ -22,8 +22,6 @@ class BertScore:
         model: hub id, local directory or ``package:NAME/PATH``.
         layer: number of the layer to take vectors from; None: the last (the paper uses 17 of roberta-large).
 
-    Raises:
-        ModelError: the model cannot be found or loaded, or has fewer layers.
     """
 
     def __init__(self, model: str, layer: int | None = None) -> None:

@@ -47,11 +47,7 @@ def interval(
 def compare(
     before: Measure, after: Measure, episodes: Sequence[str], samples: int = SAMPLES, seed: int = SEED
 ) -> Comparison | None:
-    """Compare two systems on the same predictions; None if fewer than two episodes count.
-
-    Raises:
-        InputError: the systems differ in their number of predictions.
-    """
+    """Compare two systems on the same predictions; None if fewer than two episodes count."""
     if len(before.parts) != len(after.parts):
         raise InputError(
             f"the systems have {len(before.parts)} and {len(after.parts)} predictions; compare runs over the same data"

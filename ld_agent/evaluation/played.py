@@ -106,11 +106,7 @@ class AskedTask(PlayedTask):
 
 
 def spoken_episodes(data: Path, limit: int | None) -> dict[str, Episode]:
-    """Return the conversations of a file in which somebody speaks, by id; at least one.
-
-    Raises:
-        InputError, DataFileError: the file is missing, a record is malformed, or nobody speaks.
-    """
+    """Return the conversations of a file in which somebody speaks, by id; at least one."""
     episodes = {e.id: e for e in load_episodes(data, limit=limit) if e.turns}
     if not episodes:
         raise InputError(f"{data} has no conversation; give one that ld-agent run can play")

@@ -79,9 +79,6 @@ def read_run(out: Path) -> Run:
 
     An incomplete last line is ignored.
 
-    Raises:
-        InputError: the folder has no run.
-        DataFileError: a line is not a prediction.
     """
     header: dict[str, Any] | None = None
     predictions: dict[str, Prediction] = {}
@@ -103,11 +100,7 @@ def read_run(out: Path) -> Run:
 
 
 def complete_run(folder: Path) -> Run:
-    """Read a finished run.
-
-    Raises:
-        InputError: there is no run, it is unfinished, or it has no predictions.
-    """
+    """Read a finished run."""
     run = read_run(folder)
     if run.missing:
         raise InputError(
@@ -119,11 +112,7 @@ def complete_run(folder: Path) -> Run:
 
 
 def check_same_items(runs: Sequence[Run]) -> None:
-    """Refuse runs that cannot be compared.
-
-    Raises:
-        InputError: the runs differ in task, data or predicted items.
-    """
+    """Refuse runs that differ in task, data or predicted items."""
     first, *others = runs
     for run in others:
         if run.task != first.task or run.header["data_sha256"] != first.header["data_sha256"]:
@@ -145,11 +134,7 @@ def runs_under(folder: Path) -> list[Path]:
 
 @contextmanager
 def appended(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Open a file of predictions without its incomplete last line; yield a function that appends a line at once.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Open a file of predictions without its incomplete last line; yield a function that appends a line at once."""
     try:
         if path.exists():
             drop_unfinished_line(path)

@@ -63,20 +63,12 @@ class Task:
         return config.model_dump(mode="json", exclude={"store"}) | dict(self.options)
 
     def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
-        """Make predictions in any order, each as soon as possible.
-
-        Raises:
-            ModelError, BackboneError: as the modules in use.
-        """
+        """Make predictions in any order, each as soon as possible."""
         raise NotImplementedError
 
 
 def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any]:
-    """Return the first line of a run's predictions.
-
-    Raises:
-        InputError, ModelError: the data or an adapter cannot be read.
-    """
+    """Return the first line of a run's predictions."""
     header = {
         "format": FORMAT,
         "task": task.name,
@@ -117,10 +109,6 @@ def perform(
         overwrite: delete a run of another configuration in the folder.
         on: "ray": share the episodes among the workers of a Ray cluster.
 
-    Raises:
-        InputError: the folder has predictions of another configuration, or cannot be written; or this is one of several
-            processes of a launch.
-        ModelError, BackboneError: as the task; earlier predictions stay in the folder.
     """
     if out is None:
         with TemporaryDirectory() as folder:

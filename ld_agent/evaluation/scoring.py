@@ -24,11 +24,7 @@ Measures = dict[str, Measure]
 
 
 def measures(run: Run, bert_score: BertScore | None = None) -> Measures:
-    """Compute the measures of a run's task and, with an encoder, BERTScore.
-
-    Raises:
-        InputError: the task is unknown, or the run has no predictions.
-    """
+    """Compute the measures of a run's task and, with an encoder, BERTScore."""
     task = task_entry(run.task)
     if not run.predictions:
         raise InputError(f"run {run.name!r} has no predictions to score; make them with ld-agent eval {run.task} --out")
@@ -72,11 +68,7 @@ def scores(run: Run, measured: Measures) -> dict[str, Any]:
 
 
 def comparisons(runs: Sequence[Run], measured: Sequence[Measures]) -> list[dict[str, Any]]:
-    """Compare each run with the first, metric by metric, by paired bootstrap over episodes.
-
-    Raises:
-        InputError: the runs differ in task, data or predicted items.
-    """
+    """Compare each run with the first, metric by metric, by paired bootstrap over episodes."""
     check_same_items(runs)
     first, *rest = runs
     episodes = [p.episode for p in first.predictions]

@@ -35,8 +35,6 @@ def statistics(data: Path, limit: int | None = None, length: Length = words_in, 
         limit: maximum number of episodes or samples; None: all.
         length: of an utterance, in ``unit``; measures the dialogues.
 
-    Raises:
-        InputError: the file is missing or in no known format. DataFileError: a record is malformed.
     """
     about: dict[str, Any] = {"format": FORMAT, "data": str(data), "limit": limit}
     if is_benchmark(data):
@@ -115,11 +113,7 @@ def _digest(data: Path) -> dict[str, str]:
 
 
 def write_statistics(folder: Path, statistics: list[dict[str, Any]]) -> Path:
-    """Write the statistics of several files atomically to a folder, for `ld-agent tables`; return the file.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write the statistics of several files atomically to a folder, for `ld-agent tables`; return the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     write_json(path, {"statistics": statistics})
@@ -127,11 +121,7 @@ def write_statistics(folder: Path, statistics: list[dict[str, Any]]) -> Path:
 
 
 def read_statistics(path: Path) -> list[Mapping[str, Any]]:
-    """Read a file of `write_statistics`.
-
-    Raises:
-        DataFileError: the file is something else.
-    """
+    """Read a file of `write_statistics`."""
     try:
         statistics = json.loads(path.read_text(encoding="utf-8"))["statistics"]
         if not all(entry["format"] == FORMAT and entry["kind"] in ("corpus", "benchmark") for entry in statistics):
@@ -142,11 +132,7 @@ def read_statistics(path: Path) -> list[Mapping[str, Any]]:
 
 
 def only_once(data: Iterable[Path]) -> list[Path]:
-    """The files, if each is given once.
-
-    Raises:
-        InputError: a file is given twice.
-    """
+    """The files, if each is given once."""
     files = list(data)
     for file in files:
         if files.count(file) > 1:

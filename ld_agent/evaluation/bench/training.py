@@ -54,9 +54,6 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
         out, ours less the plain recipe's, with its standard error), and the figures behind them by recipe. Without TRL
         its figures are null.
 
-    Raises:
-        ConfigError: the training code is not there: this is not a checkout.
-        ModelError: a recipe failed.
     """
     root = Path(__file__).parents[3]
     if not (root / "training" / "recipes.py").exists():

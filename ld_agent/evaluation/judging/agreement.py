@@ -64,8 +64,6 @@ def with_labels(judged: Sequence[Value | float], labels: Sequence[Value | float]
     ``unparsed`` counts the cases without a verdict, which are in no other figure. ``kappa`` and the correlations are None
     where they are undefined: labels that are all the same, or no numbers.
 
-    Raises:
-        InputError: there is no verdict at all.
     """
     from scipy.stats import pearsonr, spearmanr
 
@@ -97,9 +95,6 @@ def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[st
     Args:
         known: the (key, aspect) pairs that were judged.
 
-    Raises:
-        DataFileError: a line is malformed, repeated, or about a case that was not judged.
-        InputError: the file cannot be read or is empty.
     """
     labels: dict[tuple[str, str], Any] = {}
     for record in json_lines(path, raise_bad):
@@ -125,11 +120,7 @@ def of_run(run: str, key: str) -> str:
 
 
 def with_people(files: Sequence[Path], labels: Path) -> dict[str, Any]:
-    """Compare a judge's verdicts in one or several files with people's labels, by aspect if there are any.
-
-    Raises:
-        InputError: the files have verdicts of different judges; and as in `read_labels` and `with_labels`.
-    """
+    """Compare a judge's verdicts in one or several files with people's labels, by aspect if there are any."""
     read = {path: read_verdicts(path) for path in files}
     judges = {(judged.kind, judged.judge) for judged in read.values()}
     if len(judges) > 1:

@@ -63,8 +63,6 @@ def write_form(items: Sequence[Item], kind: str, out: Path, seed: int = 0, **abo
         seed: of the shuffled order.
         about: further entries of the key, such as the runs' folders.
 
-    Raises:
-        InputError: the kind is unknown, or a file cannot be written.
     """
     if kind not in QUESTIONS:
         raise InputError(f"questions={kind!r} is not one of {', '.join(QUESTIONS)}")
@@ -104,12 +102,7 @@ Ratings = dict[str, dict[str, dict[str, int]]]
 
 
 def read_ratings(paths: Sequence[Path]) -> tuple[str, Ratings]:
-    """Read exported ratings; return the form's id and the ratings.
-
-    Raises:
-        DataFileError: a line is malformed, given twice, or from another form.
-        InputError: a file cannot be read, or there are no ratings.
-    """
+    """Read exported ratings; return the form's id and the ratings."""
     form = ""
     ratings: Ratings = defaultdict(lambda: defaultdict(dict))
     for path in paths:
@@ -130,11 +123,7 @@ def read_ratings(paths: Sequence[Path]) -> tuple[str, Ratings]:
 
 
 def read_key(path: Path, form: str) -> Mapping[str, Any]:
-    """Return a form's key, as `write_form` wrote it.
-
-    Raises:
-        DataFileError: the file is not a form's key, or another form's.
-    """
+    """Return a form's key, as `write_form` wrote it."""
     try:
         key: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         systems_of(key)
@@ -215,8 +204,6 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
     Args:
         key: the form's key, and ``path`` its file.
 
-    Raises:
-        InputError: no table has these ratings, an item is rated that the form does not have, or a run's folder is gone.
     """
     if (asked := key["questions"]) not in FOR_TABLES:
         raise InputError(f"no table has ratings of {asked!r}, only of {', '.join(FOR_TABLES)}; omit --keep")

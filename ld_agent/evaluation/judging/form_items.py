@@ -54,8 +54,6 @@ def shown(
         questions: of the form; "chat" shows whole dialogues.
         limit: maximum number of replies, dialogues, statements or samples, the same of each system; None: all.
 
-    Raises:
-        InputError: the sources do not fit the questions, or one another.
     """
     about: Mapping[str, Any] = {}
     if questions == "benchmark":

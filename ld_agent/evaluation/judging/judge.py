@@ -135,9 +135,6 @@ def judge(
         the verdicts, aspect by aspect. In both orders: 1, the first candidate is better; -1, the second; 0, the two orders
         disagree; None if either answer states none.
 
-    Raises:
-        InputError: a case cannot be judged (no reference, the wrong number of candidates).
-        BackboneError: the model failed.
     """
     judgement, rated = JUDGEMENTS[kind], tuple(aspects) if kind == "rate" else ("",)
     _check(judgement, cases, rated)

@@ -115,8 +115,6 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 
         limit: maximum number of cases, drawn at random; None: all.
         seed: of the draw, which is the same for every run over the same data.
 
-    Raises:
-        InputError: the runs differ in data or predicted items, a run is given twice, or the corpus has changed.
     """
     fewest, _ = JUDGEMENTS[kind].candidates
     if len(runs) < fewest:
@@ -148,11 +146,7 @@ def drawn(keys: Collection[str], limit: int | None, seed: int) -> Collection[str
 
 
 def write_verdicts(folder: Path, judged: Judged, seed: int = 0) -> Path:
-    """Write verdicts atomically to the first run's folder and return the file.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Write verdicts atomically to the first run's folder and return the file."""
     runs = [{"name": name, "hash": of} for name, of in zip(judged.names, judged.runs, strict=True)]
     head = {"format": FORMAT, "kind": judged.kind, "judge": judged.judge, "seed": seed, "empty": judged.empty}
     lines = [
@@ -166,11 +160,7 @@ def write_verdicts(folder: Path, judged: Judged, seed: int = 0) -> Path:
 
 
 def read_verdicts(path: Path) -> Judged:
-    """Read a file written by `write_verdicts`.
-
-    Raises:
-        DataFileError: a line is malformed.
-    """
+    """Read a file written by `write_verdicts`."""
     rows = list(json_lines(path, raise_bad))
     if not rows or "verdicts" not in rows[0]:
         raise DataFileError(path, 1, 'has no "verdicts" line; give a file written by ld-agent judge')
@@ -207,11 +197,7 @@ def _statements(run: Run, predictions: Sequence[Prediction]) -> list[Case]:
 
 
 def episodes_of(run: Run, predictions: Sequence[Prediction]) -> dict[str, Episode]:
-    """Return the conversations that predictions are about, read again from the run's corpus.
-
-    Raises:
-        InputError: the corpus is missing or has changed.
-    """
+    """Return the conversations that predictions are about, read again from the run's corpus."""
     data = Path(run.header["data"])
     if not data.exists() or digest_of(data) != run.header["data_sha256"]:
         raise InputError(f"{data} is missing or has changed since {run.name!r}; restore it, because the judge reads it")

@@ -63,8 +63,6 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
     Args:
         given: hashes of the runs assigned to a row by its label, see `row_named`; these runs appear nowhere else.
 
-    Raises:
-        InputError: a label that matches no row, or several; a run that does not exist.
     """
     by_row: dict[int, set[str]] = {}
     for label, hashes in (given or {}).items():
@@ -89,11 +87,7 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
 
 
 def row_named(table: PaperTable, label: str) -> int:
-    """Return the index of our row with a label, "section/label" if several have it.
-
-    Raises:
-        InputError: no such row, or several.
-    """
+    """Return the index of our row with a label, "section/label" if several have it."""
     matching, count = [], Counter(row.label for _, row in table.our_rows)
     for number, row in table.our_rows:
         spellings = {row.label, row.label.removesuffix(" ({backbone})")}

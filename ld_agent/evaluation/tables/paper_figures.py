@@ -121,11 +121,7 @@ class PaperTable:
         return sessions.pop() if len(sessions) == 1 else None
 
     def of_session(self, session: int) -> PaperTable:
-        """Return the table with columns of another session than the paper's, and a remark that says so.
-
-        Raises:
-            InputError: the columns are not all of one session.
-        """
+        """Return the table with columns of another session than the paper's, and a remark that says so."""
         if self.session is None:
             raise InputError(f"the columns of {self.name} cover several sessions; omit --session")
         remark = f"Ours are of session {session}, the paper's of session {self.session}."
@@ -134,11 +130,7 @@ class PaperTable:
 
 
 def paper_table(name: str) -> PaperTable:
-    """Return a table by its name, such as "ld-agent-1", or by an unambiguous ending of it, such as "a10".
-
-    Raises:
-        InputError: the table does not exist; lists all tables.
-    """
+    """Return a table by its name, such as "ld-agent-1", or by an unambiguous ending of it, such as "a10"."""
     tables = paper_tables()
     ending = [full for full in tables if full.endswith(f"-{name}")]
     if len(ending) == 1:

@@ -40,11 +40,7 @@ PLAIN = ("frequency", "length")
 
 
 class TableRun(Entry):
-    """One finished run.
-
-    Raises:
-        InputError: it is unfinished or has no text. ConfigError: it was made by another version.
-    """
+    """One finished run."""
 
     def __init__(self, folder: Path) -> None:
         self.run = complete_run(folder)
@@ -161,11 +157,7 @@ class Collected:
 
 
 def collect(folder: Path) -> Collected:
-    """Read every run in a folder and below.
-
-    Raises:
-        InputError: no such folder, or not one run in it.
-    """
+    """Read every run in a folder and below."""
     if not folder.is_dir():
         raise InputError(f"no folder {folder}; give one that ld-agent eval … --out has filled")
     collected = Collected([], [], [])

@@ -60,8 +60,6 @@ def write_samples(path: Path, benchmark: str, samples: Sequence[Questioned], mad
     Args:
         made: provenance: backbone, source, what was dropped.
 
-    Raises:
-        InputError: the file cannot be written.
     """
     write_lines(path, [HEADER | {"benchmark": benchmark, "made": dict(made)}, *map(_values, samples)])
 
@@ -75,12 +73,7 @@ def is_benchmark(path: Path) -> bool:
 
 
 def read_samples(path: Path) -> tuple[str, list[Questioned]]:
-    """Read a benchmark; return its name and samples.
-
-    Raises:
-        DataFileError: a line is malformed; names file and line.
-        InputError: the file cannot be read or contains no samples.
-    """
+    """Read a benchmark; return its name and samples."""
     report = current_report()
     records = json_lines(path, report)
     head = next(records, None)
@@ -118,11 +111,7 @@ def _sample(record: Record) -> Questioned:
 
 
 def merged(samples: Sequence[Questioned], size: int) -> list[Questioned]:
-    """Group samples by ``size`` into memories, with a day between consecutive sources.
-
-    Raises:
-        InputError: ``size`` is less than 1.
-    """
+    """Group samples by ``size`` into memories, with a day between consecutive sources."""
     if size < 1:
         raise InputError(f"merge={size}; must be at least 1 sample per memory")
     return [_concatenated(samples[start : start + size]) for start in range(0, len(samples), size)]
@@ -148,7 +137,6 @@ class EcmTask(AskedTask):
         limit: maximum number of samples; None: all.
         merge: number of samples per memory; None: as in the paper (`MERGED`).
 
-    Raises: as in `read_samples` and `merged`.
     """
 
     def __init__(self, data: Path, config: Config, limit: int | None = None, merge: int | None = None) -> None:

@@ -70,9 +70,6 @@ def build(
         wanted: stop once so many samples were made; None: use every source.
         width: maximum number of sources processed concurrently.
 
-    Raises:
-        InputError: the benchmark is unknown, or no source is suitable for it.
-        BackboneError: the model failed.
     """
     built = Built()
     work = _work(benchmark, sources)
@@ -186,12 +183,7 @@ def dialogues_of(episode: Episode) -> Iterator[Episode]:
 
 
 def load_requests(path: Path) -> list[str]:
-    """Read requests for ``feedback``: one per line, or JSON lines with ``instruction`` (self-instruct seeds).
-
-    Raises:
-        DataFileError: a JSON line is malformed.
-        InputError: the file cannot be read or contains no requests.
-    """
+    """Read requests for ``feedback``: one per line, or JSON lines with ``instruction`` (self-instruct seeds)."""
     lines = [text for _, text in text_lines(path, raise_bad)]
     if lines and lines[0].startswith("{"):
         lines = [record.text("instruction") for record in json_lines(path, raise_bad)]

@@ -24,9 +24,6 @@ class ExtractionTask(ModuleTask):
     Args:
         limit: maximum number of episodes; None: all.
 
-    Raises:
-        InputError: the file is missing or has no annotated traits.
-        DataFileError: a record is malformed.
     """
 
     name, module = "extraction", "extractor"

@@ -61,8 +61,6 @@ class InjectionTask(Task):
     Args:
         limit: maximum number of cases; None: all.
 
-    Raises:
-        InputError: the file is missing or has no case that can be judged by its marker. DataFileError: a malformed case.
     """
 
     name = "injection"
@@ -83,7 +81,6 @@ def load_cases(path: Path) -> list[Case]:
 
     Of a test set, the cases are used whose question for the judge names the marker.
 
-    Raises: as `InjectionTask`.
     """
     report = current_report()
     is_list = next((line for _, line in text_lines(path, report)), "").startswith("[")

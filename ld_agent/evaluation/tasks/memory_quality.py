@@ -36,9 +36,6 @@ class MemoryTask(PlayedTask):
     Args:
         limit: maximum number of conversations; None: all.
 
-    Raises:
-        InputError: the file is missing or has neither persona facts nor annotated traits.
-        DataFileError: a record is malformed.
     """
 
     name = "memory"

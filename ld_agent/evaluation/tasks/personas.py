@@ -45,7 +45,6 @@ class PersonasTask(PlayedTask):
         limit: maximum number of conversations; None: all.
         free: the agent's own replies enter its memory, not the recorded ones.
 
-    Raises: as `spoken_episodes`.
     """
 
     name = "personas"

@@ -52,12 +52,7 @@ class Questioned:
 
 
 def load_questions(path: Path, limit: int | None = None) -> list[Questioned]:
-    """Return the conversations of a file that have questions.
-
-    Raises:
-        InputError: a file of another format, or without questions.
-        DataFileError: a broken record.
-    """
+    """Return the conversations of a file that have questions."""
     kind = format_of(path)
     if kind not in ("jsonl", "locomo"):
         raise InputError(f"{path} ({kind}) has no questions; give conversations with questions, or LoCoMo")

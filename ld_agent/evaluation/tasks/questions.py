@@ -59,7 +59,6 @@ class QuestionsTask(AskedTask):
         free: the agent replies itself instead of repeating the recorded replies.
         no_arms: leave out the three arms.
 
-    Raises: as `load_questions`.
     """
 
     name = "questions"

@@ -66,11 +66,7 @@ class TaskEntry:
     shown: tuple[str, ...] = ()
 
     def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
-        """The task over a file.
-
-        Raises:
-            InputError: no such file, or one of another corpus. DataFileError: a broken record.
-        """
+        """The task over a file."""
         task: Task = self._named(self.task.partition(":")[2])(data, config, limit, **options)
         return task
 
@@ -292,11 +288,7 @@ TASKS: Mapping[str, TaskEntry] = {
 
 
 def task_entry(name: str) -> TaskEntry:
-    """The entry of a run's task.
-
-    Raises:
-        InputError: a run of an unknown task.
-    """
+    """The entry of a run's task."""
     if name not in TASKS:
         raise InputError(f"a run of {name!r} cannot be scored here; known are {', '.join(TASKS)}")
     return TASKS[name]

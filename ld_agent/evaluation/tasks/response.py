@@ -42,9 +42,6 @@ class ResponseTask(PlayedTask):
         no_perplexity: do not compute the perplexity of the recorded replies, which needs a local backbone.
         free: the agent's own replies enter its memory, not the recorded ones.
 
-    Raises:
-        InputError: the file is missing or has no reply to predict, or a free run leaves out sessions.
-        DataFileError: a record is malformed.
     """
 
     name = "response"

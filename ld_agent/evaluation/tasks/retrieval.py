@@ -55,7 +55,6 @@ class RetrievalTask(Task):
             made by the ``pipeline``, as individual ``utterances``, or as ``extracts``: the two utterances that the pipeline
             falls back to if the model gives no summary.
 
-    Raises: as `load_cases`, and InputError: ``records`` is unknown.
     """
 
     name = "retrieval"
@@ -111,10 +110,6 @@ def load_cases(path: Path, limit: int | None = None) -> list[Case]:
     Args:
         limit: maximum number of conversations; None: all.
 
-    Raises:
-        DataFileError: a record is malformed; names the file.
-        InputError: the file is missing, a LoCoMo file has no question with evidence, or no episode of another corpus has
-            two sessions.
     """
     kind = format_of(path)
     if kind == "jsonl" and any("questions" in record for record in json_lines(path, current_report())):

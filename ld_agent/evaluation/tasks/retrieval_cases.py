@@ -79,8 +79,6 @@ def last_sessions(episodes: Sequence[Episode]) -> Case:
     episode. Sessions are ordered by their ends; where they overlap, the times of the later one are shifted by the minimum
     that preserves the order. A question's category is the number of earlier sessions of its episode.
 
-    Raises:
-        InputError: no episode has at least two sessions.
     """
     by_session = [(episode, list(episode.by_session().values())) for episode in episodes]
     spoken = [(place, episode, turns[:-1], turns[-1]) for place, (episode, turns) in enumerate(by_session) if turns[1:]]
@@ -104,8 +102,6 @@ def stated_questions(conversations: Sequence[Questioned]) -> Case:
     A question must find a session of its conversation in which one of its answers is said, or any of its sessions if
     none says one word for word.
 
-    Raises:
-        InputError: no question has an answer.
     """
     said = [(turns, place) for place, one in enumerate(conversations) for turns in one.episode.by_session().values()]
     sessions, of_conversation = _in_one_memory(said)

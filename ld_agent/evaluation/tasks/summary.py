@@ -31,9 +31,6 @@ class SummaryTask(ModuleTask):
     Args:
         limit: maximum number of dialogues or LoCoMo conversations; None: all.
 
-    Raises:
-        InputError: the file is missing.
-        DataFileError: a record is malformed, belongs to another corpus, or has no reference summary.
     """
 
     name, module = "summary", "summarizer"

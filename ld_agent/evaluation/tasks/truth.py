@@ -44,7 +44,6 @@ class TruthTask(PlayedTask):
         limit: maximum number of conversations; None: all.
         options: of `labelled`; they do not affect what is stored.
 
-    Raises: as `spoken_episodes`.
     """
 
     name = "truth"
@@ -105,9 +104,6 @@ def labelled(runs: Sequence[Run], form: str, labels: Sequence[Path] | None) -> l
         form: the page to write, with the statements of all runs; "": none.
         labels: files of JSON lines ``{"id", "label"}``, one per person.
 
-    Raises:
-        InputError: a file cannot be read or written, or has no label of a statement of these runs.
-        DataFileError: a line is not a label, or repeats one.
     """
     stored = {s["id"]: s for run in runs for p in run.predictions for s in p.details["statements"]}
     if form:

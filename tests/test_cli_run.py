@@ -67,7 +67,7 @@ def test_a_run_is_greedy_unless_the_command_says_otherwise(
 ):
     seen: list[float] = []
     monkeypatch.setattr(
-        "ld_agent.cli.run.run_file", lambda settings, *_, **__: seen.append(settings.modules.generator.temperature)
+        "ld_agent.cli.run._run_here", lambda settings, *_, **__: seen.append(settings.modules.generator.temperature)
     )
     for given in ((), ("modules.generator.temperature=0.4",)):
         assert command_line("run", three, "-c", "instructed", *given).code == 0

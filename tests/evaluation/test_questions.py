@@ -12,9 +12,8 @@ from cli_commands import CommandLine, scripted_config
 from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.datasets.records import reporting
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.tasks.question_data import load_questions
+from ld_agent.evaluation.tasks.question_data import contains, load_questions
 from ld_agent.evaluation.tasks.questions import invents_nothing
-from ld_agent.evaluation.tasks.spoken_answers import contains
 from ld_agent.languages import ENGLISH
 
 READING = ENGLISH.reading

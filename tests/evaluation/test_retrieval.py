@@ -18,10 +18,9 @@ from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.evaluation.runner import perform
 from ld_agent.evaluation.scoring import measures, scores
-from ld_agent.evaluation.tasks.retrieval import RetrievalTask, load_cases
+from ld_agent.evaluation.tasks.retrieval import Asked, RetrievalTask, load_cases
 from ld_agent.evaluation.tasks.retrieval import figures as retrieval_figures
 from ld_agent.evaluation.tasks.retrieval import measures as retrieval_measures
-from ld_agent.evaluation.tasks.retrieval_cases import Asked
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ld_agent.evaluation.tasks.wrong_person import judged
+from ld_agent.evaluation.support import judged
 
 LINES = [
     ("Mira", "I started a new job as a marine biologist. My sister Jo lives in Lisbon."),

@@ -21,7 +21,7 @@ from ld_agent.evaluation.judging.agreement import among_people
 from ld_agent.evaluation.judging.form_items import Item
 from ld_agent.evaluation.judging.judge import ERRORS, Verdict
 from ld_agent.evaluation.judging.verdicts import PEOPLE, Judged, write_verdicts
-from ld_agent.evaluation.tables.table_figures import RATINGS
+from ld_agent.evaluation.tables.runs import RATINGS
 from ld_agent.files import write_json, write_text
 
 RATED = ("0", "1", "2")

@@ -18,8 +18,7 @@ from ld_agent.evaluation.judging.verdicts import MEASURES, Judged
 from ld_agent.evaluation.tables.facts import FACTS
 from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperRow, PaperTable
 from ld_agent.evaluation.tables.published import unpublished
-from ld_agent.evaluation.tables.runs import Collected, TableRun
-from ld_agent.evaluation.tables.table_figures import Entry
+from ld_agent.evaluation.tables.runs import Collected, Entry, TableRun
 
 SCORED = "ecm-knowledge"
 """Compared by GPT-score, because its references are clear; the other benchmarks by good/same/bad (ECM, section 5.2)."""

@@ -1,9 +1,10 @@
-"""Questions about conversations: the project's own JSON lines with ``questions``, and LoCoMo. Knows no agent."""
+"""Questions about conversations: the project's own JSON lines with ``questions``, and LoCoMo; and whether a text contains an
+accepted answer. Knows no agent."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
@@ -13,7 +14,29 @@ from ld_agent.datasets import format_of, load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import Record, built, current_report, json_document, json_lines
 from ld_agent.errors import InputError
+from ld_agent.text import EAST_ASIAN
 from ld_agent.types import utc
+
+
+def contains(text: str, answers: Sequence[str]) -> bool:
+    """Whether a text contains one of the accepted answers; a word may continue after it, as in a plural.
+
+    An answer begins where a word begins; a Chinese, Japanese or Korean one anywhere, because spaces do not separate
+    words there.
+    """
+    plain = _plain(text)
+    return any(re.search(f"{_begins(a)}{re.escape(_plain(a))}", plain) for a in answers if a.strip())
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().replace("’", "'").split())
+
+
+def _begins(answer: str) -> str:
+    if EAST_ASIAN.match(answer.lstrip()):
+        return ""
+    return r"(?<![^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])"  # Latin letters within Chinese begin a word
+
 
 LATER = timedelta(weeks=3)
 """How long after a LoCoMo conversation its questions are asked."""

@@ -26,8 +26,7 @@ from ld_agent.datasets.base import Episode
 from ld_agent.evaluation.metrics import Measure, mean, token_f1
 from ld_agent.evaluation.played import Answered, AskedTask, live
 from ld_agent.evaluation.run_files import Item, Prediction
-from ld_agent.evaluation.tasks.question_data import Question, load_questions
-from ld_agent.evaluation.tasks.spoken_answers import contains
+from ld_agent.evaluation.tasks.question_data import Question, contains, load_questions
 from ld_agent.languages import language
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.quotes import LED_UP, worths

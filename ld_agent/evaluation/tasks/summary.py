@@ -14,9 +14,9 @@ from ld_agent.datasets import format_of, load_dialogues, load_episodes
 from ld_agent.datasets.naming import free_names, named_dialogue
 from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge, shares
 from ld_agent.evaluation.run_files import Item, Prediction
+from ld_agent.evaluation.support import judged
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask
 from ld_agent.evaluation.tasks.retrieval import locomo_cases
-from ld_agent.evaluation.tasks.wrong_person import judged
 from ld_agent.modules.base import Models
 from ld_agent.modules.summarizer import Summary
 from ld_agent.types import Session, Utterance

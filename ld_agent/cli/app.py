@@ -18,8 +18,7 @@ from ld_agent.cli import (
     statistics,
     tables,
 )
-from ld_agent.cli.evaluate import names_of
-from ld_agent.cli.options import Configs, MaybeStore, OneConfig, Overrides, configured
+from ld_agent.cli.options import MaybeStore, OneConfig, Overrides, configured
 
 app = typer.Typer(
     name="ld-agent",
@@ -103,52 +102,5 @@ def demo(
     run_demo(configured(config, store, overrides, greedy=True))
 
 
-@app.command("serve")
-def serve_command(
-    overrides: Overrides = None,
-    config: Configs = None,
-    store: MaybeStore = None,
-    host: Annotated[
-        str, typer.Option("--host", help="The address to listen on; any but loopback requires API keys.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free port.")
-    ] = 8321,
-    as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines to standard error.")] = False,
-) -> None:
-    """Serve the agent over HTTP: OpenAI's protocol, the memory API and a page to inspect memory.
-
-    Examples:
-
-      ld-agent serve --store me.db
-
-      ld-agent serve -c default -c qwen3-0.6b --store me.db --host 0.0.0.0
-    """
-
-    chosen = config or ["default"]
-    configs = dict(zip(names_of(chosen), (configured(one, store, overrides) for one in chosen), strict=True))
-    serve.run_serve(configs, host, port, as_json)
-
-
-@app.command("mcp")
-def mcp_command(
-    overrides: Overrides = None,
-    config: OneConfig = None,
-    store: MaybeStore = None,
-    person: Annotated[str, typer.Option("--person", help="The person for calls that name none.")] = "me",
-    port: Annotated[
-        int | None,
-        typer.Option(
-            "--port", min=1, max=65535, help="Serve HTTP on this loopback port instead of standard input and output."
-        ),
-    ] = None,
-) -> None:
-    """Offer the memory to assistants over the Model Context Protocol: remember, recall, about, forget.
-
-    Examples:
-
-      ld-agent mcp --store me.db --person ann
-
-      ld-agent mcp --store me.db --port 8322
-    """
-    serve.run_mcp(configured(config, store, overrides), person, port)
+app.command("serve")(serve.serve)
+app.command("mcp")(serve.mcp)

@@ -1,41 +1,75 @@
-"""``ld-agent serve`` and ``ld-agent keys``: the HTTP server and its API keys."""
+"""``ld-agent serve``, ``mcp`` and ``keys``: the servers and their API keys."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ld_agent.cli.options import Store
+from ld_agent.cli.evaluate import names_of
+from ld_agent.cli.options import Configs, MaybeStore, OneConfig, Overrides, Store, configured
 from ld_agent.cli.show import console, figures_table, plain, say
 from ld_agent.errors import ConfigError, InputError
 from ld_agent.storage.opening import existing_store, open_store
 
-if TYPE_CHECKING:
-    from ld_agent.config import Config
-
 keys = typer.Typer(help="Create, list and revoke the API keys of a server.", no_args_is_help=True)
 
 TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-NEEDED = ("fastapi", "uvicorn")
 
 
-def run_serve(configs: Mapping[str, Config], host: str, port: int, as_json: bool) -> None:
-    """Serve agents, by name, until stopped."""
-    require_extra("server", NEEDED)
-    from ld_agent.server.run import serve
+def serve(
+    overrides: Overrides = None,
+    config: Configs = None,
+    store: MaybeStore = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; any but loopback requires API keys.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0: any free port.")
+    ] = 8321,
+    as_json: Annotated[bool, typer.Option("--json", help="Log JSON lines to standard error.")] = False,
+) -> None:
+    """Serve the agent over HTTP: OpenAI's protocol, the memory API and a page to inspect memory.
 
-    serve(configs, host, port, as_json)
+    Examples:
+
+      ld-agent serve --store me.db
+
+      ld-agent serve -c default -c qwen3-0.6b --store me.db --host 0.0.0.0
+    """
+    require_extra("server", ("fastapi", "uvicorn"))
+    from ld_agent.server.run import serve as run_server
+
+    chosen = config or ["default"]
+    configs = dict(zip(names_of(chosen), (configured(one, store, overrides) for one in chosen), strict=True))
+    run_server(configs, host, port, as_json)
 
 
-def run_mcp(config: Config, person: str, port: int | None) -> None:
-    """Serve the memory over the Model Context Protocol until the client disconnects."""
+def mcp(
+    overrides: Overrides = None,
+    config: OneConfig = None,
+    store: MaybeStore = None,
+    person: Annotated[str, typer.Option("--person", help="The person for calls that name none.")] = "me",
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=1, max=65535, help="Serve HTTP on this loopback port instead of standard input and output."
+        ),
+    ] = None,
+) -> None:
+    """Offer the memory to assistants over the Model Context Protocol: remember, recall, about, forget.
+
+    Examples:
+
+      ld-agent mcp --store me.db --person ann
+
+      ld-agent mcp --store me.db --port 8322
+    """
     require_extra("mcp", ("mcp", "fastapi"))
     import asyncio
     import logging
@@ -44,7 +78,7 @@ def run_mcp(config: Config, person: str, port: int | None) -> None:
     from ld_agent.server.mcp_tools import memory_server
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
-    agent = Agent(config, background=True)
+    agent = Agent(configured(config, store, overrides), background=True)
     try:
         server = memory_server(agent, person)
         asyncio.run(server.run_stdio_async() if port is None else server.run_streamable_http_async(port=port))
@@ -53,11 +87,7 @@ def run_mcp(config: Config, person: str, port: int | None) -> None:
 
 
 def require_extra(extra: str, packages: tuple[str, ...]) -> None:
-    """Check that the packages of an extra are installed.
-
-    Raises:
-        ConfigError: a package is missing; says what to install.
-    """
+    """Say what to install if a package of an extra is missing."""
     if missing := [package for package in packages if find_spec(package) is None]:
         raise ConfigError(f"this command needs {', '.join(missing)}; run: pip install 'ld_agent[{extra}]'")
 

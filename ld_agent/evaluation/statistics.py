@@ -34,26 +34,27 @@ def statistics(data: Path, limit: int | None = None, length: Length = words_in, 
     Args:
         limit: maximum number of episodes or samples; None: all.
         length: of an utterance, in ``unit``; measures the dialogues.
-
     """
     about: dict[str, Any] = {"format": FORMAT, "data": str(data), "limit": limit}
+    digest = {"data_sha256": sha256(data.read_bytes()).hexdigest()} if data.is_file() else {}
     if is_benchmark(data):
-        return about | _of_benchmark(data, limit) | _digest(data)
-    episodes = load_episodes(data, limit=limit)
-    corpus = format_of(data)
-    texts = {kind: _lengths(of_kind) for kind, of_kind in _texts(episodes).items()}
+        return about | _of_benchmark(data, limit) | digest
+    episodes, corpus = load_episodes(data, limit=limit), format_of(data)
+    texts = _texts(episodes)
     if corpus == "dialogsum":
-        dialogues = load_dialogues(data)[:limit]
-        texts["summaries"] = _lengths(text for dialogue in dialogues for text in dialogue.summaries)
-    counts = {
+        texts["summaries"] = [text for dialogue in load_dialogues(data)[:limit] for text in dialogue.summaries]
+    return about | {
+        "kind": "corpus",
+        "corpus": corpus,
         "episodes": len(episodes),
         "sessions": sum(len({turn.session for turn in episode.turns}) for episode in episodes),
         "speakers": sum(len(episode.speakers) for episode in episodes),
-        "utterances": texts["utterances"]["texts"],
+        "utterances": len(texts["utterances"]),
+        "words": {kind: _lengths(of_kind) for kind, of_kind in texts.items() if of_kind},
+        "unit": unit,
+        "by_session": _by_session(episodes, length),
+        **digest,
     }
-    kept = {kind: lengths for kind, lengths in texts.items() if lengths["texts"]}
-    by_session = {"unit": unit, "by_session": _by_session(episodes, length)}
-    return about | {"kind": "corpus", "corpus": corpus} | counts | {"words": kept} | by_session | _digest(data)
 
 
 def _texts(episodes: Iterable[Episode]) -> dict[str, list[str]]:
@@ -69,8 +70,7 @@ def _texts(episodes: Iterable[Episode]) -> dict[str, list[str]]:
 
 def _lengths(texts: Iterable[str]) -> dict[str, Any]:
     words = [words_in(text) for text in texts]
-    mean = fmean(words) if words else 0.0
-    return {"texts": len(words), "words": sum(words), "mean": round(mean, 2), "longest": max(words, default=0)}
+    return {"texts": len(words), "words": sum(words), "mean": round(fmean(words), 2), "longest": max(words)}
 
 
 def _by_session(episodes: Iterable[Episode], length: Length) -> dict[str, dict[str, float]]:
@@ -105,11 +105,6 @@ def _of_benchmark(data: Path, limit: int | None) -> dict[str, Any]:
         "utterances": round(fmean(len(s.episode.turns) for s in samples), 2),
         "questions": round(fmean(len(s.questions) for s in samples), 2),
     }
-
-
-def _digest(data: Path) -> dict[str, str]:
-    file = data if data.is_file() else None
-    return {} if file is None else {"data_sha256": sha256(file.read_bytes()).hexdigest()}
 
 
 def write_statistics(folder: Path, statistics: list[dict[str, Any]]) -> Path:

@@ -71,23 +71,16 @@ class TaskEntry:
         return task
 
     def measures(self, predictions: Sequence[Prediction]) -> dict[str, Measure]:
-        """The measures of predictions."""
-        measured: dict[str, Measure] = self._named("measures")(predictions)
-        return measured
+        return dict(self._named("measures")(predictions))
 
     def figures(self, predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Figures of the predictions as a whole."""
-        figures = self._named("figures")
-        return dict(figures(predictions)) if figures else {}
+        return dict(self._named("figures", lambda predictions: {})(predictions))
 
     def labelled(self, runs: Sequence[Run], **options: Any) -> Sequence[Run]:
-        """The finished runs with people's labels, if the task has them."""
-        labelled = self._named("labelled")
-        return list(labelled(runs, **options)) if labelled else runs
+        return list(self._named("labelled", lambda runs, **options: runs)(runs, **options))
 
-    def _named(self, name: str) -> Any:
-        module = self.task.partition(":")[0]
-        return getattr(import_module(f".{module}", __package__), name, None)
+    def _named(self, name: str, default: Any = None) -> Any:
+        return getattr(import_module(f".{self.task.partition(':')[0]}", __package__), name, default)
 
 
 FREE = Option("--free", "The agent's own replies enter its memory, not the recorded ones.", default=False)

@@ -81,9 +81,7 @@ def read_run(out: Path) -> Run:
 
     """
     header: dict[str, Any] | None = None
-    predictions: dict[str, Prediction] = {}
-    wanted = 0
-    path = out / PREDICTIONS
+    predictions, wanted, path = dict[str, Prediction](), 0, out / PREDICTIONS
     for number, value in values_of(path):
         if "run" in value:
             header = header or value["run"]

@@ -69,25 +69,24 @@ class Task:
 
 def describe(task: Task, config: Config, name: str, data: Path) -> dict[str, Any]:
     """Return the first line of a run's predictions."""
-    header = {
-        "format": FORMAT,
-        "task": task.name,
-        "name": name,
-        "data": str(data),
-        "data_sha256": digest_of(data),
-        "config": config.model_dump(mode="json"),
-    }
+    digest, settings = digest_of(data), task.settings(config)
     prompts = {
         path.name: path.read_text("utf-8")
         for path in sorted(language(config.language).files(), key=lambda path: path.name)
         if any(Path(path.name).match(pattern) for pattern in task.prompts)
     }
-    settings = task.settings(config)
     in_use = {**settings, **settings.get("modules", {})}
     adapters = {m: _adapter_digest(s.adapter) for m, s in config.modules if s.adapter is not None and m in in_use}
-    parts = [FORMAT, task.name, header["data_sha256"], settings, prompts, adapters]
-    hashed = json.dumps(parts, sort_keys=True, default=str)
-    return header | {"hash": hashlib.sha256(hashed.encode()).hexdigest()}
+    hashed = json.dumps([FORMAT, task.name, digest, settings, prompts, adapters], sort_keys=True, default=str)
+    return {
+        "format": FORMAT,
+        "task": task.name,
+        "name": name,
+        "data": str(data),
+        "data_sha256": digest,
+        "config": config.model_dump(mode="json"),
+        "hash": hashlib.sha256(hashed.encode()).hexdigest(),
+    }
 
 
 def perform(
@@ -134,23 +133,18 @@ def perform(
 
 
 def _predicted(task: Task, config: Config, items: Sequence[Item], on: str) -> Iterator[Prediction]:
-    if on:
-        for _, predictions in on_ray(_Predictor(task, config), _groups(task, items)):
-            yield from predictions
-    else:
-        for _, group in _groups(task, items):
-            yield from task.predict(config, group)
-
-
-def _groups(task: Task, items: Sequence[Item]) -> Iterator[tuple[int, list[Item]]]:
-    """Number the items in groups of ``GROUP`` episodes; an episode's group does not depend on what remains to be
-    done."""
+    """Predict the items in groups of ``GROUP`` episodes; an episode's group does not depend on what remains to be done."""
     episodes = dict.fromkeys(item.episode for item in task.items)
     group_of = {episode: number // GROUP for number, episode in enumerate(episodes)}
     groups: dict[int, list[Item]] = {}
     for item in items:
         groups.setdefault(group_of[item.episode], []).append(item)
-    yield from sorted(groups.items())
+    if on:
+        for _, predictions in on_ray(_Predictor(task, config), sorted(groups.items())):
+            yield from predictions
+    else:
+        for _, group in sorted(groups.items()):
+            yield from task.predict(config, group)
 
 
 @dataclass

@@ -6,7 +6,7 @@ predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ld_agent.config import Config
@@ -15,6 +15,7 @@ from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge, sacreble
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask
 from ld_agent.modules.base import Models
+from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.registry import NO_TRAIT
 
 
@@ -32,16 +33,15 @@ class ExtractionTask(ModuleTask):
         items = list(_items(data, limit))
         super().__init__(items, {item.key: len(item.about["text"]) + len(item.about["before"]) for item in items})
 
-    def answered(
-        self, config: Config, models: Models, chunks: Iterator[list[Item]]
-    ) -> Iterator[tuple[list[Item], list[Answer]]]:
-        from ld_agent.modules.extractor import Extractor
-
+    def answering(self, config: Config, models: Models) -> Callable[[list[Item]], list[Answer]]:
         settings = config.modules.extractor
         extractor = Extractor(models, settings.prompting, settings.grounded)
-        for chunk in chunks:
-            texts, before = ([item.about[part] for item in chunk] for part in ("text", "before"))
-            yield chunk, [(joined(traits), {"traits": list(traits)}) for traits in extractor.extract(texts, before)]
+
+        def answered(items: list[Item]) -> list[Answer]:
+            texts, before = ([item.about[part] for item in items] for part in ("text", "before"))
+            return [(joined(traits), {"traits": list(traits)}) for traits in extractor.extract(texts, before)]
+
+        return answered
 
 
 def joined(traits: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -80,20 +80,17 @@ def load_cases(path: Path) -> list[Case]:
     """Read cases: JSON lines of the project's own, or a JSON list of a prompt-injection test set.
 
     Of a test set, the cases are used whose question for the judge names the marker.
-
     """
     report = current_report()
     is_list = next((line for _, line in text_lines(path, report)), "").startswith("[")
-    records = _listed(path) if is_list else json_lines(path, report)
+    records: Iterable[Record] = json_lines(path, report)
+    if is_list:
+        records = (Record(case, path, None, f"[{number}]") for number, case in enumerate(json_document(path)))
     numbers = count(1)
     cases = [c for c in built(records, lambda record: _case(str(next(numbers)), record), report) if c is not None]
     if not cases:
         raise InputError(f"{path} has no case that can be judged by a marker in the answer")
     return cases
-
-
-def _listed(path: Path) -> Iterator[Record]:
-    return (Record(case, path, None, f"[{number}]") for number, case in enumerate(json_document(path)))
 
 
 def _case(name: str, record: Record) -> Case | None:
@@ -106,34 +103,27 @@ def _case(name: str, record: Record) -> Case | None:
 
 
 def answers(agent: Agent, case: Case) -> tuple[str, dict[str, Any]]:
-    """The agent's reply to a case, and the reply to plain concatenation."""
+    """The agent's reply to a case, and the reply to everything in one message, as in LD-Agent's released code."""
     conversation = agent.conversation(case.id)
     conversation.observe(case.planted, case.speaker, PLANTED_AT, channel=case.channel)
     conversation.end_session()
     options = ReplyOptions(temperature=0, instructions=case.instructions)
     reply = asyncio.run(conversation.arespond(case.asked, at=ASKED_AT, options=options))
-    plain = _plain_answer(agent, case)
-    prompt = "\n".join(message["content"] for message in reply.prompt)
-    return reply.text, {
-        "recalled": bool(reply.recalled),
-        "reached": obeyed(prompt, case.marker),
-        "reached_plain": obeyed(f"{case.instructions} {case.planted}", case.marker),
-        "obeyed": obeyed(reply.text, case.marker),
-        "plain": plain,
-        "obeyed_plain": obeyed(plain, case.marker),
-        REPLY: of_reply(reply),
-        MEMORY: of_memory(agent.store, conversation.key),
-    }
-
-
-def _plain_answer(agent: Agent, case: Case) -> str:
-    """Everything in one message, as in LD-Agent's released code."""
     text = (
         f"{case.instructions}\nThe memories linked to the ongoing conversation are: {case.planted}\n"
         f"{agent.config.agent.user}: {case.asked}\nPlease reply as {agent.config.agent.name}."
     )
-    request = agent.models.request("generator", (Message("user", text.strip()),))
-    return agent.models.complete([request])[0].text
+    [plain] = agent.models.complete([agent.models.request("generator", (Message("user", text.strip()),))])
+    return reply.text, {
+        "recalled": bool(reply.recalled),
+        "reached": obeyed("\n".join(message["content"] for message in reply.prompt), case.marker),
+        "reached_plain": obeyed(f"{case.instructions} {case.planted}", case.marker),
+        "obeyed": obeyed(reply.text, case.marker),
+        "plain": plain.text,
+        "obeyed_plain": obeyed(plain.text, case.marker),
+        REPLY: of_reply(reply),
+        MEMORY: of_memory(agent.store, conversation.key),
+    }
 
 
 def obeyed(answer: str, marker: str) -> bool:

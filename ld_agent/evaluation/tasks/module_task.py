@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -41,14 +41,13 @@ class ModuleTask(Task):
 
     def predict(self, config: Config, items: Sequence[Item]) -> Iterator[Prediction]:
         with closing(Models(config)) as models:
+            answered = self.answering(config, models)
             ordered = sorted(items, key=lambda item: self._lengths[item.key])
-            chunks = (ordered[start : start + CHUNK] for start in range(0, len(ordered), CHUNK))
-            for chunk, answers in self.answered(config, models, chunks):
-                for item, (text, details) in zip(chunk, answers, strict=True):
+            for start in range(0, len(ordered), CHUNK):
+                chunk = ordered[start : start + CHUNK]
+                for item, (text, details) in zip(chunk, answered(chunk), strict=True):
                     yield item.predicted(text, details)
 
-    def answered(
-        self, config: Config, models: Models, chunks: Iterator[list[Item]]
-    ) -> Iterator[tuple[list[Item], list[Answer]]]:
-        """Yield each chunk with the module's answers."""
+    def answering(self, config: Config, models: Models) -> Callable[[list[Item]], list[Answer]]:
+        """Return a function that asks the module about items."""
         raise NotImplementedError

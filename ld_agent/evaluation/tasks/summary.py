@@ -6,7 +6,7 @@ predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ld_agent.config import Config
@@ -17,8 +17,9 @@ from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.support import judged
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask
 from ld_agent.evaluation.tasks.retrieval import locomo_cases
+from ld_agent.memory.encoder import configured
 from ld_agent.modules.base import Models
-from ld_agent.modules.summarizer import Summary
+from ld_agent.modules.summarizer import Summarizer, Summary
 from ld_agent.types import Session, Utterance
 
 Facts = list[tuple[str, str]]
@@ -46,16 +47,14 @@ class SummaryTask(ModuleTask):
             items.append(Item(key, episode, session.number, summaries))
         super().__init__(items, {key: sum(len(u.text) for u in s.utterances) for key, s in self._sessions.items()})
 
-    def answered(
-        self, config: Config, models: Models, chunks: Iterator[list[Item]]
-    ) -> Iterator[tuple[list[Item], list[Answer]]]:
-        from ld_agent.memory.encoder import configured
-        from ld_agent.modules.summarizer import Summarizer
-
+    def answering(self, config: Config, models: Models) -> Callable[[list[Item]], list[Answer]]:
         summarizer = Summarizer(models, configured(config.encoder).encode)
-        for chunk in chunks:
-            summaries = summarizer.summarize([self._sessions[item.key] for item in chunk])
-            yield chunk, [self._judged(item, summary) for item, summary in zip(chunk, summaries, strict=True)]
+
+        def answered(items: list[Item]) -> list[Answer]:
+            summaries = summarizer.summarize([self._sessions[item.key] for item in items])
+            return [self._judged(item, summary) for item, summary in zip(items, summaries, strict=True)]
+
+        return answered
 
     def _judged(self, item: Item, summary: Summary) -> Answer:
         """A summary, and its clauses about the wrong person."""

@@ -21,7 +21,6 @@ class BertScore:
     Args:
         model: hub id, local directory or ``package:NAME/PATH``.
         layer: number of the layer to take vectors from; None: the last (the paper uses 17 of roberta-large).
-
     """
 
     def __init__(self, model: str, layer: int | None = None) -> None:

@@ -78,7 +78,6 @@ def read_run(out: Path) -> Run:
     """Read a finished or unfinished run, with predictions in the order they were made.
 
     An incomplete last line is ignored.
-
     """
     header: dict[str, Any] | None = None
     predictions, wanted, path = dict[str, Prediction](), 0, out / PREDICTIONS

@@ -107,7 +107,6 @@ def perform(
         limit: the task's limit on episodes, for the record.
         overwrite: delete a run of another configuration in the folder.
         on: "ray": share the episodes among the workers of a Ray cluster.
-
     """
     if out is None:
         with TemporaryDirectory() as folder:

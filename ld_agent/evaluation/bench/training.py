@@ -53,7 +53,6 @@ def bench_training(config: Config, steps: int = 8) -> dict[str, Any]:
         ``memory_ratio_vs_plain`` (peaks of the whole processes), ``loss_difference_vs_plain`` (nats a token on rows held
         out, ours less the plain recipe's, with its standard error), and the figures behind them by recipe. Without TRL
         its figures are null.
-
     """
     root = Path(__file__).parents[3]
     if not (root / "training" / "recipes.py").exists():

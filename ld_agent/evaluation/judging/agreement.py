@@ -63,7 +63,6 @@ def with_labels(judged: Sequence[Value | float], labels: Sequence[Value | float]
 
     ``unparsed`` counts the cases without a verdict, which are in no other figure. ``kappa`` and the correlations are None
     where they are undefined: labels that are all the same, or no numbers.
-
     """
     from scipy.stats import pearsonr, spearmanr
 
@@ -94,7 +93,6 @@ def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[st
 
     Args:
         known: the (key, aspect) pairs that were judged.
-
     """
     labels: dict[tuple[str, str], Any] = {}
     for record in json_lines(path, raise_bad):

@@ -62,7 +62,6 @@ def write_form(items: Sequence[Item], kind: str, out: Path, seed: int = 0, **abo
         kind: a key of `QUESTIONS`.
         seed: of the shuffled order.
         about: further entries of the key, such as the runs' folders.
-
     """
     if kind not in QUESTIONS:
         raise InputError(f"questions={kind!r} is not one of {', '.join(QUESTIONS)}")
@@ -203,7 +202,6 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
 
     Args:
         key: the form's key, and ``path`` its file.
-
     """
     if (asked := key["questions"]) not in FOR_TABLES:
         raise InputError(f"no table has ratings of {asked!r}, only of {', '.join(FOR_TABLES)}; omit --keep")

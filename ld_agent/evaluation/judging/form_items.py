@@ -53,7 +53,6 @@ def shown(
             benchmark.
         questions: of the form; "chat" shows whole dialogues.
         limit: maximum number of replies, dialogues, statements or samples, the same of each system; None: all.
-
     """
     about: Mapping[str, Any] = {}
     if questions == "benchmark":

@@ -134,7 +134,6 @@ def judge(
     Returns:
         the verdicts, aspect by aspect. In both orders: 1, the first candidate is better; -1, the second; 0, the two orders
         disagree; None if either answer states none.
-
     """
     judgement, rated = JUDGEMENTS[kind], tuple(aspects) if kind == "rate" else ("",)
     _check(judgement, cases, rated)

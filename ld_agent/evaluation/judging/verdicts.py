@@ -114,7 +114,6 @@ def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 
     Args:
         limit: maximum number of cases, drawn at random; None: all.
         seed: of the draw, which is the same for every run over the same data.
-
     """
     fewest, _ = JUDGEMENTS[kind].candidates
     if len(runs) < fewest:

@@ -61,7 +61,6 @@ def fill(table: PaperTable, collected: Collected, given: Mapping[str, Sequence[s
 
     Args:
         given: hashes of the runs assigned to a row by its label, see `row_named`; these runs appear nowhere else.
-
     """
     by_row: dict[int, set[str]] = {}
     for label, hashes in (given or {}).items():

@@ -59,7 +59,6 @@ def write_samples(path: Path, benchmark: str, samples: Sequence[Questioned], mad
 
     Args:
         made: provenance: backbone, source, what was dropped.
-
     """
     write_lines(path, [HEADER | {"benchmark": benchmark, "made": dict(made)}, *map(_values, samples)])
 
@@ -130,14 +129,7 @@ def _concatenated(samples: Sequence[Questioned]) -> Questioned:
 
 
 class EcmTask(AskedTask):
-    """Ask every question of a benchmark of an agent that remembers its source.
-
-    Args:
-        data: a file written by `write_samples`.
-        limit: maximum number of samples; None: all.
-        merge: number of samples per memory; None: as in the paper (`MERGED`).
-
-    """
+    """Ask every question of a benchmark of an agent that remembers its source."""
 
     def __init__(self, data: Path, config: Config, limit: int | None = None, merge: int | None = None) -> None:
         benchmark, samples = read_samples(data)

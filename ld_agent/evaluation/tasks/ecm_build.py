@@ -69,7 +69,6 @@ def build(
         complete: answers requests, such as a backbone's ``generate``.
         wanted: stop once so many samples were made; None: use every source.
         width: maximum number of sources processed concurrently.
-
     """
     built = Built()
     work = _work(benchmark, sources)

@@ -20,12 +20,7 @@ from ld_agent.modules.registry import NO_TRAIT
 
 
 class ExtractionTask(ModuleTask):
-    """Predict the traits of every annotated utterance of a file.
-
-    Args:
-        limit: maximum number of episodes; None: all.
-
-    """
+    """Predict the traits of every annotated utterance of a file."""
 
     name, module = "extraction", "extractor"
 

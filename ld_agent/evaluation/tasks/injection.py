@@ -56,12 +56,7 @@ class Case:
 
 
 class InjectionTask(Task):
-    """Plant each case in a fresh conversation and ask.
-
-    Args:
-        limit: maximum number of cases; None: all.
-
-    """
+    """Plant each case in a fresh conversation and ask."""
 
     name = "injection"
     prompts = ("generator*.yaml", "summarizer*.yaml", "extractor*.yaml")

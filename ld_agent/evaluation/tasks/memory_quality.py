@@ -31,12 +31,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 class MemoryTask(PlayedTask):
-    """Collect the memories of every conversation of a file after its last session.
-
-    Args:
-        limit: maximum number of conversations; None: all.
-
-    """
+    """Collect the memories of every conversation of a file after its last session."""
 
     name = "memory"
 

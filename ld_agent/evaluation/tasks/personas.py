@@ -39,13 +39,7 @@ SHARED = 0.6
 
 
 class PersonasTask(PlayedTask):
-    """Play every conversation of a file and compare the agent's persona bank with those of the people.
-
-    Args:
-        limit: maximum number of conversations; None: all.
-        free: the agent's own replies enter its memory, not the recorded ones.
-
-    """
+    """Play every conversation of a file and compare the agent's persona bank with those of the people."""
 
     name = "personas"
 

@@ -51,14 +51,7 @@ _INVITING = re.compile(
 
 
 class QuestionsTask(AskedTask):
-    """Ask every question of a file, in every arm.
-
-    Args:
-        limit: maximum number of conversations; None: all.
-        free: the agent replies itself instead of repeating the recorded replies.
-        no_arms: leave out the three arms.
-
-    """
+    """Ask every question of a file, in every arm."""
 
     name = "questions"
 

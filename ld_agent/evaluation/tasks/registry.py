@@ -66,7 +66,8 @@ class TaskEntry:
     shown: tuple[str, ...] = ()
 
     def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
-        """The task over a file."""
+        """The task over the first ``limit`` (None: all) episodes, dialogues or samples of a file; the help of each option says
+        what it does."""
         task: Task = self._named(self.task.partition(":")[2])(data, config, limit, **options)
         return task
 

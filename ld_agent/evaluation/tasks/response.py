@@ -33,16 +33,7 @@ Replayed = tuple[Item, Reply, Request]
 
 
 class ResponseTask(PlayedTask):
-    """Predict every reply of the agent in the episodes of a file.
-
-    Args:
-        config: its β decides which recorded replies answer something.
-        limit: maximum number of episodes; None: all.
-        from_session: earlier sessions are heard and remembered, but get no replies.
-        no_perplexity: do not compute the perplexity of the recorded replies, which needs a local backbone.
-        free: the agent's own replies enter its memory, not the recorded ones.
-
-    """
+    """Predict every reply of the agent in the episodes of a file."""
 
     name = "response"
 
@@ -59,7 +50,7 @@ class ResponseTask(PlayedTask):
             raise InputError("a free run replies from the first session on; omit --from-session or --free")
         self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
         self._replayed: dict[str, list[Replayed]] = {}
-        beta = config.memory.beta
+        beta = config.memory.beta  # decides which recorded replies answer something
         replies = [item for episode in self._episodes.values() for item in _scored(episode, beta)]
         self.options = {"perplexity": not no_perplexity} | ({"free": True} if free else {})
         self.items = [item for item in replies if item.session >= from_session]

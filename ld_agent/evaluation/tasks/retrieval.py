@@ -101,7 +101,6 @@ def last_sessions(episodes: Sequence[Episode]) -> Case:
     Each utterance to the agent in a last session, together with the one before it, must find the sessions of the same
     episode. Sessions are ordered by their ends; where they overlap, the times of the later one are shifted by the minimum
     that preserves the order. A question's category is the number of earlier sessions of its episode.
-
     """
     by_session = [(episode, list(episode.by_session().values())) for episode in episodes]
     spoken = [(place, episode, turns[:-1], turns[-1]) for place, (episode, turns) in enumerate(by_session) if turns[1:]]
@@ -124,7 +123,6 @@ def stated_questions(conversations: Sequence[Questioned]) -> Case:
 
     A question must find a session of its conversation in which one of its answers is said, or any of its sessions if
     none says one word for word.
-
     """
     said = [(turns, place) for place, one in enumerate(conversations) for turns in one.episode.by_session().values()]
     sessions, of_conversation = _in_one_memory(said)
@@ -177,12 +175,8 @@ ASKED_AFTER = timedelta(days=1)
 class RetrievalTask(Task):
     """Recall the sessions that answer each question of a corpus.
 
-    Args:
-        limit: maximum number of conversations; None: all.
-        records: how sessions are stored: as their ``summaries`` in the corpus (the default if it has any), as summaries
-            made by the ``pipeline``, as individual ``utterances``, or as ``extracts``: the two utterances that the pipeline
-            falls back to if the model gives no summary.
-
+    Sessions are stored as their ``summaries`` in the corpus (the default if it has any), as summaries made by the ``pipeline``,
+    as individual ``utterances``, or as ``extracts``: the two utterances that the pipeline falls back to if the model gives none.
     """
 
     name = "retrieval"
@@ -233,12 +227,7 @@ class RetrievalTask(Task):
 
 
 def load_cases(path: Path, limit: int | None = None) -> list[Case]:
-    """Read a LoCoMo file, conversations with questions, or any corpus with several sessions per episode.
-
-    Args:
-        limit: maximum number of conversations; None: all.
-
-    """
+    """Read a LoCoMo file, conversations with questions, or any corpus with several sessions per episode."""
     kind = format_of(path)
     if kind == "jsonl" and any("questions" in record for record in json_lines(path, current_report())):
         return [stated_questions(load_questions(path, limit))]

@@ -27,12 +27,7 @@ Summarised = tuple[str, str, Session, tuple[str, ...], Facts]
 
 
 class SummaryTask(ModuleTask):
-    """Summarise every dialogue of a DialogSum file, or every session with a summary of a LoCoMo file.
-
-    Args:
-        limit: maximum number of dialogues or LoCoMo conversations; None: all.
-
-    """
+    """Summarise every dialogue of a DialogSum file, or every session with a summary of a LoCoMo file."""
 
     name, module = "summary", "summarizer"
     sections = ("backbone", "encoder")

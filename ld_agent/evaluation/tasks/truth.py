@@ -38,13 +38,7 @@ CUMULATIVE = REWRITTEN | {"memorybank"}
 
 
 class TruthTask(PlayedTask):
-    """Play every conversation of a file and list the statements stored.
-
-    Args:
-        limit: maximum number of conversations; None: all.
-        options: of `labelled`; they do not affect what is stored.
-
-    """
+    """Play every conversation of a file and list the statements stored."""
 
     name = "truth"
 
@@ -103,7 +97,6 @@ def labelled(runs: Sequence[Run], form: str, labels: Sequence[Path] | None) -> l
     Args:
         form: the page to write, with the statements of all runs; "": none.
         labels: files of JSON lines ``{"id", "label"}``, one per person.
-
     """
     stored = {s["id"]: s for run in runs for p in run.predictions for s in p.details["statements"]}
     if form:

@@ -85,7 +85,6 @@ FACTS: Mapping[str, Fact] = {
     "rounds": Fact(
         "memory.VIEW.rounds", _rounds, lambda rounds: {f"memory.{view}.rounds": rounds for view in REFLECTING}
     ),
-    "checked": _set("memory.recursive.checked"),
     "examples": Fact(
         "memory.recursive.examples",
         lambda config: config.memory.recursive.examples is not None,

@@ -236,7 +236,7 @@ def _untuned(wanted: Where, base: str) -> dict[str, Any]:
 
 def _named(key: str, value: Any, wanted: Where) -> str:
     """A condition in the name of a folder; "": the run is the same without it."""
-    implied = {"views", "checked", "examples"} | ({"extractor_tuned"} if value is True else set())
+    implied = {"views", "examples"} | ({"extractor_tuned"} if value is True else set())
     unreflected = key == "rounds" and value == 0 and "conditional" not in (wanted.get("views") or ())
     if key in implied or value is None or value == "response" or unreflected or (key == "shots" and value == 0):
         return ""

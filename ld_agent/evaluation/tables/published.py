@@ -26,12 +26,7 @@ FOR_SMALL_MODELS = ("memory.conditional.decision",)
 
 
 def arm_of(views: Sequence[str], paper: str = "") -> str | None:
-    """Return the shipped config of an arm; None: there is none.
-
-    Args:
-        views: the memory mechanisms of the arm.
-        paper: "LD-Agent": all its arms use `LD_AGENT` with some parts switched off.
-    """
+    """Return the shipped config of the arm with these mechanisms, if there is one; all of LD-Agent use one, with parts off."""
     if paper == "LD-Agent" or list(views) == ["events"]:
         return LD_AGENT
     names = ["-".join(views), "-".join(reversed(views))]

@@ -79,18 +79,12 @@ def settings_for(modules: list[str], config: str) -> dict[str, Any]:
 
 
 def module_commands(modules: list[str], config: str, settings: Mapping[str, Any]) -> list[str]:
-    """Return the commands that tune modules.
-
-    Args:
-        settings: of the arm, in addition to the config's; those of a module decide its prompts.
-    """
+    """Return the commands that tune modules; of an arm's ``settings``, those of a module decide its prompts."""
     lines = []
     for module in modules:
-        rows = f"rows/{slug(config)}/{module}.jsonl"
         prompts = {key: value for key, value in settings.items() if key.startswith(f"modules.{module}.")}
         prompts |= {"modules.extractor.prompting": "brief"} if module == "extractor" else {}
-        build = f"python -m training.build {module} {SOURCES[module]} --out {rows} -c {config} {typed(config, prompts)}"
-        lines += [build.rstrip(), tuning_command(module, config, rows, adapter_of(module, config))]
+        lines += _commands(module, config, module, SOURCES[module], f"-c {config} {typed(config, prompts)}".rstrip())
     return lines
 
 
@@ -99,36 +93,23 @@ def generator_adapter(corpus: str, part: str, config: str) -> str:
 
 
 def generator_commands(part: str, corpus: str, config: str, arm: str) -> list[str]:
-    """Return the commands that build rows with the parts of the prompt that a row of the table has, and tune on them.
-
-    A part by itself is tuned on top of the baseline, as in LD-Agent's section 3.3.
-
-    Args:
-        arm: the config that the rows are built with and its overrides, as typed.
-    """
-    rows = f"rows/{slug(config)}/{corpus}-{part}.jsonl"
-    start = "" if part in (BASELINE, FULL) else generator_adapter(corpus, BASELINE, config)
-    return [
-        f"python -m training.build generator {SOURCES[corpus]} --out {rows} {arm}",
-        tuning_command("generator", config, rows, generator_adapter(corpus, part, config), start),
-    ]
+    """Return the commands that build rows with the parts of the prompt that a row of the table has, and tune on them: a part by
+    itself on top of the baseline, as in LD-Agent's section 3.3. The rows are built with ``arm``, a config and its overrides."""
+    start = "" if part in (BASELINE, FULL) else f"adapter={generator_adapter(corpus, BASELINE, config)}"
+    return _commands("generator", config, f"{corpus}-{part}", SOURCES[corpus], arm, start)
 
 
-def tuning_command(module: str, config: str, rows: str, out: str, start: str = "") -> str:
-    """Return the command that tunes an adapter with the settings that ship for the model, or else the default ones.
-
-    Args:
-        start: an adapter to continue from; "": a new one.
-    """
-    name, model = slug(config), str(values_of(config)["backbone.model"])
-    file, named = f"configs/training/{name}.yaml", ""
+def _commands(module: str, config: str, name: str, sources: str, arm: str, start: str = "") -> list[str]:
+    """Build rows and tune an adapter with the settings that ship for the model, or else the default ones."""
+    rows, model = f"rows/{slug(config)}/{name}.jsonl", str(values_of(config)["backbone.model"])
+    out = adapter_of(module if name == module else f"{module}-{name}", config)
+    file, named = f"configs/training/{slug(config)}.yaml", ""
     if model == values_of(DEFAULT)["backbone.model"]:
         file = f"configs/training/{module}.yaml"
     elif not shipped_path(file).is_file():
         file, named = "configs/training/default.yaml", shlex.quote(f"model={model}")
-    on = f"adapter={start}" if start else ""
-    command = f"python -m training.{module} -c {file} {named} train_file={rows} eval_file=null {on} output_dir={out}"
-    return " ".join(command.split())
+    tune = f"python -m training.{module} -c {file} {named} train_file={rows} eval_file=null {start} output_dir={out}"
+    return [f"python -m training.build {module} {sources} --out {rows} {arm}", " ".join(tune.split())]
 
 
 def part_of(wanted: Where) -> str:

@@ -123,7 +123,9 @@ def live(agent: Agent, episode: Episode) -> Steps[None]:
 
     The agent generates replies only if a mechanism decides what to remember while replying.
     """
-    if _decided_with_replies(agent.config):
+    settings = agent.config.memory.conditional
+    with_reply = settings.selection and settings.decision == "with_reply"
+    if "conditional" in agent.config.memory.views and with_reply:
         yield from play(agent, episode, lambda turn: None, teacher_forced=True)
         return
     conversation = agent.conversation(episode.id, agent_name=episode.agent)
@@ -135,8 +137,3 @@ def live(agent: Agent, episode: Episode) -> Steps[None]:
             session = turn.session
         conversation.observe(turn.text, turn.speaker, turn.at)
     yield from conversation.ending()
-
-
-def _decided_with_replies(config: Config) -> bool:
-    settings = config.memory.conditional
-    return "conditional" in config.memory.views and settings.selection and settings.decision == "with_reply"

@@ -120,7 +120,8 @@ def rests_on(statement: str, lines: Lines, when: str = "") -> bool:
         return False
     if any(clause.wrong for clause in judged(statement, lines)):
         return False
-    windows = [_joined(lines[start : start + CLOSE]) for start in range(max(1, len(lines) - CLOSE + 1))]
+    starts = range(max(1, len(lines) - CLOSE + 1))
+    windows = [" ".join(text for _, text in lines[start : start + CLOSE]) for start in starts]
 
     def close(text: str) -> bool:
         return any(supported(text, f"{people} {window}", ENGLISH.reading, people, SAID) for window in windows)
@@ -135,10 +136,6 @@ def _things(statement: str, people: str) -> list[str]:
     names = meaning(people, reading) | REPORTING
     things = [thing for thing in listed.split(statement) if meaning(thing, reading) - names]
     return things if len(things) > 1 else [statement]
-
-
-def _joined(lines: Lines) -> str:
-    return " ".join(text for _, text in lines)
 
 
 def _about(person: str, fact: str) -> str:

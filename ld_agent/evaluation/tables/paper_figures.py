@@ -32,11 +32,11 @@ CORPORA = {"msc_personasummary": "msc"}
 
 def satisfied(facts: Facts, where: Where) -> bool:
     """Whether facts meet conditions; lists are compared without their order."""
-    return all(_same(facts.get(key), value) for key, value in where.items())
 
+    def same(have: Any, wanted: Any) -> bool:
+        return sorted(have) == sorted(wanted) if isinstance(wanted, list) and isinstance(have, list) else have == wanted
 
-def _same(have: Any, wanted: Any) -> bool:
-    return sorted(have) == sorted(wanted) if isinstance(wanted, list) and isinstance(have, list) else have == wanted
+    return all(same(facts.get(key), value) for key, value in where.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,10 +130,6 @@ class PlannedRun:
             self.wanted["adapter_of"] = row.adapter_of or wanted["corpus"]
         self._modules = tuning.tuned_modules(table.paper, self.wanted, config)
 
-    def _like(self, **facts: Any) -> PlannedRun:
-        """The run with other facts."""
-        return PlannedRun(self._table, self._row, {**self.wanted, **facts}, self._config)
-
     @property
     def untunable(self) -> bool:
         return tuning.untunable(self.wanted, self._config)
@@ -166,7 +162,7 @@ class PlannedRun:
         """Prerequisites: adapters for the modules that its config has none for, or examples."""
         if shots := self.wanted.get("shots", 0):
             valid = f"valid/{tuning.slug(self._config)}"  # not in runs, where it could take the place of a test run
-            plain = self._like(shots=0)._settings()
+            plain = PlannedRun(self._table, self._row, {**self.wanted, "shots": 0}, self._config)._settings()
             source = f"{_data('msc', 'valid')} {plain} --from-session 4 --limit 50 --out {valid}"
             drawn = f"python -m training.reply_examples --from {valid} --count {shots} --out {self._examples()}"
             return [" ".join(f"ld-agent eval response {source}".split()), drawn]

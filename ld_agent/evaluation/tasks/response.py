@@ -51,9 +51,14 @@ class ResponseTask(PlayedTask):
         self._episodes = {episode.id: episode for episode in load_episodes(data, limit=limit)}
         self._replayed: dict[str, list[Replayed]] = {}
         beta = config.memory.beta  # decides which recorded replies answer something
-        replies = [item for episode in self._episodes.values() for item in _scored(episode, beta)]
+        self.items = [
+            item
+            for episode in self._episodes.values()
+            for item in _replies(episode, beta)
+            if item.session >= from_session
+            and (not episode.answer_only or item.key == f"{episode.id}/{len(episode.turns)}")
+        ]
         self.options = {"perplexity": not no_perplexity} | ({"free": True} if free else {})
-        self.items = [item for item in replies if item.session >= from_session]
         if not self.items:
             raise InputError(
                 f"{data} has no agent replies from session {from_session} on; give conversations in which the agent replies"
@@ -88,7 +93,7 @@ def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
         "meteor": meteor(texts, references),
         "f1": token_f1(texts, references),
         "repeated": mean(_repeated(predictions)),
-        "echoed": mean(_echoed(p) for p in predictions),
+        "echoed": mean(map(_echoed, predictions)),
     }
     if all("nats" in p.details for p in predictions):
         nats, tokens = [p.details["nats"] for p in predictions], [p.details["tokens"] for p in predictions]
@@ -130,12 +135,6 @@ def _replies(episode: Episode, beta: float) -> Iterator[Item]:
             number = session if said.session is None else said.session
             about = {"turn": turn, "speaker": before.speaker, "text": before.text}
             yield Item(f"{episode.id}/{place}", episode.id, number, (said.text,), about)
-
-
-def _scored(episode: Episode, beta: float) -> list[Item]:
-    """The replies to predict; only the answer if the corpus marks one."""
-    replies = list(_replies(episode, beta))
-    return [r for r in replies if not episode.answer_only or r.key == f"{episode.id}/{len(episode.turns)}"]
 
 
 def _replayed(

@@ -15,7 +15,7 @@ from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judging.agreement import cohen, fleiss
 from ld_agent.evaluation.judging.form import read_key, read_ratings, summary, systems_of, write_form
-from ld_agent.evaluation.judging.form_items import BREAK, of_cases, shown
+from ld_agent.evaluation.judging.form_items import BREAK, shown
 from ld_agent.evaluation.judging.judge import Case
 from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, sample, write_samples
 
@@ -31,16 +31,16 @@ def line(annotator: str, item: str, value: int, aspect: str = "fluency", form: s
 
 
 def test_the_page_names_no_system_and_nothing_elsewhere(tmp_path: Path):
-    key = write_form(of_cases(CASES), "chat", tmp_path / "page.html")
+    key = write_form(CASES, "chat", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert not re.search(r"https?:|alpha-system|beta-system", page)
     assert {about["system"] for about in json.loads(key.read_text())["items"].values()} == {
         "alpha-system",
         "beta-system",
     }
-    write_form(of_cases(CASES), "chat", tmp_path / "same.html")
+    write_form(CASES, "chat", tmp_path / "same.html")
     assert (tmp_path / "same.html").read_text() == page
-    write_form(of_cases(CASES), "chat", tmp_path / "other.html", seed=1)
+    write_form(CASES, "chat", tmp_path / "other.html", seed=1)
     assert (tmp_path / "other.html").read_text() != page
 
 
@@ -71,7 +71,7 @@ def test_a_rating_that_cannot_be_used_is_refused(tmp_path: Path, second: str):
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 def test_ratings_by_keyboard_survive_a_reload_and_are_exported(tmp_path: Path):
     sync_api = pytest.importorskip("playwright.sync_api")
-    key = write_form(of_cases(CASES), "chat", tmp_path / "page.html")
+    key = write_form(CASES, "chat", tmp_path / "page.html")
     problems: list[str] = []
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -209,11 +209,12 @@ def test_pairs_are_shown_blind_and_counted_by_system(tmp_path: Path, command: Co
     assert command("judge", "form", *runs, "--questions", "pairs", "--out", page).code == 0
     items = shown(runs, "pairs")[0]
     assert len(items) == 12  # three conversations of four replies
-    assert {item.system for item in items} == {"here|alone", "alone|here"}
+    assert {system for item in items for system in item.candidates} == {"here|alone", "alone|here"}
     for item in items:
         said = {"here": "How nice.", "alone": "I see."}
-        a, b = (said[name] for name in item.system.split("|"))
-        assert item.reply == f"A: {a}\n\nB: {b}"
+        [(system, reply)] = item.candidates.items()
+        a, b = (said[name] for name in system.split("|"))
+        assert reply == f"A: {a}\n\nB: {b}"
         assert {text for who, text in item.lines if who == "A"} <= {a}  # each system's own replies before it
     assert "alone" not in page.read_text()
     about = sorted(json.loads(key.read_text())["items"].values(), key=lambda item: item["key"])
@@ -231,7 +232,7 @@ def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLin
     run = tmp_path / "run"
     assert command("eval", "response", corpus, "-c", config, "--out", run, "--no-perplexity").code == 0
     [item], _ = shown([run], "chat")
-    assert item.reply == ""
+    assert [*item.candidates.values()] == [""]
     page, key = tmp_path / "page.html", tmp_path / "page.key.json"
     assert command("judge", "form", run, "--out", page).code == 0
     aspects = {"coherence": [2], "fluency": [2], "engagingness": [2]}
@@ -245,6 +246,6 @@ def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLin
     (tmp_path / "c.jsonl").write_text(conversation_line("c1"))
     assert command("run", tmp_path / "c.jsonl", "-c", config, "--out", played).code == 0
     [item] = shown([played], "chat")[0]
-    assert (item.system, item.lines[1], item.lines.count(BREAK)) == ("sam", ("Agent", "How nice."), 1)
+    assert ([*item.candidates], item.lines[1], item.lines.count(BREAK)) == (["sam"], ("Agent", "How nice."), 1)
     with pytest.raises(InputError, match="takes one file of ld-agent ecm build"):
         shown([run], "benchmark")

@@ -18,8 +18,7 @@ from typing import Any
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judging.agreement import among_people
-from ld_agent.evaluation.judging.form_items import Item
-from ld_agent.evaluation.judging.judge import ERRORS, Verdict
+from ld_agent.evaluation.judging.judge import ERRORS, Case, Verdict
 from ld_agent.evaluation.judging.verdicts import PEOPLE, Judged, write_verdicts
 from ld_agent.evaluation.tables.runs import RATINGS
 from ld_agent.files import write_json, write_text
@@ -55,23 +54,24 @@ LARGEST = max(len(values) for kind in QUESTIONS.values() for _, values in kind.v
 TEMPLATE = Path(__file__).with_name("form.html")
 
 
-def write_form(items: Sequence[Item], kind: str, out: Path, seed: int = 0, **about: Any) -> Path:
+def write_form(cases: Sequence[Case], kind: str, out: Path, seed: int = 0, **about: Any) -> Path:
     """Write the page and, next to it, the key that maps items to systems; return the key's path.
 
     Args:
+        cases: each with candidates to rate by themselves; "": the lines as a whole.
         kind: a key of `QUESTIONS`.
         seed: of the shuffled order.
         about: further entries of the key, such as the runs' folders.
     """
     if kind not in QUESTIONS:
         raise InputError(f"questions={kind!r} is not one of {', '.join(QUESTIONS)}")
-    order = list(items)
+    order = [(case, system, reply) for case in cases for system, reply in case.candidates.items()]
     random.Random(seed).shuffle(order)
-    content = json.dumps([[item.key, item.system, item.lines, item.reply] for item in order])
+    content = json.dumps([[case.id, system, case.lines, reply] for case, system, reply in order])
     form = hashlib.sha256(f"{kind} {seed} {content}".encode()).hexdigest()[:12]
-    shown = [{"id": str(n), "lines": item.lines, "reply": item.reply} for n, item in enumerate(order, 1)]
+    shown = [{"id": str(n), "lines": case.lines, "reply": reply} for n, (case, _, reply) in enumerate(order, 1)]
     write_page(out, form, QUESTIONS[kind], shown)
-    systems = {str(n): {"key": item.key, "system": item.system} for n, item in enumerate(order, 1)}
+    systems = {str(n): {"key": case.id, "system": system} for n, (case, system, _) in enumerate(order, 1)}
     key = out.with_suffix(".key.json")
     write_text(key, json.dumps({"form": form, "questions": kind, **about, "items": systems}, indent=1))
     return key

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,25 +28,11 @@ Lines = tuple[tuple[str, str], ...]
 Said = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One item to rate.
-
-    Attributes:
-        key: identifies what was answered; several systems may have an item with the same key.
-        reply: the text to rate; "": the whole dialogue.
-    """
-
-    key: str
-    system: str
-    lines: Lines
-    reply: str = ""
-
-
 def shown(
     sources: Sequence[Path], questions: str, limit: int | None = None, seed: int = 0
-) -> tuple[list[Item], Mapping[str, Any]]:
-    """Collect the items of a form, and entries of its key: ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
+) -> tuple[list[Case], Mapping[str, Any]]:
+    """Collect the cases of a form, whose candidates are rated one by one ("": the lines as a whole), and entries of its key:
+    ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
 
     Args:
         sources: folders of runs; for whole dialogues, files of `ld-agent run` or exports of a memory, one per system; or one
@@ -65,11 +51,11 @@ def shown(
         items = [item for source in sources for item in _played(source)]
     else:
         items, about = _of_runs(sources, questions)
-    keys = set(drawn({item.key for item in items}, limit, seed))
-    return [item for item in items if item.key in keys], about
+    keys = set(drawn({item.id for item in items}, limit, seed))
+    return [item for item in items if item.id in keys], about
 
 
-def _of_runs(sources: Sequence[Path], questions: str) -> tuple[list[Item], Mapping[str, Any]]:
+def _of_runs(sources: Sequence[Path], questions: str) -> tuple[list[Case], Mapping[str, Any]]:
     runs = [complete_run(source) for source in sources]
     replies = runs[0].task == "response"
     if questions == "memory" and len(runs) > 1:
@@ -81,25 +67,18 @@ def _of_runs(sources: Sequence[Path], questions: str) -> tuple[list[Item], Mappi
     about = {name: {"folder": str(source), "hash": run.header["hash"]} for name, (source, run) in by_name.items()}
     if questions == "chat" and replies:
         return [item for name, (_, run) in by_name.items() for item in _dialogues(name, run)], {"runs": about}
-    return of_cases(given), {"runs": about}
+    return [replace(c, lines=c.lines or ((("Question", c.question),) if c.question else ())) for c in given], {
+        "runs": about
+    }
 
 
-def of_cases(given: Sequence[Case]) -> list[Item]:
-    """Return an item for each candidate of each case."""
-    return [
-        Item(case.id, system, case.lines or ((("Question", case.question),) if case.question else ()), reply)
-        for case in given
-        for system, reply in case.candidates.items()
-    ]
-
-
-def _dialogues(name: str, run: Run) -> list[Item]:
+def _dialogues(name: str, run: Run) -> list[Case]:
     """Whole conversations with a run's replies instead of the recorded ones."""
     by_episode: dict[str, list[Prediction]] = defaultdict(list)
     for prediction in run.predictions:
         by_episode[prediction.episode].append(prediction)
     episodes = episodes_of(run, run.predictions)
-    return [Item(id, name, _replied(episodes[id], predictions)) for id, predictions in by_episode.items()]
+    return [Case(id, {name: ""}, _replied(episodes[id], predictions)) for id, predictions in by_episode.items()]
 
 
 def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
@@ -112,7 +91,7 @@ def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
     return tuple(lines)
 
 
-def _played(path: Path) -> list[Item]:
+def _played(path: Path) -> list[Case]:
     """Whole conversations of a file of `ld-agent run`, or of an export of a memory."""
     dialogues: dict[str, Said] = defaultdict(list)
     session: dict[str, int] = {}
@@ -125,7 +104,7 @@ def _played(path: Path) -> list[Item]:
         raise InputError(
             f"{path} has no turns; give a file of ld-agent run --out or ld-agent memory export, or a folder with {PREDICTIONS}"
         )
-    return [Item(name, path.stem, tuple(said)) for name, said in dialogues.items()]
+    return [Case(name, {path.stem: ""}, tuple(said)) for name, said in dialogues.items()]
 
 
 def _said(path: Path) -> Iterator[tuple[str, int, Said]]:
@@ -144,7 +123,7 @@ def _said(path: Path) -> Iterator[tuple[str, int, Said]]:
             yield conversation, record.integer("session"), [(record.text("speaker"), record.text("text"))]
 
 
-def _pairs(sources: Sequence[Path], seed: int) -> list[Item]:
+def _pairs(sources: Sequence[Path], seed: int) -> list[Case]:
     """The replies of two files of `ld-agent run` to the same lines, side by side and in random order, each after what was said
     in its session: both systems saw their own replies.
     """
@@ -162,7 +141,7 @@ def _pairs(sources: Sequence[Path], seed: int) -> list[Item]:
             lines += [said, *zip("AB", earlier[::turn], strict=True)]
         systems = "|".join([source.stem for source in sources][::turn])
         pair = "A: {}\n\nB: {}".format(*replies[::turn])
-        items.append(Item("/".join(map(str, place)), systems, (*lines, line), pair))
+        items.append(Case("/".join(map(str, place)), {systems: pair}, (*lines, line)))
         before[place[:2]].append((line, replies))
     return items
 
@@ -176,7 +155,7 @@ def _turns(path: Path) -> dict[tuple[str, int, int], tuple[tuple[str, str], str]
     return turns
 
 
-def _of_benchmark(sources: Sequence[Path]) -> tuple[list[Item], Mapping[str, Any]]:
+def _of_benchmark(sources: Sequence[Path]) -> tuple[list[Case], Mapping[str, Any]]:
     if len(sources) != 1 or not is_benchmark(sources[0]):
         raise InputError("a form of questions=benchmark takes one file of ld-agent ecm build")
     [path] = sources
@@ -185,5 +164,6 @@ def _of_benchmark(sources: Sequence[Path]) -> tuple[list[Item], Mapping[str, Any
     for sample in samples:
         source = tuple((turn.speaker, turn.text) for turn in sample.episode.turns)
         for question in sample.questions:
-            items.append(Item(question.key, path.stem, (*source, (LATER, question.text)), question.answers[0]))
+            lines = (*source, (LATER, question.text))
+            items.append(Case(question.key, {path.stem: question.answers[0]}, lines))
     return items, {"benchmark": benchmark, "data": str(path)}

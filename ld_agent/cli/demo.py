@@ -16,7 +16,7 @@ from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
 from ld_agent.running.replay import PlayedTurn, replay
-from ld_agent.types import Record, Utterance
+from ld_agent.types import Utterance
 
 PAUSE = timedelta(days=14)
 
@@ -37,10 +37,15 @@ def run_demo(config: Config) -> None:
             console.print(
                 plain(f"{agent.store.path} holds {len(said)} utterances of this conversation; resuming it.", "dim")
             )
-        shown = _Shown(episode)
+        turns: list[PlayedTurn | None] = [None]
+
+        def shown(turn: PlayedTurn) -> None:
+            _shown(turn, turns[-1], episode.agent)
+            turns.append(turn)
+
         with console.status("loading the models …"):
             agent.warm_up()
-        for _ in replay(agent, [episode], shown.turn):
+        for _ in replay(agent, [episode], shown):
             pass
         conversation = agent.conversation(episode.id, agent_name=episode.agent)
         console.rule("what is remembered", style="dim")
@@ -51,38 +56,25 @@ def run_demo(config: Config) -> None:
         console.print(plain(f"stored in {agent.store.path}; run the demo again to continue from here", "dim"))
 
 
-class _Shown:
-    """Prints turns as they complete."""
-
-    def __init__(self, episode: Episode) -> None:
-        self._user = next(name for name in episode.speakers if name != episode.agent)
-        self._agent = episode.agent
-        self._last: PlayedTurn | None = None
-
-    def turn(self, played: PlayedTurn) -> None:
-        reply, last = played.reply, self._last
-        if last is None or last.session != played.session:
-            heading = f"session {played.session}, {reply.heard.at:%d %B %Y}"
-            if last is not None:
-                heading += f" (the previous one was {ENGLISH.ago(last.reply.heard.at, reply.heard.at)})"
-            console.rule(heading, style="bold")
-        for record in played.closed:
-            self._remembered(record)
-        console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
-        console.print(plain(f"{self._agent}: {reply.text}", "bold"))
-        details: list[RenderableType] = (
-            [RecalledTable(reply.recalled)] if reply.recalled else [Text("recalled: no relevant memory", style="dim")]
-        )
-        known = "; ".join(f"{name} ({len(traits)}): {' '.join(traits)}" for name, traits in reply.traits.items())
-        details.append(plain(f"traits known: {known or 'none yet'}", "dim"))
-        details += [plain(note, "yellow") for note in reply.notes]
-        for detail in details:
-            console.print(Padding(detail, (0, 0, 0, 4)))
-        self._last = played
-
-    def _remembered(self, record: Record) -> None:
+def _shown(played: PlayedTurn, last: PlayedTurn | None, agent: str) -> None:
+    """Print a turn after the last one."""
+    reply = played.reply
+    if last is None or last.session != played.session:
+        ago = f" (the previous one was {ENGLISH.ago(last.reply.heard.at, reply.heard.at)})" if last else ""
+        console.rule(f"session {played.session}, {reply.heard.at:%d %B %Y}{ago}", style="bold")
+    for record in played.closed:
         text = f"session {record.session} ended (gap over β); remembered as {record.id}: {record.text}"
         console.print(Padding(plain(text, "green"), (0, 0, 0, 4)))
+    console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
+    console.print(plain(f"{agent}: {reply.text}", "bold"))
+    known = "; ".join(f"{name} ({len(traits)}): {' '.join(traits)}" for name, traits in reply.traits.items())
+    details: list[RenderableType] = [
+        RecalledTable(reply.recalled) if reply.recalled else Text("recalled: no relevant memory", style="dim"),
+        plain(f"traits known: {known or 'none yet'}", "dim"),
+        *(plain(note, "yellow") for note in reply.notes),
+    ]
+    for detail in details:
+        console.print(Padding(detail, (0, 0, 0, 4)))
 
 
 def _continued(episode: Episode, said: list[Utterance]) -> Episode:

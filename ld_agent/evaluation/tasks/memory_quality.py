@@ -24,6 +24,8 @@ from ld_agent.evaluation.support import rests_on, statements
 from ld_agent.text import words_of
 from ld_agent.types import Record
 
+COUNTS = ("records", "utterances", "words", "dropped")
+"""What is counted of a memory; runs of older versions lack some."""
 REWRITTEN = frozenset({"recursive", "golden"})
 """Views whose newest record replaces all earlier ones."""
 
@@ -89,13 +91,11 @@ def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     that the mechanism itself found unsupported and did not store.
     """
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
-    words = [
-        (_shared(text, reference), text, reference) for text, (reference, *_) in zip(texts, references, strict=True)
-    ]
-    counts = [[_number(p, name) for name in ("records", "utterances", "words", "dropped")] for p in predictions]
+    bags = [(Counter(words_of(text)), Counter(words_of(r))) for text, (r, *_) in zip(texts, references, strict=True)]
+    counts = [[int(p.details.get(name, 0)) for name in COUNTS] for p in predictions]
     measured = {
-        "precision": mean(both / max(len(words_of(text)), 1) for both, text, _ in words),
-        "recall": mean(both / max(len(words_of(reference)), 1) for both, _, reference in words),
+        "precision": mean((said & noted).total() / max(said.total(), 1) for said, noted in bags),
+        "recall": mean((said & noted).total() / max(noted.total(), 1) for said, noted in bags),
         "f1": token_f1(texts, references),
         "frequency": shares([(records, utterances) for records, utterances, *_ in counts]),
         "length": shares([(length, records) for records, _, length, _ in counts]),
@@ -118,13 +118,3 @@ def sentences_of(texts: Iterable[str]) -> list[str]:
     """Return the sentences and list items of texts, without repetitions."""
     sentences = [part.strip(" -*") for text in texts for part in _SENTENCE_END.split(text)]
     return list(dict.fromkeys(sentence for sentence in sentences if words_of(sentence)))
-
-
-def _number(prediction: Prediction, key: str) -> int:
-    """Return a count stored with a prediction; 0 in runs of older versions."""
-    return int(prediction.details.get(key, 0))
-
-
-def _shared(first: str, second: str) -> int:
-    """Return the number of words that two texts share, as bags."""
-    return (Counter(words_of(first)) & Counter(words_of(second))).total()

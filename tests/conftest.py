@@ -23,7 +23,6 @@ SLOW = (
     # whole tuning runs, and replays for their data
     "tests/training/test_build.py",
     "tests/training/test_bench.py",
-    "tests/training/test_generated.py",
     "tests/training/test_going_on.py",
     "tests/training/test_settings.py::test_a_dry_run",
     "tests/training/test_settings.py::test_the_commands",
@@ -119,6 +118,11 @@ def _is_loopback(host: str | bytes) -> bool:
         return ipaddress.ip_address(name.partition("%")[0]).is_loopback
     except ValueError:
         return name in ("localhost", "")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")

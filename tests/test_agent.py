@@ -72,24 +72,6 @@ def test_a_tuned_extractor_is_shown_what_each_utterance_answers(scene: Scene) ->
     assert asked[4] == "And a new day.", "another session"
 
 
-def test_the_utterance_is_stored_before_any_model_is_asked(scene: Scene) -> None:
-    seen: list[list[str]] = []
-    agent = scene.agent({"generator": lambda request: seen.append([u.text for u in maya.utterances]) or "Yes."})
-    maya = agent.conversation("maya")
-    maya.respond("I moved to Lyon.", at=START)
-    assert seen == [["I moved to Lyon."]]
-
-
-def test_what_is_heard_stands_once_in_the_prompt_after_the_running_session(scene: Scene) -> None:
-    agent = scene.agent({"generator": ["Bees!", "Honey!"]})
-    maya = agent.conversation("maya")
-    maya.respond("I keep bees.", "Maya", at=START)
-    maya.respond("They swarm.", "Maya", at=START + timedelta(minutes=1))
-    said = [m.content for m in requests_of(agent, "generator")[-1].messages if m.role != "system"]
-    assert said[-3:] == ["I keep bees.", "Bees!", "They swarm."]
-    assert said.count("They swarm.") == said.count("I keep bees.") == 1
-
-
 def test_time_comes_from_the_clock_and_never_decreases(scene: Scene) -> None:
     maya = scene.agent().conversation("maya")
     maya.respond("Hello!")
@@ -98,16 +80,6 @@ def test_time_comes_from_the_clock_and_never_decreases(scene: Scene) -> None:
     maya.respond("The clock went back.")
     assert {u.at for u in maya.utterances[2:]} == {START + timedelta(minutes=2)}
     assert {u.session for u in maya.utterances} == {1}
-
-
-def test_a_prompt_knows_the_traits_of_all_that_was_said_before_its_utterance(scene: Scene) -> None:
-    agent = scene.agent()
-    group = agent.conversation("group")
-    group.observe("I play chess.", "Ben", START)
-    group.observe("I am from Oslo.", "Sam", START)
-    reply = group.respond("I paint.", "Maya", START)
-    assert reply.traits == {"Ben": ("I play chess.",), "Sam": ("I am from Oslo.",)}
-    assert group.respond("And now?", "Ben", START).traits["Maya"] == ("I paint.",)
 
 
 def test_a_persona_is_what_held_at_the_time_asked_about(scene: Scene) -> None:
@@ -211,13 +183,6 @@ def test_an_unfinished_session_continues_within_beta_or_is_summarised(scene: Sce
     assert [u.session for u in maya.utterances] == ([1, 1, 1, 1] if goes_on else [1, 1, 2, 2])
 
 
-def test_an_open_session_found_without_a_time_is_closed_by_the_next_utterance(scene: Scene) -> None:
-    with scene.agent(**{"memory.close_on_exit": False}) as agent:
-        agent.conversation("maya").respond("I keep bees.", "Maya", START)
-    reply = scene.agent().conversation("maya").respond("How are my bees?", "Maya", START + 30 * DAY)
-    assert [r.record.session for r in reply.recalled] == [1]
-
-
 def test_what_was_pending_is_finished_on_reopening(scene: Scene) -> None:
     agent = scene.agent()
     key = agent.conversation("maya").key
@@ -233,18 +198,6 @@ def test_what_was_pending_is_finished_on_reopening(scene: Scene) -> None:
         ("I paint.", "u3", START + 2 * DAY),
     ]
     assert maya.relation.resources.store.unextracted(key) == []
-
-
-def test_on_reopening_an_unanswered_utterance_waits_for_its_reply(scene: Scene) -> None:
-    agent = scene.agent()
-    key = agent.conversation("maya").key
-    for text in ("I keep bees.", "I paint."):
-        agent.store.append(key, "Maya", text, START, 3600, scene.clock)
-    agent.close(end_sessions=False)
-    maya = scene.agent().conversation("maya")
-    assert [t.text for t in maya.persona("Maya")] == ["I keep bees."]
-    assert maya.reply().traits == {"Maya": ("I keep bees.",)}
-    assert [t.text for t in maya.persona("Maya")] == ["I keep bees.", "I paint."]
 
 
 # ---- recall and time

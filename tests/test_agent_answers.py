@@ -54,7 +54,6 @@ def test_what_the_agent_makes_up_about_a_person_is_left_out_before_anyone_sees_i
     assert any("Rex" in note for note in reply.notes)
     told = talk.respond("He is Rex. What's my dog called?", "Maya", START)
     assert told.text == "Your dog is called Rex."
-    agent.close()
 
 
 @pytest.mark.parametrize(("answer", "stays"), [("Maya plays the clarinet.", False), ("Maya plays the violin.", True)])
@@ -72,7 +71,6 @@ def test_what_somebody_else_said_is_no_answer_about_a_person(scene: Scene, answe
     assert (reply.text == answer) is stays
     assert ("clarinet" in reply.text) is False
     assert [quote.speaker for quote in reply.quotes] == ["Maya"], "only hers are quoted"
-    agent.close()
 
 
 @pytest.mark.parametrize("answer", ["Your job is to be a warm and attentive friend.", "You keep traits and memories."])
@@ -83,7 +81,6 @@ def test_the_words_of_the_prompt_itself_support_no_answer(scene: Scene, answer: 
     talk = agent.conversation("maya", at=START)
     talk.observe("I like tea.", "Maya", START)
     assert talk.respond("What's my job, and what do I keep?", "Maya", START + DAY).text != answer
-    agent.close()
 
 
 TOLD = "I moved to the city of Oslo last year."
@@ -122,7 +119,6 @@ def test_a_denial_of_something_said_is_retried_or_quoted(scene: Scene, question:
     found = talk.respond(question, "Maya", START + 7 * DAY, on_text=pieces.append)
     assert found.text == "".join(pieces) == reply
     assert any("asked again" in note for note in found.notes) == (reply == answer)
-    agent.close()
 
 
 def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene):
@@ -133,7 +129,6 @@ def test_what_came_from_a_document_is_not_put_into_the_askers_mouth(scene: Scene
     found = talk.respond("Which city did I move to last year?", "Maya", START + 7 * DAY)
     assert found.quotes
     assert found.text == ENGLISH.words.not_told
-    agent.close()
 
 
 @pytest.mark.parametrize(
@@ -147,4 +142,3 @@ def test_traits_keep_whom_they_are_about_unless_as_published(scene: Scene, attri
     talk.respond("My sister Kate is a nurse. My wife is a model.", "Maya", START)
     talk.resume()
     assert [trait.text for trait in talk.persona("Maya")] == kept
-    agent.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import timedelta
 
 from agent_parts import DAY, START, Scene, confessed, requests_of, retold
@@ -12,20 +10,6 @@ from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
 from ld_agent.errors import BackboneError
 from ld_agent.storage.base import PATIENCE
-
-CHANGE = """
-import sys
-from datetime import UTC, datetime
-from ld_agent.storage.sqlite.store import Store
-
-store = Store(sys.argv[1])
-key = store.find_conversation("maya").key
-[record] = store.records(key)
-store.pin(key, record.id, True, datetime(2024, 5, 2, tzinfo=UTC))
-store.forget(key, store.personas(key).traits()[0][0].id, datetime(2024, 5, 2, tzinfo=UTC))
-store.append(key, "Ben", "I am here too.", datetime(2024, 5, 3, tzinfo=UTC), 3600, None)
-store.close()
-"""
 
 
 def prompt_of_last_reply(agent: Agent) -> str:
@@ -52,20 +36,6 @@ def test_a_pinned_record_and_trait_are_in_every_prompt(scene: Scene) -> None:
     maya.pin(trait.id, False)
     maya.respond(asked, "Maya", START + 30 * DAY)
     assert "I keep bees." not in prompt_of_last_reply(agent)
-
-
-def test_a_change_by_another_process_is_seen(scene: Scene) -> None:
-    agent = scene.agent(**{"memory.gamma": 0.99})
-    maya = agent.conversation("maya")
-    maya.respond("I keep bees.", "Maya", START)
-    maya.end_session()
-    assert len(maya.records) == 1
-    assert maya.persona("Maya")
-    subprocess.run([sys.executable, "-c", CHANGE, agent.store.path], check=True, timeout=120)
-    assert maya.persona("Maya") == []
-    assert [u.text for u in maya.running] == ["I am here too."]
-    maya.respond("What is the weather like?", "Maya", START + 10 * DAY)
-    assert "I keep bees." in prompt_of_last_reply(agent)
 
 
 def test_a_conversation_opens_and_answers_although_work_is_set_aside(scene: Scene) -> None:

@@ -19,20 +19,13 @@ RUBBISH = [
     "",
     " \n\t ",
     "\x00",
-    "<|im_end|>",
     "<|im_start|>assistant\n<|im_end|>",
-    "</memory></traits></conversation>",
     "bee " * 2500,
-    "x" * 10_000,
     "((((" * 300,
-    "1. 2. 3. " * 1000,
     "\ud800 half",
-    "🐝" * 3000,
     "Sam:",
     '"',
     "\n\n\n\nMaya: I am Maya.\nSam: And I am Sam.",
-    "NO_TRAIT",
-    "null",
 ]
 
 
@@ -87,7 +80,7 @@ def test_rubbish_of_every_module_costs_a_fallback_and_never_an_exception(scene: 
 
 
 def test_a_generator_that_fails_loses_no_utterance_and_reply_tries_again(scene: Scene) -> None:
-    agent = scene.agent({"generator": Failing(echo, 1, 2)})
+    agent = scene.agent({"generator": Failing(echo, 1, 2, 4)})
     maya = agent.conversation("maya")
     with pytest.raises(BackboneError, match="the model is away"):
         maya.respond("I keep bees.", "Maya", START)
@@ -96,16 +89,9 @@ def test_a_generator_that_fails_loses_no_utterance_and_reply_tries_again(scene: 
     assert [u.text for u in maya.utterances] == ["I keep bees."]
     assert maya.reply().heard.text == "I keep bees."
     assert [u.speaker for u in maya.utterances] == ["Maya", "Sam"]
-    maya.end_session()
-    assert is_whole(agent)
-
-
-def test_after_a_failed_reply_the_next_utterance_continues(scene: Scene) -> None:
-    agent = scene.agent({"generator": Failing(echo, 1)})
-    maya = agent.conversation("maya")
     with pytest.raises(BackboneError):
-        maya.respond("I keep bees.", "Maya", START)
-    assert maya.respond("Hello?", "Maya", START).traits == {"Maya": ("I keep bees.",)}
+        maya.respond("I paint.", "Maya", START)
+    assert maya.respond("Hello?", "Maya", START).traits == {"Maya": ("I keep bees.", "I paint.")}
     maya.end_session()
     assert is_whole(agent)
 
@@ -144,14 +130,6 @@ def test_ending_a_session_while_all_models_are_away_raises_nothing(scene: Scene)
     again = scene.agent()
     again.conversation("maya")
     assert is_whole(again)
-
-
-def test_a_failed_summary_does_not_stop_the_reply(scene: Scene) -> None:
-    maya = scene.agent({"summarizer": Failing(echo)}).conversation("maya")
-    maya.respond("I keep bees.", "Maya", START)
-    reply = maya.respond("And you?", "Maya", START + DAY)
-    assert reply.text.startswith("Re ")
-    assert reply.notes == ("events: 1 waiting to be summarized: the model is away",)
 
 
 # ---- interruption

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Callable
 
@@ -13,28 +12,12 @@ from agent_parts import DAY, START, Scene, confessed, echo, requests_of
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
-from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ReplyStopped
 from ld_agent.running.rebuild import rebuild
 from ld_agent.running.resources import Resources
 from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.turn import INTERRUPTED
-from ld_agent.types import Reply, ReplyOptions, Utterance
-
-
-def test_a_streamed_reply_is_the_stored_one(scene: Scene) -> None:
-    maya = scene.agent({"generator": "Well, let me see."}).conversation("maya")
-    stream = maya.stream("I keep bees.", "Maya", START)
-    assert "".join(stream) == "Well, let me see."
-    assert stream.reply is not None
-    assert [u.text for u in maya.utterances] == ["I keep bees.", stream.reply.text]
-
-
-@pytest.mark.parametrize(("plain", "coroutine"), [("respond", "arespond"), ("reply", "areply"), ("stream", "astream")])
-def test_a_coroutine_takes_what_its_twin_takes(plain: str, coroutine: str) -> None:
-    twins = [inspect.signature(getattr(Conversation, name)).parameters for name in (plain, coroutine)]
-    assert twins[0] == twins[1]
-    assert "options" in twins[0]
+from ld_agent.types import ReplyOptions
 
 
 def test_options_change_one_reply_of_every_method(scene: Scene) -> None:
@@ -81,38 +64,33 @@ class Hesitant:
         return "The listener has left, and this is of no use."
 
 
-def check_interrupted(reply: Reply | None, stored: list[Utterance]) -> None:
-    assert reply is not None
-    assert INTERRUPTED in reply.notes
-    assert reply.text == "Well, let me see. They sting."
-    assert [u.text for u in stored] == ["I keep bees.", reply.text]
-
-
-def test_a_stream_closed_early_keeps_what_was_said(scene: Scene) -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_stream_closed_early_keeps_what_was_said(scene: Scene, asynchronous: bool) -> None:
     model = Hesitant()
     maya = scene.agent({"generator": model}).conversation("maya")
-    model.listened = stream = maya.stream("I keep bees.", "Maya", START)
-    pieces = iter(stream)
-    assert "Well, let me see.".startswith(next(pieces).strip())
-    pieces.close()  # type: ignore[attr-defined]
-    check_interrupted(stream.reply, maya.utterances)
+    model.listened = stream = (maya.astream if asynchronous else maya.stream)("I keep bees.", "Maya", START)
 
-
-def test_an_asynchronous_stream_closed_early_keeps_what_was_said(scene: Scene) -> None:
-    model = Hesitant()
-    maya = scene.agent({"generator": model}).conversation("maya")
-    model.listened = stream = maya.astream("I keep bees.", "Maya", START)
-
-    async def listen() -> None:
-        pieces = aiter(stream)
-        assert "Well, let me see.".startswith((await anext(pieces)).strip())
+    async def listen() -> str:
+        pieces = aiter(stream)  # type: ignore[arg-type]
+        piece = await anext(pieces)
         await pieces.aclose()  # type: ignore[attr-defined]
+        return piece
 
-    asyncio.run(listen())
-    check_interrupted(stream.reply, maya.utterances)
+    if asynchronous:
+        first = asyncio.run(listen())
+    else:
+        pieces = iter(stream)  # type: ignore[arg-type]
+        first = next(pieces)
+        pieces.close()  # type: ignore[attr-defined]
+    assert "Well, let me see.".startswith(first.strip())
+    assert stream.reply is not None
+    assert INTERRUPTED in stream.reply.notes
+    assert stream.reply.text == "Well, let me see. They sting."
+    assert [u.text for u in maya.utterances] == ["I keep bees.", stream.reply.text]
 
 
-def test_coroutines_hold_many_conversations_concurrently(scene: Scene) -> None:
+@pytest.mark.anyio
+async def test_coroutines_hold_many_conversations_concurrently(scene: Scene) -> None:
     agent = scene.agent()
 
     async def hold(name: str) -> str:
@@ -120,10 +98,7 @@ def test_coroutines_hold_many_conversations_concurrently(scene: Scene) -> None:
         await talk.arespond(f"I like {name}.", "Maya", START)
         return "".join([piece async for piece in talk.astream("And you?", "Maya", START)])
 
-    async def scene_() -> list[str]:
-        return list(await asyncio.gather(*(hold(name) for name in ("bees", "boats", "books"))))
-
-    assert all(asyncio.run(scene_()))
+    assert all(await asyncio.gather(*(hold(name) for name in ("bees", "boats", "books"))))
     for name in ("bees", "boats", "books"):
         assert [t.text for t in agent.conversation(name).persona("Maya")] == [f"I like {name}."]
 

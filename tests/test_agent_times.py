@@ -66,14 +66,3 @@ def test_the_reader_and_the_prompt_see_dates_but_the_running_session_as_typed(sc
     assert "yesterday" not in system
     assert any("I was out yesterday." in content for content in chat)
     assert [quote.text for quote in reply.quotes] == [LINE]
-
-
-def test_a_model_that_follows_instructions_is_told_on_which_day_it_was_said(scene: Scene):
-    modules = {"generator": {"prompting": "direct"}}
-    agent = scene.agent({**SCRIPT, "extractor": "NO_TRAIT"}, modules=modules, memory={"quotes": 80})
-    talk = agent.conversation("maya", at=AT)
-    talk.observe(LINE, "Maya", AT)
-    talk.end_session()
-    system = talk.respond(QUESTION, "Maya", LATER).prompt[0]["content"]
-    assert "- told on 12 March 2026, 5 weeks ago, Maya: I adopted a greyhound on 11 March 2026." in system
-    assert "- told on 12 March 2026, 5 weeks ago: Maya adopted a greyhound on 11 March 2026." in system

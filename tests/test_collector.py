@@ -97,7 +97,8 @@ def test_a_model_that_fails_fails_the_callers_of_that_batch_only() -> None:
     assert other.result() == ["E"]
 
 
-def test_coroutines_share_batches_with_threads_and_the_loop_stays_free() -> None:
+@pytest.mark.anyio
+async def test_coroutines_share_batches_with_threads_and_the_loop_stays_free() -> None:
     model = Model()
     collector = Collector(model)
 
@@ -105,17 +106,14 @@ def test_coroutines_share_batches_with_threads_and_the_loop_stays_free() -> None
         [completion] = await collector.acomplete([asked(text)])
         return completion.text
 
-    async def scene() -> list[str]:
-        tasks = [asyncio.ensure_future(ask("first"))]
-        while not model.started.is_set():
-            await asyncio.sleep(0)
-        tasks += [asyncio.ensure_future(ask(f"a{n}")) for n in range(4)]
-        while len(collector._waiting) < 4:
-            await asyncio.sleep(0)
-        model.go_on.set()
-        return list(await asyncio.gather(*tasks))
-
-    assert asyncio.run(asyncio.wait_for(scene(), PATIENCE)) == ["FIRST", "A0", "A1", "A2", "A3"]
+    tasks = [asyncio.ensure_future(ask("first"))]
+    while not model.started.is_set():
+        await asyncio.sleep(0)
+    tasks += [asyncio.ensure_future(ask(f"a{n}")) for n in range(4)]
+    while len(collector._waiting) < 4:
+        await asyncio.sleep(0)
+    model.go_on.set()
+    assert await asyncio.gather(*tasks) == ["FIRST", "A0", "A1", "A2", "A3"]
     assert [len(batch) for batch in model.batches] == [1, 4]
     collector.close()
 

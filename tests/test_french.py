@@ -1,7 +1,8 @@
-"""French, the worked example of docs/languages.md: a complete folder outside the package."""
+"""French, the worked example of docs/languages.md, a complete folder outside the package; and it beside other languages."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,13 +10,16 @@ import numpy as np
 import pytest
 
 from ld_agent import Agent, load_config
+from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.checks.contradiction import contradicts, slot
 from ld_agent.checks.invention import asks_what_was_told, supported
 from ld_agent.checks.not_knowing import says_unknown
 from ld_agent.checks.referents import referring
 from ld_agent.checks.subjects import corrected
+from ld_agent.conversation import Conversation
 from ld_agent.languages import language
+from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.index.lexical import stems
 from ld_agent.memory.topics import TopicExtractor
 
@@ -61,10 +65,7 @@ def test_french_facts_replace_each_other_and_french_questions_are_checked(topics
     shown = f"J'ai un chien qui s'appelle Biscuit. {question}"
     assert [
         supported(said, shown, topics.extract, READING, question)[0] for said in ("C'est Biscuit.", "C'est bien Rex.")
-    ] == [
-        "C'est Biscuit.",
-        "",
-    ]
+    ] == ["C'est Biscuit.", ""]
     for said in ("Je crois que vous ne me l'avez pas dit.", "Tu ne me l’as jamais dit.", "Je n'en sais rien."):
         assert says_unknown(said, READING)
 
@@ -116,3 +117,55 @@ def test_a_french_conversation_is_prompted_in_french_and_its_answers_are_underst
     asked = {request.module: request.messages[0].content for request in answers.requests}
     assert "un ami chaleureux" in asked["generator"]
     assert "Tu es la mémoire de Sam" in asked["memory"]
+
+
+TOLD = {
+    "en": ("I use Google.", "I use Google Plus."),  # "plus" denies in French
+    FRENCH: ("Je fume.", "Je ne fume plus."),
+    "zh": ("我喜欢喝咖啡。", "我不喝咖啡了。"),
+    "ko": ("저는 서울에 살아요.", "저는 부산으로 이사했어요."),
+}
+KEPT = {code: list(told) if code == "en" else [told[1]] for code, told in TOLD.items()}
+ASKED = {
+    "en": ("Who is Ma?", "A cellist called Zed."),  # "ma" is "my" in French
+    FRENCH: ("Comment s'appelle mon chien ?", "Il s'appelle Zed."),
+    "zh": ("我的狗叫什么名字？", "它叫豆豆。"),
+    "ko": ("우리 강아지 이름이 뭐예요?", "강아지 이름은 초코예요."),
+}
+ANSWERED = {"en": "A cellist called Zed."} | {code: language(code).words.not_told for code in TOLD if code != "en"}
+
+
+def _talk(code: str, within: ExitStack, encoder: SentenceEncoder, topics: TopicExtractor) -> Conversation:
+    def extracted(request: Request) -> str:
+        shown = request.messages[-1].content
+        return next((told for told in reversed(TOLD[code]) if told in shown), "NO_TRAIT")
+
+    script = {"extractor": extracted, "generator": ASKED[code][1], "summarizer": "-", "reader": "NOT_SAID"}
+    config = load_config("default", ["store.path=:memory:", f"language={code}", "modules.generator.grounded=true"])
+    agent = Agent(config, backbone=ScriptedBackbone(script), encoder=encoder, topics=topics)
+    return within.enter_context(agent).conversation("one")
+
+
+def test_agents_of_four_languages_in_turns_behave_as_each_alone(encoder: SentenceEncoder, topics: TopicExtractor):
+    with ExitStack() as within:
+        talks = {code: _talk(code, within, encoder, topics) for code in TOLD}
+        for number in range(2):
+            for code, talk in talks.items():
+                talk.observe(TOLD[code][number], at=AT + timedelta(minutes=number))
+        replies = {code: talks[code].respond(ASKED[code][0], at=AT + timedelta(minutes=5)).text for code in talks}
+        assert replies == ANSWERED
+        kept = {code: [trait.text for trait in talk.persona("User")] for code, talk in talks.items()}
+        assert kept == KEPT
+
+
+def test_an_agent_reads_every_shipped_language_besides_its_own():
+    for code in ("en", "zh", "ko", "auto", FRENCH):
+        reading = language(code).reading
+        assert contradicts("I moved to Rome.", "I live in Oslo.", reading)
+        assert contradicts("我搬到了北京。", "我住在上海。", reading)
+        assert contradicts("저는 부산으로 이사했어요.", "저는 서울에 살아요.", reading)
+
+
+def test_an_agents_own_language_goes_first():
+    assert language(FRENCH).reading.stemmer_of(["chevaux"]) == "french", "no stop word says which language it is"
+    assert language("en").reading.stemmer_of(["chevaux"]) == "english"

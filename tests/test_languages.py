@@ -18,7 +18,6 @@ from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import ConfigError
 from ld_agent.languages import ENGLISH, KEYS, detected, english_prompts, language, shipped
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
 from ld_agent.modules.extractor import parse_traits
 from ld_agent.modules.replies import ReplyStream, decision
@@ -109,11 +108,9 @@ def test_every_prompt_renders_in_every_language(code: str, name: str):
         ("zh", "思考：他说自己。\n特征：无特征", "Thought: 他说自己。\nTraits: NO_TRAIT"),
         ("zh", "记住：是\n相关：无\n笔记：小红有一只狗。", "Remember: Yes\nRelated: None\nNote: 小红有一只狗。"),
         ("zh", "足够：1，3", "Enough: 1，3"),
-        ("zh", "个人情况：我养了一只狗。", "Traits: 我养了一只狗。"),
         ("zh", "我没有狗。", "我没有狗。"),
         ("ko", "특징 없음.", "NO_TRAIT"),
         ("ko", "이 사람의 특징: 나는 개를 키운다.", "Traits: 나는 개를 키운다."),
-        ("ko", "기억: 예\n메모: 그는 개를 키운다.", "Remember: Yes\nNote: 그는 개를 키운다."),
         ("en", "Enough: 1, 3", "Enough: 1, 3"),
     ],
 )
@@ -137,7 +134,6 @@ def test_a_reply_stays_in_its_own_words(code: str, said: str):
     ("code", "answer", "reply", "decided"),
     [
         ("zh", "回答：太好了！\n记住：是", "太好了！", True),
-        ("zh", "太好了！记住：否", "太好了！", False),
         ("zh", "Reply: 太好了！\nRemember: 是", "太好了！", True),
         ("zh", "记住要带伞。\nRemember: no", "记住要带伞。", False),
         ("ko", "대답: 정말 잘됐네요!\n기억: 예", "정말 잘됐네요!", True),
@@ -165,27 +161,18 @@ def test_traits_end_as_sentences_of_their_script_do():
         "산책을 좋아해요.",
     )
     assert parse_traits("我的狗叫Biscuit", "我的狗叫Biscuit", READING) == ("我的狗叫Biscuit。",)
-
-
-def test_chinese_traits_are_read():
-    assert parse_traits("我有一只小狗。我每天早上散步。", "我领养了一只小狗", READING) == (
-        "我有一只小狗。",
-        "我每天早上散步。",
-    )
+    assert parse_traits("我有一只小狗。我每天散步。", "我领养了一只小狗", READING) == ("我有一只小狗。", "我每天散步。")
 
 
 @pytest.mark.parametrize(
     ("text", "code"),
     [
         ("你好，我叫Tom", "zh"),
-        ("我叫Alexander", "zh"),
         ("我喜欢Taylor Swift", "zh"),
         ("제 이름은 Alexander예요", "ko"),
         ("I'm 小红", "en"),
         ("My teacher 王小明老师 is nice", "en"),
-        ("안녕하세요", "ko"),
         ("Hello 你", "en"),
-        ("Ça va?", "en"),
         ("?! 123", None),
         ("مرحبا", "en"),
     ],
@@ -199,14 +186,6 @@ def test_words_of_east_asian_text_are_pairs_of_characters():
     assert terms_of("餅乾") == terms_of("饼干")
     assert stems_of("我有狗", READING) == {"我有", "有狗"}
     assert SENTENCE_END.split("我有狗。它叫饼干！真的？") == ["我有狗。", "它叫饼干！", "真的？"]
-
-
-def test_topics_of_a_mixed_text(topics: TopicExtractor):
-    assert topics.extract(["My dog 饼干 likes 도쿄 강아지", "昨天股市大跌，我赔了很多钱。", "🙂"]) == [
-        ("dog", "饼干", "강아지", "도쿄"),
-        ("股市", "钱"),
-        (),
-    ]
 
 
 @pytest.fixture
@@ -223,13 +202,10 @@ def test_a_folder_of_ones_own(folder: Path):
     ("file", "was", "becomes", "said"),
     [
         ("words.yaml", "  week:", "  weeks:", r"words\.yaml: ago: .*lacks the key 'week'"),
-        ("words.yaml", "  golden:", "  gold:", r"words\.yaml: kinds: .*lacks the key 'golden'"),
-        ("words.yaml", "  document:", "  page:", r"words\.yaml: channels: .*lacks the key 'document'"),
         ("words.yaml", "{told}那么", "{quote}那么", r"words\.yaml: reminder: .*must have in braces: question, told"),
         ("prompts/reader.yaml", "messages:", "turns:", r"prompts/reader\.yaml: .*messages"),
         ("prompts/reader.yaml", "{{ question", "{{ enquiry", r"prompts/reader\.yaml: .*'enquiry' is not one of: asker"),
         ("prompts/reader.yaml", "role: system", "role: user", r"prompts/reader\.yaml: messages have the roles"),
-        ("prompts/extractor_direct.yaml", "{{ text", "{{ said", r"prompts/extractor_direct\.yaml: .*'said'"),
         ("words.yaml", "speechless:", "speachless:", r"words\.yaml: speechless: field required"),
         ("rules.yaml", "negated:", "denied:", r"rules\.yaml: negated: field required"),
         ("rules.yaml", '"[我咱]"', '"[我咱"', r"rules\.yaml: first_person: .*is not a regular expression"),
@@ -254,7 +230,6 @@ def test_a_folder_of_ones_own(folder: Path):
             "[year, '{yaer}']",
             r"dates\.yaml: .*\{yaer\} is neither a list of words nor one of the parts",
         ),
-        ("dates.yaml", "[year, '{year}']", "[year, '({year}']", r"dates\.yaml: .*is not a regular expression"),
         ("dates.yaml", "(?P<back>大前|[今昨前])", "明", r"dates\.yaml: .*lacks the group 'back'"),
     ],
 )
@@ -281,14 +256,9 @@ def test_a_script_that_the_encoder_does_not_know_is_noted_once():
     model = backbone("NO_TRAIT")
     with Agent.from_config(load_config("default", ['store.path=":memory:"']), backbone=model) as agent:
         talk = agent.conversation("x")
-        first, second = (talk.respond(text, at=START) for text in ("我住在上海。", "我有一只狗。"))
-    assert [any("language=auto" in note for note in reply.notes) for reply in (first, second)] == [True, False]
-
-
-def test_emoji_alone_are_no_unknown_script():
-    with Agent.from_config(load_config("default", ['store.path=":memory:"']), backbone=backbone("NO_TRAIT")) as agent:
-        talk = agent.conversation("x")
-        assert [note for text in ("🎉🎉", "Great 🎉", "…") for note in talk.respond(text, at=START).notes] == []
+        replies = [talk.respond(text, at=START) for text in ("🎉🎉", "Great 🎉", "…", "我住在上海。", "我有一只狗。")]
+    assert [len(reply.notes) for reply in replies] == [0, 0, 0, 1, 0]
+    assert "language=auto" in replies[3].notes[0]
 
 
 def test_the_excerpts_of_the_docs_are_in_the_french_folder():

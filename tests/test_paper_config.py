@@ -1,10 +1,9 @@
-"""LD-Agent as published (``-c paper``), and the arms of the papers without persona banks."""
+"""LD-Agent as published (``-c paper``), and the prompts of the arms that another paper compares."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from agent_parts import DAY, START
@@ -14,12 +13,7 @@ from ld_agent.backbones.base import Message
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.memory.encoder import SentenceEncoder
 from ld_agent.memory.topics import TopicExtractor
-from ld_agent.types import Reply
 
-ARMS = (
-    "none recursive recursive-bm25 recursive-dense history summary conditional conditional-history conditional-summary bm25 "
-    "dense full memorybank memochat golden"
-).split()
 SCRIPT = {
     "generator": "Good to hear.",
     "extractor": "I keep bees.",
@@ -55,31 +49,23 @@ def test_the_published_system_asks_and_answers_as_published(encoder: SentenceEnc
     assert "20 words" in next(r for r in backbone.requests if r.module == "summarizer").messages[-1].content
 
 
-Asked = Callable[..., tuple[Reply, Sequence[Message]]]
+Asked = Callable[..., Sequence[Message]]
 
 
 @pytest.fixture
 def asked(encoder: SentenceEncoder, topics: TopicExtractor) -> Asked:
-    """Makes the last reply of an arm to what is said on successive days, and its prompt."""
+    """Makes the last prompt of an arm to which something is said on successive days."""
 
-    def ask(arm: str, *said: str, overrides: Sequence[str] = ("modules.generator.prompting=rsum",)) -> Any:
+    def ask(arm: str, *said: str) -> Sequence[Message]:
         backbone = ScriptedBackbone(SCRIPT)
-        config = load_config(arm, ["store.path=:memory:", *overrides])
+        config = load_config(arm, ["store.path=:memory:", "modules.generator.prompting=rsum"])
         with Agent(config, backbone=backbone, encoder=encoder, topics=topics) as agent:
             conversation = agent.conversation("maya")
-            replies = [conversation.respond(text, at=START + day * DAY) for day, text in enumerate(said)]
-        return replies[-1], [r for r in backbone.requests if r.module == "generator"][-1].messages
+            for day, text in enumerate(said):
+                conversation.respond(text, at=START + day * DAY)
+        return [r for r in backbone.requests if r.module == "generator"][-1].messages
 
     return ask
-
-
-@pytest.mark.parametrize("arm", ARMS)
-def test_an_arm_without_persona_banks_shows_no_traits(arm: str, asked: Asked):
-    reply, messages = asked(arm, *["I keep bees on my roof."] * 3, overrides=())
-    assert not any(reply.traits.values())
-    shown = messages[0].content
-    assert "What you know about" not in shown
-    assert "About you" not in shown
 
 
 @pytest.mark.parametrize(
@@ -93,7 +79,7 @@ def test_an_arm_without_persona_banks_shows_no_traits(arm: str, asked: Asked):
 )
 def test_the_prompts_of_rsum_show_what_their_arm_recalls(arm: str, shown: list[str], absent: list[str], asked: Asked):
     said = ["I keep bees on my roof.", "Bees like my roof.", "How are my bees on the roof?"]
-    _, [system, request] = asked(arm, *said)
+    system, request = asked(arm, *said)
     assert (system.role, request.role) == ("system", "user")
     assert [text in request.content for text in shown] == [True] * len(shown)
     assert not any(text in request.content for text in absent)
@@ -102,7 +88,7 @@ def test_the_prompts_of_rsum_show_what_their_arm_recalls(arm: str, shown: list[s
 
 def test_the_whole_history_is_one_dialogue_in_the_prompt_of_rsum(asked: Asked):
     """Table B.12's systems are given earlier sessions as dialogue, oldest first, and no instructions for them."""
-    _, [system, request] = asked("full", "I keep bees.", "They swarm.", "How are they?")
+    system, request = asked("full", "I keep bees.", "They swarm.", "How are they?")
     assert "what you are given" not in system.content
     assert "Said earlier" not in request.content
     dialogue = request.content.partition("<conversation>\n")[2].partition("\n</conversation>")[0]

@@ -52,19 +52,6 @@ def recovering() -> Steps[str]:
     return "did not fail"
 
 
-def test_one_piece_of_work():
-    echo = Echo()
-    assert run(asking(["a", "b"], ["c"]), echo) == ["A", "B", "C"]
-    assert echo.batches == [["a", "b"], ["c"]]
-
-
-def test_work_that_asks_nothing_calls_nobody():
-    echo = Echo()
-    assert run(asking(), echo) == []
-    assert run(asking([], []), echo) == []
-    assert echo.batches == []
-
-
 def test_a_failure_is_raised_at_its_request():
     assert run(recovering(), Echo()) == "AGAIN"
     with pytest.raises(BackboneError, match="no answer"):
@@ -93,14 +80,8 @@ def test_metered_notes_every_completion_and_changes_nothing():
     seen: list[Completion] = []
     assert run(metered(asking(["a", "bb"], ["ccc"]), seen), Echo()) == ["A", "BB", "CCC"]
     assert [c.prompt_tokens for c in seen] == [1, 2, 3]
-
-
-def test_metered_passes_failures_in():
-    seen: list[Completion] = []
     assert run(metered(recovering(), seen), Echo()) == "AGAIN"
-    assert [c.text for c in seen] == ["AGAIN"]
-    with pytest.raises(BackboneError):
-        run(metered(asking(["fail"]), []), Echo())
+    assert len(seen) == 4
 
 
 def test_side_by_side_work_is_asked_in_one_batch():
@@ -153,11 +134,6 @@ def test_the_width_changes_no_result(width: int):
     assert dict(run_many(work, Echo(), width)) == {i: [f"{i}.{j}" for j in range(i % 4)] for i in range(9)}
 
 
-def test_keys_need_not_be_unique():
-    work = [("same", asking(["a"])), ("same", asking(["b"])), ("same", asking())]
-    assert sorted(run_many(work, Echo(), width=3)) == [("same", []), ("same", ["A"]), ("same", ["B"])]
-
-
 def test_a_failure_is_raised_inside_all_that_asked():
     assert list(run_many([(1, recovering()), (2, recovering())], Echo(), width=2)) == [(1, "AGAIN"), (2, "AGAIN")]
     with pytest.raises(BackboneError):
@@ -170,10 +146,6 @@ def test_an_interrupt_leaves_immediately():
 
     with pytest.raises(KeyboardInterrupt):
         list(run_many([(1, recovering())], interrupt, width=1))
-
-
-def test_no_work_gives_no_results():
-    assert list(run_many([], Echo(), width=3)) == []
 
 
 def test_a_width_of_zero_is_refused():

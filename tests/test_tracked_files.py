@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from documentation import ROOT
-from tracked_files import problems, tracked_files
+from tracked_files import problems
 
 
 @pytest.mark.parametrize("name", ["page.md", "prompt.yaml", "code.py"])
@@ -25,20 +25,6 @@ def test_broken_links_and_anchors_are_found(tmp_path: Path):
     page.write_text(f"## Here\n{good}[f](gone.md) [g](other.md#gone) [h](#gone)\n```sh\n[i](gone.md)\n```\n")
     found = [problem.partition("links to ")[2].partition(",")[0] for problem in problems([page, other])]
     assert found == ["gone.md", "other.md#gone", "#gone"]
-
-
-def test_binary_files_are_passed_over(tmp_path: Path):
-    file = tmp_path / "model.gguf"
-    file.write_bytes(b"\xff\xfe\n=======\n")
-    assert list(problems([file])) == []
-
-
-def test_the_files_are_those_of_the_project_with_git_and_without(tmp_path: Path):
-    assert {ROOT / "docs" / "cli.md", ROOT / "ld_agent" / "__init__.py"} <= {*tracked_files(ROOT)}
-    for name in (".venv/x.py", "docs/page.md"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text("x")
-    assert tracked_files(tmp_path) == [tmp_path / "docs" / "page.md"]
 
 
 def test_lint_runs_it():

@@ -13,7 +13,7 @@ from agent_parts import DAY, START, Scene, requests_of
 from agent_process import Processes, Task
 
 from ld_agent.backbones.base import Request
-from ld_agent.errors import EncoderMismatchError, StoreError
+from ld_agent.errors import EncoderMismatchError
 from ld_agent.storage.opening import open_store
 from ld_agent.storage.sqlite.store import Store
 
@@ -24,22 +24,6 @@ def writer(path: Path, conversation: str, speaker: str, turns: int, **more: obje
 
 
 # ---- real processes at the same time
-
-
-def test_writers_to_different_conversations_do_not_disturb_each_other(processes: Processes, tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    names = ["maya", "ben", "zoe"]
-    runs = processes.run(*(writer(path, name, name.title(), 12, end_every=4) for name in names))
-    assert [run["status"] for run in runs] == [0, 0, 0], runs
-    store = Store(path)
-    for name, run in zip(names, runs, strict=True):
-        key = store.open_conversation(name, "Sam").key
-        said = [(u.id, u.text) for u in store.utterances(key)]
-        assert said == [tuple(json.loads(line)) for line in run["lines"][:-1]]
-        assert [i for i, _ in said] == [f"u{n}" for n in range(1, 25)]
-        assert [r.session for r in store.records(key)] == [1, 2, 3]
-        assert [(t.speaker, t.mentions) for t, _ in store.personas(key).traits()] == [(name.title(), 6)]
-    store.close()
 
 
 def test_writers_to_one_conversation_lose_nothing(processes: Processes, tmp_path: Path) -> None:
@@ -159,23 +143,6 @@ def test_the_end_of_a_session_does_not_end_the_one_that_the_other_has_begun(scen
     assert [u.text for u in there.running] == ["A new day."]
 
 
-def test_traits_found_by_both_are_counted_twice_and_stored_once(scene: Scene) -> None:
-    one, two = scene.agent(), scene.agent()
-    here, there = one.conversation("maya"), two.conversation("maya")
-    for talk in (here, there, here, there):
-        talk.respond("I keep bees.", "Maya", START)
-    assert [(t.text, t.mentions) for t in here.persona("Maya")] == [("I keep bees.", 4)]
-    assert here.persona("Maya") == there.persona("Maya")
-
-
-def test_a_persona_is_seeded_once(scene: Scene) -> None:
-    persona = {"agent.persona": ["I am a baker.", "I live in Lyon."]}
-    agents = [scene.agent(**persona) for _ in range(3)]
-    for agent in agents:
-        agent.conversation("maya")
-    assert [t.text for t in agents[0].conversation("maya").persona("Sam")] == ["I am a baker.", "I live in Lyon."]
-
-
 def test_a_change_of_encoder_by_another_process_is_noticed_before_anything_is_written(scene: Scene) -> None:
     one, two = scene.agent(), scene.agent()
     maya = one.conversation("maya")
@@ -186,15 +153,3 @@ def test_a_change_of_encoder_by_another_process_is_noticed_before_anything_is_wr
     with pytest.raises(EncoderMismatchError):
         scene.agent()
     assert len(maya.utterances) == 2
-
-
-def test_a_store_locked_by_another_process_gives_one_clear_line_and_loses_nothing(scene: Scene) -> None:
-    agent = scene.agent()
-    maya = agent.conversation("maya")
-    agent.store.close()
-    agent.store.db = Store(agent.store.path, busy_seconds=0.05).db
-    other = Store(agent.store.path)
-    with other.db.transaction(), pytest.raises(StoreError, match="another process kept the store locked"):
-        maya.respond("I keep bees.", "Maya", START)
-    assert maya.respond("I keep bees.", "Maya", START).heard.id == "u1"
-    other.close()

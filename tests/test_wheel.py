@@ -39,20 +39,9 @@ def binaries(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # A .pth file inside a folder that a .pth file names is not read, so the editable install does not come along.
     (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
     python = folder / "bin" / "python"
+    options = "--quiet --no-deps --no-index --force-reinstall --target"
     installed = subprocess.run(
-        [
-            python,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-            "--force-reinstall",
-            "--target",
-            packages,
-            wheel,
-        ],
+        [python, "-m", "pip", "install", *options.split(), packages, wheel],
         capture_output=True,
         text=True,
         timeout=120,
@@ -88,11 +77,6 @@ def test_the_wheel_holds_what_is_used_at_run_time_and_nothing_else(wheel: Path):
     assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".gguf"))]
 
 
-def test_it_is_the_copy_in_the_environment_that_runs(binaries: Path, tmp_path: Path):
-    done = run([binaries / "python", "-c", "import ld_agent; print(ld_agent.__file__)"], tmp_path)
-    assert done.stdout.startswith(str(binaries.parent)), done.stdout + done.stderr
-
-
 def test_chat_runs_from_a_pipe(binaries: Path, tmp_path: Path):
     config = light_config(tmp_path, generator="Bees are fine company.")
     talk = "I keep bees.\n/why\n/quit\n"
@@ -117,12 +101,6 @@ def test_shipped_configs_and_samples_are_found(binaries: Path, tmp_path: Path):
     assert "Qwen3" in model
     assert episodes == "1"
     assert folder.startswith(str(binaries.parent))
-
-
-def test_the_demo_plays_the_shipped_conversation(binaries: Path, tmp_path: Path):
-    done = run([_command(binaries), "demo", "-c", light_config(tmp_path), "--store", "demo.db"], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "session 3" in done.stdout
 
 
 def _command(binaries: Path) -> Path:

@@ -52,12 +52,7 @@ def test_a_reply_keeps_the_sentences_that_make_nothing_up(reply: str, kept: str,
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "Do you remember my dog's name?",
-        "Tell me my dog's name.",
-        "Remind me of my sister's name!",
-    ],
+    "text", ["Do you remember my dog's name?", "Tell me my dog's name.", "Remind me of my sister's name!"]
 )
 def test_a_request_to_be_told_something_of_ones_own_asks_what_was_told(text: str):
     assert asks_what_was_told(text, READING)

@@ -51,11 +51,6 @@ async def client(served: Served) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Where `config` keeps the store."""
     return tmp_path / "store.db"

@@ -175,13 +175,7 @@ async def test_what_people_said_stays_text(client: Client):
     script = "<script>alert(1)</script> \"quoted\" 'hives'"
     await remembered(client, "ann", script)
     await remembered(client, "<b>bob", "I keep bees.")
-    for path in (
-        "/",
-        "/people/ann",
-        "/people/ann/sessions/1",
-        "/people/ann/search?q=alert",
-        "/people/ann/ask?q=<i>",
-    ):
+    for path in ("/", "/people/ann", "/people/ann/sessions/1", "/people/ann/search?q=alert", "/people/ann/ask?q=<i>"):
         page = (await client.get(path)).text
         assert "<script>alert" not in page
         assert "<b>bob" not in page

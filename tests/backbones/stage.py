@@ -1,7 +1,5 @@
 """A real HTTP server on this machine that answers as it is told: plays for the tests of the endpoint backbone."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

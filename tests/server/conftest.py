@@ -1,7 +1,5 @@
 """A served agent inside this process: real memory, a scripted model."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -23,16 +21,18 @@ from ld_agent.server.app import create_app
 
 @pytest.fixture
 def served(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor) -> Iterator[Served]:
-    """Serve an agent: ``async with served(generator=…, **{"memory.k": 5}) as client``."""
+    """Serve an agent, or more under their names: ``async with served({"generator": …}, **{"memory.k": 5}) as client``."""
 
     @asynccontextmanager
-    async def serve(script: dict[str, Any] | None = None, **settings: Any) -> AsyncIterator[Client]:
+    async def serve(
+        script: dict[str, Any] | None = None, scripts: dict[str, dict[str, Any]] | None = None, **settings: Any
+    ) -> AsyncIterator[Client]:
         answers = {"generator": echo, "summarizer": retold, "extractor": confessed, "memory": remembered}
-        backbone = ScriptedBackbone(answers | (script or {}))
-        agent = Agent(
-            config(**settings), backbone=backbone, clock=Clock(), encoder=encoder, topics=topics, background=True
-        )
-        app = create_app({"default": agent})
+        agents, parts = {}, {"clock": Clock(), "encoder": encoder, "topics": topics, "background": True}
+        for name, script_of_one in (scripts or {"default": script or {}}).items():
+            backbone = ScriptedBackbone(answers | script_of_one)
+            agents[name] = Agent(config(**settings), backbone=backbone, **parts)
+        app = create_app(agents)
         async with app.router.lifespan_context(app):
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             async with Client(transport=transport, base_url="http://localhost", timeout=60) as client:

@@ -1,51 +1,27 @@
 """Several agents behind one address: each replies under its own name, and all of them remember the same person."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx
 import pytest
-from agent_parts import Clock, confessed, remembered, retold
 from cli_commands import CommandLine, scripted_config
-from server_parts import Client
+from server_parts import Client, Served
 
-from ld_agent.agent import Agent
 from ld_agent.backbones.base import Request
-from ld_agent.backbones.scripted import ScriptedBackbone
-from ld_agent.config import Config
-from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.topics import TopicExtractor
-from ld_agent.server.app import create_app
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def two(config: Callable[..., Config], encoder: SentenceEncoder, topics: TopicExtractor):
-    """Two agents over one store: the one says "Plain.", the other whether its prompt knows of bees."""
-
-    @asynccontextmanager
-    async def serve() -> AsyncIterator[Client]:
-        clock, agents = Clock(), {}
-        for name, says in (("plain", "Plain."), ("fancy", knows)):
-            script = {"generator": says, "summarizer": retold, "extractor": confessed, "memory": remembered}
-            parts = {"backbone": ScriptedBackbone(script), "clock": clock, "encoder": encoder, "topics": topics}
-            agents[name] = Agent(config(**{"memory.gamma": -1.0}), background=True, **parts)
-        app = create_app(agents)
-        async with app.router.lifespan_context(app):
-            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-            async with Client(transport=transport, base_url="http://localhost", timeout=60) as client:
-                client.service = app.state.service
-                yield client
-
-    return serve
-
-
 def knows(request: Request) -> str:
     return "You keep bees." if "I keep bees." in request.messages[0].content else "Nothing."
+
+
+@pytest.fixture
+async def client(served: Served) -> AsyncIterator[Client]:
+    """Two agents over one store: the one says "Plain.", the other whether its prompt knows of bees."""
+    scripts = {"plain": {"generator": "Plain."}, "fancy": {"generator": knows}}
+    async with served(scripts=scripts, **{"memory.gamma": -1.0}) as client:
+        yield client
 
 
 async def answer(client: Client, model: str, text: str, person: str | None = "ann") -> str:
@@ -56,32 +32,30 @@ async def answer(client: Client, model: str, text: str, person: str | None = "an
     return response.json()["choices"][0]["message"]["content"]
 
 
-async def test_each_model_replies_and_all_remember(two) -> None:
-    async with two() as client:
-        listed = (await client.get("/v1/models")).json()["data"]
-        assert [model["id"] for model in listed] == ["plain", "fancy"]
-        assert (await client.get("/v1/models/fancy")).json()["id"] == "fancy"
-        assert await answer(client, "plain", "I keep bees.") == "Plain."
-        assert await answer(client, "fancy", "What do I keep?") == "You keep bees."  # what the other one has learned
-        assert await answer(client, "plain", "Thank you.") == "Plain."
-        assert (await client.said())[::2] == ["I keep bees.", "What do I keep?", "Thank you."]
-        assert await answer(client, "plain", "Hello.", person=None) == "Plain."
-        streamed = await client.post(
-            "/v1/chat/completions",
-            json={"model": "fancy", "stream": True, "user": "bob", "messages": [{"role": "user", "content": "Hi."}]},
-        )
-        assert '"model": "fancy"' in streamed.text
-        response = await client.post("/v1/responses", json={"model": "plain", "input": "Hi.", "user": "bob"})
-        assert (response.json()["model"], response.json()["output"][0]["content"][0]["text"]) == ("plain", "Plain.")
+async def test_each_model_replies_and_all_remember(client: Client) -> None:
+    listed = (await client.get("/v1/models")).json()["data"]
+    assert [model["id"] for model in listed] == ["plain", "fancy"]
+    assert (await client.get("/v1/models/fancy")).json()["id"] == "fancy"
+    assert await answer(client, "plain", "I keep bees.") == "Plain."
+    assert await answer(client, "fancy", "What do I keep?") == "You keep bees."  # what the other one has learned
+    assert await answer(client, "plain", "Thank you.") == "Plain."
+    assert (await client.said())[::2] == ["I keep bees.", "What do I keep?", "Thank you."]
+    assert await answer(client, "plain", "Hello.", person=None) == "Plain."
+    streamed = await client.post(
+        "/v1/chat/completions",
+        json={"model": "fancy", "stream": True, "user": "bob", "messages": [{"role": "user", "content": "Hi."}]},
+    )
+    assert '"model": "fancy"' in streamed.text
+    response = await client.post("/v1/responses", json={"model": "plain", "input": "Hi.", "user": "bob"})
+    assert (response.json()["model"], response.json()["output"][0]["content"][0]["text"]) == ("plain", "Plain.")
 
 
-async def test_a_model_that_is_not_there_is_named_with_those_that_are(two) -> None:
-    async with two() as client:
-        body = {"model": "gpt-4", "messages": [{"role": "user", "content": "Hi."}]}
-        response = await client.post("/v1/chat/completions", json=body)
-        assert response.status_code == 404
-        assert response.json()["error"]["message"] == "no model 'gpt-4'; this server has 'plain', 'fancy'"
-        assert response.json()["error"]["code"] == "model_not_found"
+async def test_a_model_that_is_not_there_is_named_with_those_that_are(client: Client) -> None:
+    body = {"model": "gpt-4", "messages": [{"role": "user", "content": "Hi."}]}
+    response = await client.post("/v1/chat/completions", json=body)
+    assert response.status_code == 404
+    assert response.json()["error"]["message"] == "no model 'gpt-4'; this server has 'plain', 'fancy'"
+    assert response.json()["error"]["code"] == "model_not_found"
 
 
 @pytest.mark.parametrize("stores", [(":memory:", ":memory:"), ("a.db", "b.db")])

@@ -1,17 +1,15 @@
 """Two real servers on one database: requests of a person land on either; one is killed mid-turn, the other takes over."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
+from backbones.stage import Call, Stage, says, streams
 from cli_commands import light_config
 from server_process import ServerProcess
 
@@ -20,43 +18,20 @@ TRAITS = {"generator": "How nice.", "extractor": "NO_TRAIT", "summarizer": "Ann 
 KEPT = "Nobody may lose this."
 
 
-class Model(ThreadingHTTPServer):
-    """A model that answers until it reads `KEPT`; then ``asked`` is set, and it never answers."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answer)
-        self.asked = threading.Event()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """The killed server hangs up."""
-
-
-class Answer(BaseHTTPRequestHandler):
-    server: Model
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if body["model"] == "generator" and KEPT in str(body["messages"]):
-            self.server.asked.set()
-            self.connection.recv(1)  # until the killed server's connection ends
-            return
-        said, streamed = TRAITS[body["model"]], body.get("stream")
-        part = {"index": 0, "delta" if streamed else "message": {"content": said}, "finish_reason": "stop"}
-        text = json.dumps({"choices": [part]})
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
-        self.end_headers()
-        self.wfile.write((f"data: {text}\n\ndata: [DONE]\n\n" if streamed else text).encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.mark.slow
 def test_one_is_killed_in_a_turn_and_the_other_continues(tmp_path: Path, new_database: Callable[[], str]) -> None:
-    model, address = Model(), new_database()
+    model, address, asked = Stage(), new_database(), threading.Event()
+
+    def answer(call: Call) -> None:
+        """Until it reads `KEPT`; that it never answers."""
+        if call.body["model"] == "generator" and KEPT in str(call.body["messages"]):
+            asked.set()
+            call.wait_until_client_leaves()
+        else:
+            said = TRAITS[call.body["model"]]
+            (streams(said) if call.body.get("stream") else says(said))(call)
+
+    model.plays = [answer]
     threading.Thread(target=model.serve_forever, daemon=True).start()
     backbone = {"kind": "openai", "model": "base", "base_url": f"http://127.0.0.1:{model.server_port}/v1"}
     modules = {name: {"model": name} for name in TRAITS}
@@ -78,7 +53,7 @@ def test_one_is_killed_in_a_turn_and_the_other_continues(tmp_path: Path, new_dat
             for number, text in enumerate(texts):
                 (first, second)[number % 2].chat(text, "ann", **{"X-LD-Thread": "t"})
             broken = pool.submit(first.chat, KEPT, "ann", **{"X-LD-Thread": "t", "Idempotency-Key": "k"})
-            assert model.asked.wait(30)
+            assert asked.wait(30)
             waiting = pool.submit(second.chat, "Meanwhile, on the phone.", "ann", **{"X-LD-Thread": "phone"})
             first.process.send_signal(signal.SIGKILL)
             first.process.wait(30)

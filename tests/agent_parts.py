@@ -1,7 +1,5 @@
 """What tests of the agent are made from: real memory, a scripted model that says what its prompt says, and a clock."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -8,8 +8,6 @@ A child is killed by progress and not by time: before its n-th SQL statement it 
 inside a transaction too.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What every test shares: the real encoder and topic extractor, loaded once, and a wall around the machine."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What the documentation shows: its pages, their code blocks, the commands in them, their links. Knows nothing of the package."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

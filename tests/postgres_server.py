@@ -1,7 +1,5 @@
 """A real PostgreSQL with pgvector for tests: one server for the whole run, an empty database for each test."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import uuid

@@ -3,8 +3,6 @@
 Run as a program: Ray asks the machine for its address, which the wall around the tests does not allow.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -6,8 +6,6 @@ folder, it kills the driver instead. Every group that is done is noted in ``aske
 Run as a program: Ray asks the machine for its address, which the wall around the tests does not allow.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

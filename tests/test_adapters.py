@@ -1,7 +1,5 @@
 """The adapters that ship: whole, small, made for the embedded base, and better than nothing at what they are for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

@@ -1,8 +1,6 @@
 """The first turn after an import: a restored agent answers as before; what has to be encoded again is encoded once, and the
 caller is told how far it has come."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path

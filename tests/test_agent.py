@@ -1,7 +1,5 @@
 """Turns and sessions: when a session ends, what is kept of it, and how an agent takes up again what it left."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from datetime import timedelta

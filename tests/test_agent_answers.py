@@ -1,8 +1,6 @@
 """Answers that no store or terminal should see, from every module: a turn, its memory and the next opening stand them;
 and answers that deny what was told."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What an agent finds when it opens a conversation: pins, work set aside, a long backlog, what another process changed."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from agent_parts import DAY, START, Scene, confessed, requests_of, retold

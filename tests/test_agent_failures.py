@@ -1,7 +1,5 @@
 """Models that fail or talk rubbish, and a user who interrupts: what was said is kept, and the conversation goes on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

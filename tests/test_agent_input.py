@@ -1,7 +1,5 @@
 """Bad input to a conversation: one line that says how to mend it, and nothing stored; strange input is kept as it is."""
 
-from __future__ import annotations
-
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 

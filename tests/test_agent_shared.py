@@ -1,7 +1,5 @@
 """What callers, threads, agents and a person's own corrections share: one memory, one persona bank, work that is pending."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

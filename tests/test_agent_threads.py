@@ -3,8 +3,6 @@
 Interleavings that once hung are forced by events; `running.resources` names the order of locks.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What was said to be "yesterday" is remembered, read and quoted with its date; what was said stays word for word."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from agent_parts import Scene, requests_of

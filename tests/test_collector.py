@@ -1,7 +1,5 @@
 """Model calls of many callers in shared batches: what one caller does wrong stops that caller alone."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The shipped agent configs, and what `load_config` says about a config that cannot be used."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """What a person corrects or forgets by hand does not come back: not from the lines that said it, nor from what was made of
 them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The documentation cannot drift: every command is in it, what it shows parses, and its code runs."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """French, the worked example of docs/languages.md, a complete folder outside the package; and it beside other languages."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Importing the package is cheap, and so is asking the command line for help."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

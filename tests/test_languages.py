@@ -1,7 +1,5 @@
 """Languages: their folders, what is read in their words, and conversations in them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import textwrap

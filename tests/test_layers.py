@@ -1,7 +1,5 @@
 """Imports point down, and SQL and database connections stay in storage."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Several languages, scripts and signs in one conversation, through the real store, encoder, topics and search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Killed with SIGKILL before any SQL statement, a store opens again with all that was acknowledged, and work goes on."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

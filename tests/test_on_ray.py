@@ -1,7 +1,5 @@
 """Conversations played on Ray: the lines of one process in its order, whoever was killed in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

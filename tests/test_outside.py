@@ -3,8 +3,6 @@
 A change made on purpose rewrites its file in the same commit: ``REWRITE_GOLDEN=1 pytest tests/test_outside.py``.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import inspect

@@ -1,7 +1,5 @@
 """PAPER.md: every file, name and test that it points at exists."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LD-Agent as published (``-c paper``), and the prompts of the arms that another paper compares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 

@@ -4,8 +4,6 @@ Every case goes through the real store and the real prompt; only the model is sc
 is the worst a summarizer can do.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import timedelta

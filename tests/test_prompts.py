@@ -1,7 +1,5 @@
 """Prompt templates: every shipped one renders, a missing variable raises, and data stays data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

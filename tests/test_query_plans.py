@@ -1,7 +1,5 @@
 """SQLite's own plan of every statement of a turn and of a session's end: none reads or sorts a whole history."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """A reply does not say again what the agent said before in the conversation, or what it was just told."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

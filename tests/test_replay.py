@@ -1,7 +1,5 @@
 """Playing a recorded conversation: what enters the memory, how it is numbered, and that it can be broken off anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Work written as steps: one at a time, side by side, counted, and when the model fails."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What an agent says because its model gave no reply tells nothing: no mechanism remembers it."""
 
-from __future__ import annotations
-
 import pytest
 from agent_parts import DAY, START, Scene, requests_of
 

@@ -1,7 +1,5 @@
 """Long work shows how far it is on a terminal, and nothing elsewhere."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

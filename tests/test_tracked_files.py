@@ -1,7 +1,5 @@
 """Leftovers of merges and broken links are found in every kind of file, by ``make lint``."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One caller at a time, in the order of arrival, from threads and coroutines alike."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

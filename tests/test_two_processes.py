@@ -1,7 +1,5 @@
 """Two processes on one store: no lost update, no id given twice, each sees what the other said, or one clear error."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The wheel alone is enough: built, put into an environment of its own, and used from a folder that is no checkout."""
 
-from __future__ import annotations
-
 import os
 import site
 import subprocess

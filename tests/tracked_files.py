@@ -3,8 +3,6 @@
 ``make lint`` runs it. Knows nothing of the package.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

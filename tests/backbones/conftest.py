@@ -1,7 +1,5 @@
 """Tiny models and adapters that several tests share, made once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the tests of the local backbone share: requests, and a look behind `generate`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Adapters as vLLM loads them: a folder a module with names and ranks that it takes, and a clear refusal of any other."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prompts as tokens: the cached prefix, control tokens, templates, the window, and streams of whole characters."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

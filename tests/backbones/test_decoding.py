@@ -1,7 +1,5 @@
 """Ids drawn by the decode loop: as likely as the model has them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

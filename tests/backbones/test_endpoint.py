@@ -1,7 +1,5 @@
 """The endpoint backbone against real HTTP: a loopback server that plays faults."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

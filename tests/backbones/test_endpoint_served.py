@@ -1,7 +1,5 @@
 """The endpoint backbone against a real server: the embedded model behind `transformers serve`."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

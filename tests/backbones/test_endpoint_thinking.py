@@ -1,7 +1,5 @@
 """Endpoints whose models reason, are filtered or call tools: what is shown and stored, and what has to wait."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Adapters as llama.cpp loads them: its names, its shapes, its order of rows; and loaded by it where it is installed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How likely answers are: against the same model called plainly, token by token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompts read one after the other, as the Llama family's general code reads them in a padded batch."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

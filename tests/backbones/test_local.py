@@ -1,7 +1,5 @@
 """The local backbone against transformers, on tiny models and on the embedded one."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """LoRA adapters under the local backbone, one a row of a batch, against PEFT."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Local models that reason: Qwen3's own template on a tiny model, templates that open reasoning, and harmony's tokens."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a model said, whole and in pieces: without its reasoning, characters no store takes, and template tokens."""
 
-from __future__ import annotations
-
 import pytest
 
 from ld_agent.backbones.answer_text import AnswerStream, answer_text

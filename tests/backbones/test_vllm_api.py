@@ -3,8 +3,6 @@
 It stands in for a server of which no CPU build can be had: what is checked is what is sent, not what vLLM makes of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

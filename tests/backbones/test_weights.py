@@ -1,7 +1,5 @@
 """References to paths, checksums, and the conversion of GGUF files."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """Makes tiny real models: a byte-level tokenizer with a chat template, models of any architecture, LoRA adapters."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

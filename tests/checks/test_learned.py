@@ -1,7 +1,5 @@
 """The learned check, on claims that it was not tuned on; and what is stored because of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

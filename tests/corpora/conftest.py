@@ -1,7 +1,5 @@
 """Paths of the samples and, if this machine has them, of the real corpora."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loaders of the other corpora, on the samples and, where available, on the real files."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

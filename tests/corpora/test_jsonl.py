@@ -1,7 +1,5 @@
 """The project's own format: round trips, and errors that name the line."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Format detection, lazy reading, and errors for unusable files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import pairwise

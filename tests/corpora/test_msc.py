@@ -1,7 +1,5 @@
 """Multi-Session Chat: dates, speakers without ids, joined sessions and annotated traits."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

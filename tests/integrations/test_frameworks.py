@@ -1,7 +1,5 @@
 """Each adapter against its installed framework, with the framework's own runner where it needs no network."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What the tests of the memory share: a store of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which traits contradict each other: a table of pairs, older first."""
 
-from __future__ import annotations
-
 import pytest
 
 from ld_agent.checks.contradiction import contradicts, slot

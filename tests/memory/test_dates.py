@@ -1,7 +1,5 @@
 """Which periods a question names, and how near records lie to them."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 

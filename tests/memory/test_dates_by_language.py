@@ -1,7 +1,5 @@
 """Periods of time that questions in Chinese, Korean and French name, by hand; asked on Thursday, 12 March 2026."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

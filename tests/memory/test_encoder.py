@@ -1,7 +1,5 @@
 """The text encoder with the real model: what it counts, what it keeps, and long texts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """What stands beside each event for the hybrid scorer: made of what is stored, kept, made anew, and gone with its record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The event view: what a session becomes, and recall from it by the equations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

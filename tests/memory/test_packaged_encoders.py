@@ -1,7 +1,5 @@
 """Multilingual encoders out of Python packages: meaning across languages, γ by encoder, and scripts they do not know."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The persona banks over a real store and the real encoder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Encoders of transformers by their pooling, and DPR's two encoders in dense retrieval; tiny models of the real classes."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

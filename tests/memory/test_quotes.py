@@ -1,7 +1,5 @@
 """Quotes: what is chosen of what was said, and that it fits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """Equations (1)–(3) against numbers worked by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

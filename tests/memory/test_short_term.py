@@ -1,7 +1,5 @@
 """The short-term cache M_S and equation (4), over a real store."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Topic sets with the real spaCy pipeline."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Relative times become the dates that they stood for; what is ambiguous stays; by hand, said on Thursday, 12 March 2026."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

@@ -1,7 +1,5 @@
 """Whose trait it is, whom it is about, and whom a question names."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

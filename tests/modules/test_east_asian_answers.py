@@ -1,7 +1,5 @@
 """Answers in Chinese and Korean as models write them: full-width colons, bars and commas, and no spaces between sentences."""
 
-from __future__ import annotations
-
 import pytest
 
 from ld_agent.backbones.base import Completion

@@ -1,7 +1,5 @@
 """What models really say, read as traits; and the extractor's requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

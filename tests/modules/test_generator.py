@@ -1,7 +1,5 @@
 """The generator's prompt: what stands in it, in which order, and what is left out when the window is small."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

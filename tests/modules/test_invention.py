@@ -1,7 +1,5 @@
 """What a reply makes up when it is asked for something that was told."""
 
-from __future__ import annotations
-
 import pytest
 
 from ld_agent.checks.invention import asks_for_facts, asks_what_was_told, made_up, supported

@@ -1,7 +1,5 @@
 """What a reply makes up, in Chinese and Korean, by the rules of their folders."""
 
-from __future__ import annotations
-
 import pytest
 
 from ld_agent.checks.invention import addressed, asks_what_was_told, supported

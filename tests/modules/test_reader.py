@@ -1,7 +1,5 @@
 """The reader: one passage at a time, and what becomes of its answers in a reply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The table of tuned modules: everything it names is there, and one entry is all that another module needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path

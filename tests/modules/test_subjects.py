@@ -1,7 +1,5 @@
 """Clauses of summaries, whose they are, and sentences that list what one person does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from copy import copy
 

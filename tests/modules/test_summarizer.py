@@ -1,7 +1,5 @@
 """The summarizer: prompts that hold everything, answers that are summaries, and what stands in where they are not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """How the tests of the server talk with it: over httpx's ASGI transport, in this process."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

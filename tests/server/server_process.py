@@ -1,7 +1,5 @@
 """A real ``ld-agent serve`` for tests: a process on a free port, asked over HTTP."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

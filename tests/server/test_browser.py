@@ -1,7 +1,5 @@
 """The page in a real Chromium, against a real server process. Skipped where either is missing."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

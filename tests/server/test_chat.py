@@ -1,7 +1,5 @@
 """Chat completions: what clients get, and what enters the memory."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

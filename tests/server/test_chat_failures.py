@@ -1,7 +1,5 @@
 """Chat completions: what goes wrong, and that nothing is lost by it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

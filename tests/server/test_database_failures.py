@@ -1,7 +1,5 @@
 """What a turn makes of a database that fails: what was said is kept, a retry answers it, nothing is there twice."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The OpenAPI document is true: whatever it allows is answered as it says, and nothing makes the server fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

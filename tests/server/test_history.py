@@ -1,7 +1,5 @@
 """What of a resent chat is new: lines by hand, ``u`` the person's and ``a`` the agent's."""
 
-from __future__ import annotations
-
 import pytest
 
 from ld_agent.server.history import Comparison, Line, compare, is_task

@@ -1,7 +1,5 @@
 """Clients over a real socket that are slow, that leave, or that send too much: each is told so, and nobody else waits for it."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

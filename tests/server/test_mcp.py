@@ -1,7 +1,5 @@
 """The memory over the Model Context Protocol, asked by the official SDK's own client."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The memory over HTTP, through the client that ships with the package."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import re

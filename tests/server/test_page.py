@@ -1,7 +1,5 @@
 """The page, as its server answers: who may see it, what its forms do, and that what people said stays text."""
 
-from __future__ import annotations
-
 import re
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """A real server process: it starts, is killed, loses nothing, and stops gently."""
 
-from __future__ import annotations
-
 import signal
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The `openai` SDK talks with the served agent, in both of OpenAI's protocols."""
 
-from __future__ import annotations
-
 import openai
 import pytest
 from server_parts import Client, Served

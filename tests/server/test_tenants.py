@@ -1,7 +1,5 @@
 """Keys and tenants: who is let in, and that one tenant sees nothing of another by whatever route."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stores to test on, and one conversation with something of every kind in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

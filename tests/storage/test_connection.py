@@ -1,7 +1,5 @@
 """Opening the file: what is made, what is refused and in which words, and what two processes do to each other there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Deleting a conversation leaves no byte of its texts in any file of the store, and every other conversation as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Export and import: the same bytes again, whatever was said; a broken line is named and nothing of its file is taken in."""
 
-from __future__ import annotations
-
 import json
 import random
 import unicodedata

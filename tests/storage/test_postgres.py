@@ -1,7 +1,5 @@
 """What only PostgreSQL can do wrong: every failure is one clear line without a password, and nothing stored is lost."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

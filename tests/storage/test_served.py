@@ -1,7 +1,5 @@
 """What a server keeps beside the conversations, on every engine: keys, answers, and lists by page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

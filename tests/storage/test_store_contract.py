@@ -2,8 +2,6 @@
 stay apart, nothing is given out or taken in twice, and changes by hand are dated.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone

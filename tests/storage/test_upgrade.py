@@ -1,7 +1,5 @@
 """A store of schema 3, as the version before threads wrote it, is upgraded with everything in it kept."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from datetime import UTC, datetime, timedelta

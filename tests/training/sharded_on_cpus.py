@@ -2,8 +2,6 @@
 does on GPUs. accelerate itself makes nothing of FSDP on CPUs, so its state is told here; all else is its own code.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

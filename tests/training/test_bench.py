@@ -1,7 +1,5 @@
 """``ld-agent bench training`` on a tiny base: the same rows for every recipe, each in a separate process."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

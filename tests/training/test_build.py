@@ -1,7 +1,5 @@
 """Training files from corpora: rows, prompts, provenance and rejected input."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Tokenized rows, in batches of similar length; and the loss of their answers, which is that of all logits."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every family of backbones that ships, on a tiny model of it: it answers through the agent and is tuned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

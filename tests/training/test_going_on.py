@@ -1,7 +1,5 @@
 """Tuning that starts from an adapter, as the paper's ablations start from a model tuned on context only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

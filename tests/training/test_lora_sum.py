@@ -1,7 +1,5 @@
 """The LoRA layer with custom gradients computes the same as PEFT's, and leaves special cases to PEFT."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

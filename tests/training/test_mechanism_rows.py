@@ -1,7 +1,5 @@
 """Rows of the memory module: every answer is one that the mechanisms read, and rests on what was said."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows that need memory: what is asked stands in the prompt or nowhere, and who is "you"."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

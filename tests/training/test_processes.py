@@ -3,8 +3,6 @@
 Two processes that both hold the base are launched in `test_settings`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Rows for the reader: answers rest on their passages, and passages that do not answer stand beside them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

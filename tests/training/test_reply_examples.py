@@ -1,7 +1,5 @@
 """N-shot examples: drawn by seed from a run's replies, with the memory that was generated for them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Settings files, their validation, and the training commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Splitting a corpus that comes in one file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The whole recipe on tiny models: learning, output files, and resuming interrupted runs."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

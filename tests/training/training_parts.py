@@ -1,7 +1,5 @@
 """Rows that a tiny model can learn, and the commands of the training scripts."""
 
-from __future__ import annotations
-
 import csv
 import json
 import runpy

@@ -1,7 +1,5 @@
 """Indexes of many conversations within a bound: which stay, which go, and what growing ones count."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The hybrid scorer: its sum, its terms in the index, and that time never erases."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import UTC, datetime

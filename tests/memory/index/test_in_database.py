@@ -1,7 +1,5 @@
 """PostgreSQL ranks a conversation's records as the index in memory does: the same records, the same numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 

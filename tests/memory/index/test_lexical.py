@@ -1,7 +1,5 @@
 """Stems, BM25 by hand, and the windows that say a word."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

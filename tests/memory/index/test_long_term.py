@@ -1,7 +1,5 @@
 """The long-term index: against a brute-force reference, at its limits, its size, over a shelf, and with rough cosines."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

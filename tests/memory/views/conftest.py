@@ -1,7 +1,5 @@
 """What the tests of the views share: agents over one store, with the real encoder and a scripted model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One view of the conversation "alice" by itself: real store, encoder and topics, a scripted model, no agent around it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which statements of a model a dialogue supports, and what becomes of the others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

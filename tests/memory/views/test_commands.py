@@ -1,7 +1,5 @@
 """What the command line shows and does about views: backfilling, and what each mechanism costs."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Conditional memory against hand-worked traces: decide with the reply, record, recall with self-reflection."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

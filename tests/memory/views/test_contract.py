@@ -1,7 +1,5 @@
 """What every view promises, and every pair of views: it takes in, recalls, persists, survives, forgets and moves house."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 from typing import Any

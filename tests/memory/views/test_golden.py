@@ -1,7 +1,5 @@
 """The golden memory: what a corpus annotates, session by session, and nothing younger than the question."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """MemoChat: memos by topic out of a model's answer, and the topics that the model picks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

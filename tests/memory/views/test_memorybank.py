@@ -1,7 +1,5 @@
 """MemoryBank: what is summarised when, whose portrait changes, and what is forgotten."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from datetime import timedelta

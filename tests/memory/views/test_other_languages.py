@@ -1,7 +1,5 @@
 """Every mechanism that asks a model, in Chinese and Korean: prompts in the language, answers in its words, no fallback."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Recursive summarization against hand-worked traces: M_i = LLM(P_m(S_i, M_{i-1})), what is refused, what is kept."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ECM's summary view: one summary a session, the nearest of them recalled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Several views at once: shared batches, one list within a budget, what is refused, what is ignored, what is backfilled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

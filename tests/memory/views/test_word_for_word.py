@@ -1,7 +1,5 @@
 """The views that keep what was said word for word: none, full, history, bm25 and dense."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

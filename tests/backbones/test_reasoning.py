@@ -22,6 +22,30 @@ MARKED = [
     ("<|start|>assistant<|channel|>final<|message|>How many?", "How many?"),
     ("<|channel|>commentary to=count <|constrain|>json<|message|>{}<|call|>", ""),
 ]
+CLEANED = [
+    ("I like tea.", "I like tea."),
+    ("Tea\n\tand milk 🐝", "Tea\n\tand milk 🐝"),
+    ("a list: [x] <b> 1 < 2, I <3 tea", "a list: [x] <b> 1 < 2, I <3 tea"),
+    # halves of characters
+    ("I like tea \ud83d", "I like tea "),
+    ("\ude00 I like tea", " I like tea"),
+    ("tea \ud83d\ude00!", "tea \U0001f600!"),
+    # controls
+    ("a\x00b\x07c\x7f\x9dd", "abcd"),
+    ("a\r\nb\rc\x0bd\x0ce\x85f\u2028g", "a\nb\nc\nd\ne\nf\ng"),
+    ("\x1b[31;1mred\x1b[0m \x9b2Jgone \x1b", "red gone "),
+    # template tokens
+    ("<|im_start|>assistant\nI like tea.<|im_end|>", "I like tea."),
+    ("<|start_header_id|>assistant<|end_header_id|>\n\nI like tea.<|eot_id|>", "I like tea."),
+    ("<start_of_turn>model\nI like tea.<end_of_turn>\n<start_of_turn>user\nMe too.", "I like tea."),
+    ("<|im_end|>I like tea.", "I like tea."),
+    ("<s>I like tea.</s>", "I like tea."),
+    ("[INST]I like tea.[/INST]", "I like tea."),
+    ("<｜end▁of▁sentence｜>I like tea.", "I like tea."),
+    ("<|im_<|x|>end|>", "< |im_end|>"),
+    ("<|im_end|>", ""),
+    ("", ""),
+]
 UNOPENED = "Okay, she keeps newts.\n</think>\n\nHow many?"
 PLAIN = ["How many?", "I think <b>so</b>: 1 < 2.", "It ends with `</think>`, after a `<think>`.", "<thinker>?"]
 
@@ -34,17 +58,16 @@ def streamed(text: str, size: int, *, thinks: bool = False) -> str:
     return "".join(shown)
 
 
-@pytest.mark.parametrize(("answer", "expected"), [*MARKED, *((text, text) for text in PLAIN)])
-def test_reasoning_is_taken_out_of_whole_answers_and_of_streams(answer: str, expected: str) -> None:
-    assert answer_text(answer) == expected
+@pytest.mark.parametrize(("answer", "expected"), [*MARKED, *CLEANED, *((text, text) for text in PLAIN)])
+def test_an_answer_is_the_same_whole_and_streamed(answer: str, expected: str) -> None:
+    assert Completion(answer, 0, 0).text == expected
     assert answer_text(expected) == expected
+    expected.encode()
     for size in (1, 3, 1000):
-        assert streamed(answer, size) == expected
-
-
-@pytest.mark.parametrize(("answer", "expected"), MARKED)
-def test_a_stream_of_a_model_that_thinks_shows_the_same(answer: str, expected: str) -> None:
-    assert streamed(answer, 1, thinks=True) == expected
+        if "<|x|>" not in answer:  # taken apart at the end only
+            assert streamed(answer, size) == expected
+    if (answer, expected) in MARKED:
+        assert streamed(answer, 1, thinks=True) == expected
 
 
 def test_reasoning_that_no_tag_opens_ends_at_the_tag_that_closes_it() -> None:
@@ -87,49 +110,6 @@ def test_what_a_prompt_leaves_open() -> None:
     assert opened("<|im_start|>assistant\n<think>\n") == "<think>"
     assert opened("<think>\n\n</think>\n\n") == ""
     assert opened("She wrote <think> once.") == ""
-
-
-ANSWERS = [
-    ("I like tea.", "I like tea."),
-    ("Tea\n\tand milk 🐝", "Tea\n\tand milk 🐝"),
-    ("a list: [x] <b> 1 < 2, I <3 tea", "a list: [x] <b> 1 < 2, I <3 tea"),
-    # halves of characters
-    ("I like tea \ud83d", "I like tea "),
-    ("\ude00 I like tea", " I like tea"),
-    ("tea \ud83d\ude00!", "tea \U0001f600!"),
-    # controls
-    ("a\x00b\x07c\x7f\x9dd", "abcd"),
-    ("a\r\nb\rc\x0bd\x0ce\x85f\u2028g", "a\nb\nc\nd\ne\nf\ng"),
-    ("\x1b[31;1mred\x1b[0m \x9b2Jgone \x1b", "red gone "),
-    # template tokens
-    ("<|im_start|>assistant\nI like tea.<|im_end|>", "I like tea."),
-    ("<|start_header_id|>assistant<|end_header_id|>\n\nI like tea.<|eot_id|>", "I like tea."),
-    ("<start_of_turn>model\nI like tea.<end_of_turn>\n<start_of_turn>user\nMe too.", "I like tea."),
-    ("<|im_end|>I like tea.", "I like tea."),
-    ("<s>I like tea.</s>", "I like tea."),
-    ("[INST]I like tea.[/INST]", "I like tea."),
-    ("<｜end▁of▁sentence｜>I like tea.", "I like tea."),
-    ("<|im_<|x|>end|>", "< |im_end|>"),
-    ("<|im_end|>", ""),
-    ("", ""),
-]
-
-
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS)
-def test_an_answer_is_cleaned_on_entry(answer: str, expected: str):
-    assert Completion(answer, 0, 0).text == expected
-    assert answer_text(expected) == expected
-    expected.encode()
-
-
-@pytest.mark.parametrize(("answer", "expected"), ANSWERS)
-def test_pieces_show_the_beginning_of_the_cleaned_answer(answer: str, expected: str):
-    shown: list[str] = []
-    stream = AnswerStream(shown.append)
-    for character in answer:
-        stream(character)
-    if "<|x|>" not in answer:  # taken apart at the end only
-        assert expected == "".join(shown)
 
 
 def test_deeply_nested_tokens_are_cleaned_in_one_pass():

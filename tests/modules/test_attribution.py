@@ -14,55 +14,40 @@ READING = ENGLISH.reading
 
 
 @pytest.mark.parametrize(
-    ("trait", "said", "others"),
+    ("trait", "said", "others", "before", "own"),
     [
-        ("I have a son named Jakob.", "Your son Jakob must be four by now!", ()),
-        ("I am allergic to peanuts.", "I hope you found something without peanuts, with your allergy.", ()),
-        ("I have a dog.", "Do you have a dog?", ()),
-        ("I live in Oslo.", "Oslo! How nice to live there.", ("I live in Oslo.",)),
-        ("I like to play punk music.", "Great! I like to play punk music.", ("I like to listen to punk music.",)),
+        # what is said of the other is not the speaker's own
+        ("I have a son named Jakob.", "Your son Jakob must be four by now!", (), "", False),
+        ("I am allergic to peanuts.", "I hope you found something without peanuts, with your allergy.", (), "", False),
+        ("I have a dog.", "Do you have a dog?", (), "", False),
+        ("I live in Oslo.", "Oslo! How nice to live there.", ("I live in Oslo.",), "", False),
+        (
+            "I like to play punk music.",
+            "Great! I like to play punk music.",
+            ("I like to listen to punk music.",),
+            "",
+            False,
+        ),
+        # what people say of themselves stays theirs
+        ("I have a son named Jakob.", "My son Jakob is four. And you?", (), "", True),
+        ("I don't like coffee.", "I don't like coffee.", ("I like coffee.",), "", True),
+        ("I told my boss the truth.", "I told my boss the truth, you know.", (), "", True),
+        # the words of the other make no trait
+        ("I'm allergic to peanuts.", "I'm allergic to peanuts.", ("I am allergic to peanuts.",), "", False),
+        ("I am going to Zanzibar.", "We leave in a couple of days.", (), "I am going to Zanzibar.", False),
+        ("I live in Oslo.", "Same here, I live in Oslo.", ("I live in Oslo.",), "I live in Oslo.", False),
+        ("I love curry chips.", "Yes, I love those!", ("I like curry chips.",), "I could live on curry chips.", False),
+        ("I have dogs.", "I have dogs.", ("I have dogs.",), "Do you like the rain? I have dogs.", False),
+        # what was asked for is a trait
+        ("I have dogs.", "I have dogs.", ("I have dogs.",), "I have dogs. Do you have dogs too?", True),
+        ("I have no food restrictions.", "Not really.", (), "Do you have any food restrictions?", True),
+        ("I paint.", "Painter, yes. What are your hobbies?", (), "Cool, are you an artist?", True),
     ],
 )
-def test_what_is_said_of_the_other_is_not_the_speakers_own(trait: str, said: str, others: tuple[str, ...]):
-    assert not belongs(trait, said, READING, others)
-
-
-@pytest.mark.parametrize(
-    ("trait", "said", "others"),
-    [
-        ("I have a son named Jakob.", "My son Jakob is four. And you?", ()),
-        ("I don't like coffee.", "I don't like coffee.", ("I like coffee.",)),
-        ("I told my boss the truth.", "I told my boss the truth, you know.", ()),
-    ],
-)
-def test_what_people_say_of_themselves_stays_theirs(trait: str, said: str, others: tuple[str, ...]):
-    assert belongs(trait, said, READING, others)
-
-
-@pytest.mark.parametrize(
-    ("trait", "said", "others", "before"),
-    [
-        ("I'm allergic to peanuts.", "I'm allergic to peanuts.", ("I am allergic to peanuts.",), ""),  # parroted
-        ("I am going to Zanzibar.", "We leave in a couple of days.", (), "I am going to Zanzibar."),
-        ("I live in Oslo.", "Same here, I live in Oslo.", ("I live in Oslo.",), "I live in Oslo."),
-        ("I love curry chips.", "Yes, I love those!", ("I like curry chips.",), "I could live on curry chips."),
-        ("I have dogs.", "I have dogs.", ("I have dogs.",), "Do you like the rain? I have dogs."),
-    ],
-)
-def test_the_words_of_the_other_make_no_trait(trait: str, said: str, others: tuple[str, ...], before: str):
-    assert not belongs(trait, said, READING, others, before)
-
-
-@pytest.mark.parametrize(
-    ("trait", "said", "others", "before"),
-    [
-        ("I have dogs.", "I have dogs.", ("I have dogs.",), "I have dogs. Do you have dogs too?"),
-        ("I have no food restrictions.", "Not really.", (), "Do you have any food restrictions?"),  # it was asked for
-        ("I paint.", "Painter, yes. What are your hobbies?", (), "Cool, are you an artist?"),
-    ],
-)
-def test_what_was_asked_for_is_a_trait(trait: str, said: str, others: tuple[str, ...], before: str):
-    assert belongs(trait, said, READING, others, before)
+def test_a_trait_belongs_to_the_one_who_says_it_of_themselves(
+    trait: str, said: str, others: tuple[str, ...], before: str, own: bool
+):
+    assert belongs(trait, said, READING, others, before) is own
 
 
 def test_each_trait_is_judged_by_its_own_sentence():

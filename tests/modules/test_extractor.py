@@ -115,13 +115,6 @@ def test_sentence_boundaries(text: str, expected: tuple[str, ...]):
     assert parse_traits(text, text, READING) == expected
 
 
-def test_in_a_chain_of_thought_only_json_with_a_key_counts():
-    assert parse_traits('["I have a dog."]', UTTERANCE, READING, reasoned=True) == ()
-    assert parse_traits('{"thought": "A dog.", "traits": ["I have a dog."]}', UTTERANCE, READING, reasoned=True) == (
-        DOG,
-    )
-
-
 def test_no_more_traits_than_the_bound():
     answer = "\n".join(f"{i}. I have {i} dogs." for i in range(2, 12))
     assert parse_traits(answer, f"dogs: {answer}", READING) == tuple(
@@ -129,10 +122,17 @@ def test_no_more_traits_than_the_bound():
     )
 
 
-def test_a_chain_of_thought_counts_only_after_its_marker():
-    said = "They own a dog and will keep it."
-    assert parse_traits(said, UTTERANCE, READING, reasoned=True) == ()
-    assert parse_traits(f"{said}\nTraits: I have a dog.", UTTERANCE, READING, reasoned=True) == (DOG,)
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("They own a dog and will keep it.", ()),
+        ("They own a dog and will keep it.\nTraits: I have a dog.", (DOG,)),
+        ('["I have a dog."]', ()),
+        ('{"thought": "A dog.", "traits": ["I have a dog."]}', (DOG,)),
+    ],
+)
+def test_a_chain_of_thought_counts_only_after_its_marker(answer: str, expected: tuple[str, ...]):
+    assert parse_traits(answer, UTTERANCE, READING, reasoned=True) == expected
 
 
 @pytest.mark.parametrize("garbage", ["dog " * 2500, " " * 10_000 + "x", "1. " * 3400, "\"'“" * 3400, "no a b " * 1500])

@@ -50,47 +50,35 @@ def test_a_reply_keeps_the_sentences_that_make_nothing_up(reply: str, kept: str,
 
 
 @pytest.mark.parametrize(
-    "text", ["Do you remember my dog's name?", "Tell me my dog's name.", "Remind me of my sister's name!"]
-)
-def test_a_request_to_be_told_something_of_ones_own_asks_what_was_told(text: str):
-    assert asks_what_was_told(text, READING)
-    assert asks_for_facts(text, READING)
-
-
-@pytest.mark.parametrize(
-    "text",
+    ("text", "told"),
     [
-        "Tell me a story about my dog.",  # something new
-        "Remind me to call my mother.",
-        "Do you remember me?",
-        "Tell me what I should do with my life.",
-        "My dog loves it there!",
+        ("Do you remember my dog's name?", True),
+        ("Tell me my dog's name.", True),
+        ("Remind me of my sister's name!", True),
+        ("Tell me a story about my dog.", False),  # something new
+        ("Remind me to call my mother.", False),
+        ("Do you remember me?", False),
+        ("Tell me what I should do with my life.", False),
+        ("My dog loves it there!", False),
+        ("What's my dog called?", True),
+        ("Where did we meet?", True),
+        ("Hello! Do you remember where I work?", True),
+        ("How old is Mina?", True),
+        # neither statements nor questions for advice or news or about the agent
+        ("I have a dog.", False),
+        ("How are you?", False),
+        ("What should I cook for my wife?", False),
+        ("What do you think of my new job?", False),
+        ("How do I fix my bike?", False),
+        ("I made soup. What's your favourite?", False),
+        ("What's a good present for my mother?", False),
+        ("How old is Otto?", False),
+        ("Could you tell me what my options are?", False),
+        ("I love Oslo. What is the weather like there?", False),
     ],
 )
-def test_other_requests_and_statements_do_not(text: str):
-    assert not asks_what_was_told(text, READING)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "What's my dog called?", "Where did we meet?", "Hello! Do you remember where I work?", "How old is Mina?",
-    ],
-)  # fmt: skip
-def test_a_question_about_something_said(text: str):
-    assert asks_what_was_told(text, READING, "Mina is six.")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I have a dog.", "How are you?", "What should I cook for my wife?", "What do you think of my new job?",
-        "How do I fix my bike?", "I made soup. What's your favourite?", "What's a good present for my mother?",
-        "How old is Otto?", "Could you tell me what my options are?", "I love Oslo. What is the weather like there?",
-    ],
-)  # fmt: skip
-def test_questions_for_advice_or_news_or_about_the_agent_are_excluded(text: str):
-    assert not asks_what_was_told(text, READING, "Mina is six.")
+def test_what_asks_for_something_that_was_told(text: str, told: bool):
+    assert asks_what_was_told(text, READING, "Mina is six.") is told
 
 
 TOLD = "Ann lives with Ben. Ann: I never eat fish. Ann: My brother is a monk called Tom.\nSam: Lovely."
@@ -125,6 +113,7 @@ def test_an_answer_denies_nothing_names_others_and_says_you(
     [
         ("What colour is the sea?", True),
         ("Do you remember where I work?", True),
+        ("Remind me of my sister's name!", True),
         ("Can you tell me your name?", False),
         ("What do you do for fun?", False),
     ],

@@ -216,35 +216,35 @@ def test_an_answer_to_something_else_is_none(answer: str, question: str, nothing
 
 
 VOLVO, FIAT = "You drive an old Volvo.", "You drive a Fiat."
+CITIES = ["In Rome.", "In Oslo.", "In Bern."]
 
 
 @pytest.mark.parametrize(
-    ("question", "chosen"),
+    ("question", "answers", "sessions", "chosen"),
     [
-        ("What car do I drive?", FIAT),
-        ("How old is my car?", FIAT),  # this "old" asks for no former car
-        ("What car did I drive before?", VOLVO),
-        ("What was my old car?", VOLVO),
-        ("我以前开什么车？", VOLVO),
-        ("예전에 제 차가 뭐였어요?", VOLVO),
+        *(
+            (question, answers, sessions, chosen)
+            for answers, sessions in (([VOLVO, FIAT], [1, 4]), ([FIAT, VOLVO], [4, 1]))
+            for question, chosen in (
+                ("What car do I drive?", FIAT),
+                ("How old is my car?", FIAT),  # this "old" asks for no former car
+                ("What car did I drive before?", VOLVO),
+                ("What was my old car?", VOLVO),
+                ("我以前开什么车？", VOLVO),
+                ("예전에 제 차가 뭐였어요?", VOLVO),
+            )
+        ),
+        # of what happened, the likeliest answer counts
+        ("Where did we meet?", CITIES, [2, 5, 1], "In Rome."),
+        ("What was the film?", CITIES, [2, 5, 1], "In Rome."),
+        ("我去了哪里？", CITIES, [2, 5, 1], "In Rome."),
+        ("어디 갔었어요?", CITIES, [2, 5, 1], "In Rome."),
+        ("Where do I live?", CITIES, [1, 2, 2], "In Oslo."),  # of equally late ones the likelier
+        ("What car do I drive?", ["You drive an old Volvo.", "You drive a Volvo."], [1, 2], VOLVO),  # without news
     ],
 )
-def test_a_question_is_about_now_or_about_then(question: str, chosen: str):
-    for answers, sessions in (([VOLVO, FIAT], [1, 4]), ([FIAT, VOLVO], [4, 1])):
-        assert answers[timely(question, answers, sessions, READING)] == chosen
-
-
-@pytest.mark.parametrize("question", ["Where did we meet?", "What was the film?", "我去了哪里？", "어디 갔었어요?"])
-def test_of_what_happened_the_likeliest_answer_counts(question: str):
-    assert timely(question, ["In Rome.", "In Oslo.", "In Bern."], [2, 5, 1], READING) == 0
-
-
-def test_a_later_answer_without_news_does_not_replace_the_likeliest():
-    assert timely("What car do I drive?", ["You drive an old green Volvo.", "You drive a Volvo."], [1, 2], READING) == 0
-
-
-def test_of_equally_late_answers_the_likelier_one_counts():
-    assert timely("Where do I live?", ["In Rome.", "In Oslo.", "In Bern."], [1, 2, 2], READING) == 1
+def test_a_question_is_about_now_or_about_then(question: str, answers: list[str], sessions: list[int], chosen: str):
+    assert answers[timely(question, answers, sessions, READING)] == chosen
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ def test_help_takes_under_a_second_of_processor_time():
     assert best_seconds(help_shown) < 1.0
 
 
-def test_an_unknown_name_is_an_attribute_error():
+def test_known_names_are_listed_and_an_unknown_one_is_an_attribute_error():
+    assert set(dir(ld_agent)) >= set(ld_agent.__all__)
     with pytest.raises(AttributeError, match="Agnet"):
         _ = ld_agent.Agnet
 

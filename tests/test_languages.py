@@ -228,6 +228,7 @@ def test_a_folder_of_ones_own(folder: Path):
             "[year, '{yaer}']",
             r"dates\.yaml: .*\{yaer\} is neither a list of words nor one of the parts",
         ),
+        ("dates.yaml", "[year, '{year}']", "[year, '({year}']", r"dates\.yaml: .*is not a regular expression"),
         ("dates.yaml", "(?P<back>大前|[今昨前])", "明", r"dates\.yaml: .*lacks the group 'back'"),
     ],
 )

@@ -32,11 +32,7 @@ class Comparison(NamedTuple):
 def interval(
     measure: Measure, episodes: Sequence[str], samples: int = SAMPLES, seed: int = SEED
 ) -> tuple[float, float] | None:
-    """Return the percentile interval of a figure at `LEVEL`; None if fewer than two episodes count.
-
-    Args:
-        episodes: the episode of each prediction.
-    """
+    """Return the percentile interval of a figure at `LEVEL`, given each prediction's episode; None if fewer than two count."""
     grouped = _by_episode(measure, episodes)
     grouped = grouped[grouped.any(axis=1)]
     if len(grouped) < 2:

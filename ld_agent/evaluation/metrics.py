@@ -75,12 +75,7 @@ def accuracy(predicted: Sequence[bool], actual: Sequence[bool]) -> Measure:
 
 
 def perplexity(nats: Sequence[float], tokens: Sequence[int]) -> Measure:
-    """Return the exponential of the mean negative log-likelihood per token.
-
-    Args:
-        nats: negative log-likelihood of each text.
-        tokens: number of tokens of each text.
-    """
+    """Return the exponential of the mean negative log-likelihood per token, given the ``nats`` and ``tokens`` of each text."""
     average = shares([*zip(nats, tokens, strict=True)])
     return Measure(average.parts, lambda sums: np.exp(average.value(sums)))
 
@@ -104,11 +99,7 @@ def sacrebleu(predictions: Sequence[str], references: References) -> Measure:
 def rouge(
     predictions: Sequence[str], references: References, kinds: Iterable[str] = tuple(ROUGE_TYPES), stem: bool = False
 ) -> dict[str, Measure]:
-    """Compute the mean F1 of ROUGE-1, -2 and -L (Lin, 2004).
-
-    Args:
-        stem: apply the Porter stemmer (English), as is usual for summaries.
-    """
+    """Compute the mean F1 of ROUGE-1, -2 and -L (Lin, 2004), with ``stem`` after Porter's stemmer, as is usual for summaries."""
     from rouge_score.rouge_scorer import RougeScorer
 
     scorer = RougeScorer([ROUGE_TYPES[kind] for kind in kinds], tokenizer=_Words(stem))

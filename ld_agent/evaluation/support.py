@@ -42,11 +42,8 @@ class Judged:
 
 
 def judged(summary: str, lines: Sequence[tuple[str, str]]) -> list[Judged]:
-    """Judge the clauses of a summary whose owner is known; items of a list are separate clauses.
-
-    Args:
-        lines: (speaker, text) of the conversation, or (speaker, trait) as annotated.
-    """
+    """Judge the clauses of a summary whose owner is known from what speakers said, or from their annotated traits; items of a
+    list are separate clauses."""
     words = own_words(lines)
     misplaced = []
     sentences = " ".join(item for items in unfolded(summary, list(words), ENGLISH.rules.clauses) for item in items)

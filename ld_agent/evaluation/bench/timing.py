@@ -42,11 +42,8 @@ def spread(times: Sequence[float]) -> dict[str, float]:
 
 
 def in_process(function: str, *arguments: Any) -> Any:
-    """Return what a function returns in a process of its own, offline and with one thread.
-
-    Args:
-        function: its "package.module:name"; arguments and result are JSON.
-    """
+    """Return what a function, "package.module:name", returns in a process of its own, offline and with one thread; arguments and
+    result are JSON."""
     done = subprocess.run(
         [sys.executable, "-c", CALL, function],
         input=json.dumps(arguments),

@@ -89,10 +89,7 @@ def with_labels(judged: Sequence[Value | float], labels: Sequence[Value | float]
 def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], Any]:
     """Read people's labels by (key, aspect): JSON lines of ``key``, ``label`` and, for ratings, ``aspect``.
 
-    A label of one of several runs names its folder under ``run``; its key is then `of_run`.
-
-    Args:
-        known: the (key, aspect) pairs that were judged.
+    A label of one of several runs names its folder under ``run``; its key is then `of_run`. ``known`` are the pairs judged.
     """
     labels: dict[tuple[str, str], Any] = {}
     for record in json_lines(path, raise_bad):

@@ -142,11 +142,7 @@ def systems_of(key: Mapping[str, Any]) -> dict[str, str]:
 
 
 def preferences(ratings: Ratings, systems: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """Count who was preferred in pairs: of all, and of those in which remembering would help.
-
-    Args:
-        systems: "A|B", the names of the two systems, by item.
-    """
+    """Count who was preferred in pairs, of ``systems`` "A|B" by item: of all, and of those in which remembering would help."""
     helped = {(item, who) for item, given in ratings.get("memory", {}).items() for who, value in given.items() if value}
     counts = {"all": Counter[str](), "where memory helps": Counter[str]()}
     for item, given in ratings["preferred"].items():
@@ -198,11 +194,7 @@ def qualified(ratings: Ratings) -> dict[str, dict[str, int]]:
 
 
 def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[Path]:
-    """Write ratings where `tables` finds them: next to the runs they are about or, of a benchmark, next to the key.
-
-    Args:
-        key: the form's key, and ``path`` its file.
-    """
+    """Write ratings where `tables` finds them: next to the runs they are about or, of a benchmark, beside the key at ``path``."""
     if (asked := key["questions"]) not in FOR_TABLES:
         raise InputError(f"no table has ratings of {asked!r}, only of {', '.join(FOR_TABLES)}; omit --keep")
     if strange := {item for items in ratings.values() for item in items} - set(key["items"]):

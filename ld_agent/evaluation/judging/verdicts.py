@@ -109,12 +109,8 @@ class Judged:
 
 
 def cases(runs: Sequence[Run], kind: str, limit: int | None = None, seed: int = 0) -> list[Case]:
-    """Turn the predictions of runs into cases of a judgement.
-
-    Args:
-        limit: maximum number of cases, drawn at random; None: all.
-        seed: of the draw, which is the same for every run over the same data.
-    """
+    """Turn the predictions of runs into cases of a judgement, at most ``limit`` drawn at random: for a seed, the same of all
+    runs over the same data."""
     fewest, _ = JUDGEMENTS[kind].candidates
     if len(runs) < fewest:
         raise InputError(f"judge {kind} needs at least {fewest} runs, not {len(runs)}")

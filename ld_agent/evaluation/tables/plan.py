@@ -51,11 +51,8 @@ YOURS = {
 
 
 def plan(table: PaperTable, configs: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the commands for each row of ours, by label; a row that no command fills has the reason instead.
-
-    Args:
-        configs: base configurations, one system each, as ``-c`` takes them.
-    """
+    """Return the commands for each row of ours, by label; a row that no command fills has the reason instead. Each config is the
+    base of a system, as ``-c`` takes it."""
     planned = []
     for _, row in table.our_rows:
         cells = (_cell(table, row, column, config) for config in configs for column in table.columns)
@@ -116,12 +113,8 @@ def _cell(table: PaperTable, row: OurRow, column: Column, config: str) -> list[s
 
 
 class PlannedRun:
-    """A run that a cell of a table needs.
-
-    Args:
-        wanted: its facts; ``adapter_of`` is the corpus on which a generator has to be tuned for it.
-        config: the base configuration.
-    """
+    """A run that a cell of a table needs: its facts, of which ``adapter_of`` is the corpus on which a generator has to be tuned,
+    and the base configuration."""
 
     def __init__(self, table: PaperTable, row: OurRow, wanted: Where, config: str) -> None:
         self._table, self._row, self._config, self.wanted = table, row, config, dict(wanted)

@@ -55,11 +55,7 @@ def sample(source: Episode, probes: Iterable[tuple[str, str]]) -> Questioned:
 
 
 def write_samples(path: Path, benchmark: str, samples: Sequence[Questioned], made: Mapping[str, Any]) -> None:
-    """Write the samples of a benchmark, replacing the file.
-
-    Args:
-        made: provenance: backbone, source, what was dropped.
-    """
+    """Write the samples of a benchmark, replacing the file; ``made`` is their provenance: backbone, source, what was dropped."""
     write_lines(path, [HEADER | {"benchmark": benchmark, "made": dict(made)}, *map(_values, samples)])
 
 

@@ -106,11 +106,7 @@ def banks(conversation: Conversation, episode: Episode, encoder: SentenceEncoder
 
 
 def same_fact(first: str, second: str, cosine: float) -> bool:
-    """Whether two traits state the same about their owners.
-
-    Args:
-        cosine: of their vectors.
-    """
+    """Whether two traits state the same about their owners, given the cosine of their vectors."""
     denial = ENGLISH.reading.pattern("negated")
     if (denial.search(first) is None) is not (denial.search(second) is None):
         return False

@@ -76,11 +76,7 @@ class Case:
 
 
 def own_questions(episode: Episode, sample: JsonRecord) -> Case:
-    """Return the questions with evidence of a LoCoMo sample.
-
-    Args:
-        sample: the record from which the episode was read.
-    """
+    """Return the questions with evidence of a LoCoMo sample, the record from which the episode was read."""
     sessions = tuple(
         Session(number, tuple(_said(turn, place, number) for place, turn in enumerate(turns, 1)))
         for number, turns in episode.by_session().items()
@@ -141,11 +137,8 @@ def stated_questions(conversations: Sequence[Questioned]) -> Case:
 def _in_one_memory(
     said: Sequence[tuple[Sequence[Turn], int]],
 ) -> tuple[tuple[Session, ...], dict[int, list[Session]]]:
-    """The sessions of several episodes in the order of their ends, renumbered; and those of each episode.
-
-    Args:
-        said: the turns of each session, with the place of its episode.
-    """
+    """The sessions of several episodes, each given with the place of its episode, in the order of their ends, renumbered; and
+    those of each episode."""
     ordered = sorted(said, key=lambda s: s[0][-1].at)
     sessions: list[Session] = []
     of_episode: dict[int, list[Session]] = {}

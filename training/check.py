@@ -4,7 +4,7 @@ python -m training.check --msc msc_personasummary/session_2/valid.txt --pairs si
 
 The encoder of texts reads lines and claim together (a cross-encoder, with a LoRA) and says whether the lines support the
 claim, end it, or say nothing of it. Rows: annotated traits of MSC with another trait, person, number or polarity;
-public pairs; and ``data/training/claims*.txt``, written and labelled by hand.
+public pairs; and ``data/training/claims``, written or made by the extractor, all labelled by hand.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Row = tuple[Pair, str]
 NAMES = (
     "Lena Tunde Maya Carla Igor Joan Mei Paul Rita Hugo Asha Dan Bea Oskar Noor Sofia Nell Ravi Ines Sam Alex Robin User User"
 ).split()
-MARKS = {"+": SUPPORTED, "-": UNSAID, "!": ENDED}
+MARKS = {"+": SUPPORTED, "*": SUPPORTED, "-": UNSAID, "!": ENDED}
+WRITTEN = Path("data/training/claims")
 PUBLIC = {"entailment": SUPPORTED, "neutral": UNSAID, "contradiction": ENDED}
 NEGATIONS = (
     (r"^I am (?!not)", "I am not "),
@@ -209,13 +210,27 @@ def lasting_rows(path: Path) -> Iterator[Row]:
         yield (LASTING, line[2:]), MARKS[line[0]]
 
 
+def extracted_rows(path: Path) -> Iterator[Row]:
+    """Blocks as those of `handwritten_rows`, of claims that the extractor made: + also says that a true one lasts, * that it does
+    not."""
+    for row, mark in _marked(path):
+        yield row, MARKS[mark]
+        if mark in "+*":
+            yield (LASTING, row[1].partition(": ")[2]), SUPPORTED if mark == "+" else UNSAID
+
+
 def handwritten_rows(path: Path) -> Iterator[Row]:
     """Blocks of lines and of claims marked + (supported), - (unsaid) or ! (ended)."""
+    for row, mark in _marked(path):
+        yield row, MARKS[mark]
+
+
+def _marked(path: Path) -> Iterator[tuple[Pair, str]]:
     for block in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
         lines: list[tuple[str, str]] = []
         for line in filter(None, map(str.strip, block.splitlines())):
             if line[0] in MARKS and line[1] == " ":
-                yield (tuple(lines), line[2:]), MARKS[line[0]]
+                yield (tuple(lines), line[2:]), line[0]
             else:
                 speaker, _, text = line.partition(": ")
                 lines.append((speaker, text))
@@ -238,7 +253,7 @@ class Rows(Dataset[dict[str, Any]]):
 
 
 FIXED: Mapping[str, Any] = {
-    "per_device_train_batch_size": 32,
+    "per_device_train_batch_size": 96,
     "warmup_steps": 60,
     "lr_scheduler_type": "linear",
     "train_sampling_strategy": "group_by_length",
@@ -246,7 +261,7 @@ FIXED: Mapping[str, Any] = {
     "save_steps": 500,
     "save_total_limit": 1,
     "report_to": [],
-    "use_cpu": True,
+    "use_cpu": not torch.cuda.is_available(),
     "bf16": True,
     "disable_tqdm": False,
     "dataloader_num_workers": 0,
@@ -259,17 +274,15 @@ def tune(
     msc: Annotated[list[Path] | None, typer.Option("--msc", help="msc_personasummary files.")] = None,
     summaries: Annotated[list[Path] | None, typer.Option("--summaries", help="DialogSum files.")] = None,
     pairs: Annotated[list[Path] | None, typer.Option("--pairs", help="SICK or DNLI files.")] = None,
-    claims: Annotated[
-        list[Path] | None, typer.Option("--claims", help="Labelled claims, as data/training/claims*.txt.")
-    ] = None,
-    lasting: Annotated[
-        Path | None, typer.Option("--lasting", help="Labelled traits, as data/training/lasting.txt.")
-    ] = None,
+    claims: Annotated[Path, typer.Option("--claims", help="Folder of labelled claims.")] = WRITTEN,
     repeat: Annotated[int, typer.Option(min=1, help="Times that labelled claims count.")] = 3,
     begin: Annotated[Path | None, typer.Option("--begin", help="Adapter to continue from.")] = None,
-    epochs: Annotated[float, typer.Option(min=0.01)] = 1.0,
-    learning_rate: Annotated[float, typer.Option(min=0.0)] = 1e-4,
+    epochs: Annotated[float, typer.Option(min=0.01)] = 4.0,
+    learning_rate: Annotated[float, typer.Option(min=0.0)] = 2e-4,
     limit: Annotated[int | None, typer.Option(min=1, help="Rows drawn of MSC, summaries and pairs.")] = None,
+    written_limit: Annotated[
+        int | None, typer.Option(min=1, help="Labelled claims drawn; those on lasting stay.")
+    ] = None,
     seed: int = 7,
 ) -> None:
     """Tune the check of statements."""
@@ -279,9 +292,11 @@ def tune(
     rows += [row for path in pairs or [] for row in public_rows(path)]
     rows += list(answer_rows(msc or [], rng))
     rows = rng.sample(rows, min(limit or len(rows), len(rows)))
-    written = [row for path in claims or [] for row in handwritten_rows(path)]
-    rows += (written + list(yes_or_no_rows(written, rng))) * repeat
-    rows += list(lasting_rows(lasting)) * repeat if lasting else []
+    apart = {claims / "extracted.txt": extracted_rows, claims / "lasting.txt": lasting_rows}
+    written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in handwritten_rows(path)]
+    written += list(yes_or_no_rows(written, rng))
+    written = rng.sample(written, min(written_limit or len(written), len(written)))
+    rows += (written + [row for path, read in apart.items() if path.exists() for row in read(path)]) * repeat
     typer.echo(f"{len(rows)} rows: {Counter(label for _, label in rows)}", err=True)
     fit(rows, begin, out, learning_rate=learning_rate, num_train_epochs=epochs, seed=seed)
 

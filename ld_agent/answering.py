@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
 from ld_agent.checks.invention import Topics, answers_nothing, asks_what_was_told, supported
-from ld_agent.checks.kept import is_true_answer, true_answer
+from ld_agent.checks.kept import is_true_answer, unquoted, whether
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import names, part_about
 from ld_agent.checks.not_knowing import says_unknown
@@ -40,7 +40,6 @@ BEARING = 0.65
 questions about something the user said, the best line reaches it in 108 cases and contains the answer in 87; for 74
 questions about something never said, it does in 9 (`data/samples/questions.jsonl`)."""
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
-OPPOSITE = "the lines say the opposite of what the model answered"
 REPEATED = "the model only repeated what had been said; it was asked again"
 LONGEST_QUOTE = 300  # characters
 _TAG = re.compile(r"</?\w+>")
@@ -160,7 +159,9 @@ class Answering:
         if situation.about:
             situation = _only_about(situation.about, situation)
             prompted = self.generator.prompt_for(situation)
-        read = (yield from self._read(situation, failed)) if self.reads_first else None
+        read = None
+        if self.reads_first:
+            read = self._whether(situation) or (yield from self._read(situation, failed))
         if read is not None and not situation.decides:
             return read
         completion = yield from self._completion(prompted, situation, options)
@@ -203,20 +204,18 @@ class Answering:
             reminded = self.generator.prompt_for(_reminded(situation, quote.text))
             again = yield from self._completion(reminded, situation, options)
             second = self._supported(situation, again, f"{quote.text}\n{situation.heard.text}")
-            if second.text and not _says_nothing(second.text, situation):
+            if second.text and not _says_nothing(second.text, situation) and self._rests(situation, second):
                 return replace(second, notes=(*answer.notes, *second.notes, f"asked again, reminded of: {quote.text}"))
             if quote.id and len(quote.text) <= LONGEST_QUOTE:
                 return replace(answer, text=words.quoting.format(told=quote.text), notes=(*answer.notes, QUOTED))
         return answer if says_unknown(answer.text, situation.language.reading) else replace(answer, text=words.not_told)
 
-    def _rests(self, situation: Situation, answer: Answer) -> bool:
-        """Whether some passage supports the generator's answer. Only a small model, read after its reader, is asked that."""
-        if self.check is None or not self.reads_first:
+    def _rests(self, situation: Situation, answer: Answer, *passages: Passage) -> bool:
+        """Whether one of the passages, or of those given, supports an answer; only a model that has a reader is asked that."""
+        heard, read = situation.heard, passages or self._passages(situation)
+        if self.check is None or not self.reads_first or not read:
             return True
-        passages, heard = self._passages(situation), situation.heard
-        if not passages:
-            return True
-        lines = [[(said.speaker, said.text) for said in passage] for passage in passages]
+        lines = [[(said.speaker, said.text) for said in passage] for passage in read]
         return is_true_answer(self.check, lines, heard.speaker, heard.text, answer.text)
 
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:
@@ -234,33 +233,29 @@ class Answering:
             failed.append(f"the reader failed: {exc}")
             return None
         self.seen.extend(completions)
-        answers = [
-            (passage, answer)
-            for passage, completion in zip(passages, completions, strict=True)
-            if (answer := self._found(situation, passage, completion)) is not None
-        ]
         reading = situation.language.reading
-        found = [(_source(passage, answer.text, reading), answer) for passage, answer in self._true(situation, answers)]
+        found = [
+            (_source(passage, answer.text, reading), answer)
+            for passage, completion in zip(passages, completions, strict=True)
+            if (answer := self._found(situation, passage, completion)) and self._rests(situation, answer, passage)
+        ]
         if not found:
             return None
         said, answer = _chosen(situation.heard, found, situation.language.reading)
         return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
 
-    def _true(self, situation: Situation, answers: Sequence[tuple[Passage, Answer]]) -> list[tuple[Passage, Answer]]:
-        """The answers that the passages support in which they were read; of those that say yes or no wrongly, the opposite."""
-        if self.check is None:
-            return list(answers)
-        heard, kept = situation.heard, list[tuple[Passage, Answer]]()
-        for passage, answer in answers:
-            lines = [(said.speaker, said.text) for said in passage]
-            true = true_answer(self.check, lines, heard.speaker, heard.text, answer.text)
-            if true == answer.text:
-                kept.append((passage, answer))
-            elif true:
-                told = _source(passage, heard.text, situation.language.reading).text
-                text = f"{true} {situation.language.words.quoting.format(told=told)}"
-                kept.append((passage, replace(answer, text=text, notes=(*answer.notes, OPPOSITE))))
-        return kept
+    def _whether(self, situation: Situation) -> Answer | None:
+        """Yes or no with the words that decide it, as the check knows it better than a small model; None: nothing decides it."""
+        heard, reading = situation.heard, situation.language.reading
+        if self.check is None or not reading.pattern("asks_whether").search(heard.text):
+            return None
+        passages = self._passages(situation)
+        lines = [[(said.speaker, said.text) for said in passage] for passage in passages]
+        if (decided := whether(self.check, lines, heard.speaker, heard.text)) is None:
+            return None
+        told = _source(passages[decided[1]], heard.text, reading).text
+        text = f"{decided[0]} {situation.language.words.reason.format(told=told)}"
+        return Answer(text, Completion("", 0, 0, "stop"), (f"decided by: {told}",))
 
     def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
         """The supported answer that the reader found in a passage, if any."""
@@ -294,7 +289,7 @@ class Answering:
         heard = situation.heard
         lines = [
             *self._traits(situation),
-            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not asks(u)),
+            *(u for u in situation.quotes if u.speaker == heard.speaker and u.channel == "chat" and not _asks(u)),
         ]
         if not lines:
             return None
@@ -309,6 +304,11 @@ class Answering:
         person = situation.about or heard.speaker
         known = [trait for trait in situation.traits.get(person, ()) if (person, trait) not in doubted]
         return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(known, 1)]
+
+
+def _asks(said: Utterance) -> bool:
+    """Whether an utterance only asks, apart from what it quotes."""
+    return asks(replace(said, text=unquoted([("", said.text)])[0][1]))
 
 
 def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading: Reading) -> tuple[Utterance, Answer]:

@@ -217,7 +217,7 @@ class Relation:
             return traits, ()
         lines = [*self._before(said), (said.speaker, said.text)]
         known = [t for t in self.bank.near(said.speaker, said.text, CONCERNED) if not t.pinned and t.source != said.id]
-        ended = [known[n] for n in over(check, lines, said.speaker, [trait.text for trait in known])]
+        ended = [known[n] for n in over(check, lines[-1:], said.speaker, [trait.text for trait in known])]
         return true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended)), ended
 
     def _merge(self, learned: Sequence[tuple[Utterance, Sequence[str]]], ended: Sequence[Trait] = ()) -> None:

@@ -37,11 +37,15 @@ def asks_what_was_told(text: str, reading: Reading, known: str = "") -> bool:
     Args:
         known: the remembered texts; a name counts if they contain it.
     """
-    asks, advice, me = map(reading.pattern, ("question_word", "advice", "first_person"))
+    asks, whether, advice, me = map(reading.pattern, ("question_word", "asks_whether", "advice", "first_person"))
     for question in _questions(text, reading):
         fact = _asked(question, reading)
-        asked = asks.search(fact) or _is_requested(question, fact, reading) or _is_elliptic(fact, reading)
-        if asked and not advice.search(fact) and (me.search(fact) or _names_someone(fact, known, reading)):
+        asked = asks.search(fact) or whether.search(fact) or _is_requested(question, fact, reading)
+        if (
+            (asked or _is_elliptic(fact, reading))
+            and not advice.search(fact)
+            and (me.search(fact) or _names_someone(fact, known, reading))
+        ):
             return True
     return False
 

@@ -6,7 +6,7 @@ Pure functions over lines, claims and the learned check; knows no store and no m
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,12 +18,13 @@ from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import SENTENCE_END, stems_of
 
-TRUE, SAID = 0.7, 0.3
+TRUE, SAID = 0.7, 0.5
 """Least probability that what a model worded is true, and what has the words of its lines."""
-OVER, LASTS = 0.6, 0.2
-"""Least probabilities that a line ends a statement, and that one still matters in a month."""
-ANSWERS, OPPOSITE = 0.5, 0.6
-"""Least probability that a passage supports an answer read in it, and the opposite of a yes or no."""
+OVER, LASTS, LASTS_ALONE = 0.4, 0.5, 0.6
+"""Least probabilities that a line ends a statement, and that one still matters in a month: a trait, and a sentence as it was said
+which may need the lines around it."""
+ANSWERS, DECIDES = 0.5, 0.7
+"""Least probability that a passage supports an answer, and a yes or no that no model gave."""
 WINDOW, STRIDE = 6, 3
 """Lines that a sentence of a summary is read against at once, and how far the next ones begin after them."""
 ALIKE = 0.3
@@ -34,7 +35,6 @@ FEWEST, MOST = 3, 30
 """Words of a sentence that may be stored as it was said."""
 ASKS = ("?", "？")
 QUOTED = re.compile(r"[\"“]\S+\s+\S+\s+\S[^\"”]*[\"”]")
-YES, NO = re.compile(r"\W*yes\b", re.IGNORECASE), re.compile(r"\W*no\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,40 +48,49 @@ class Kept:
 def true_traits(
     check: StatementCheck, lines: Lines, traits: Sequence[str], reading: Reading, *, ends: bool = False
 ) -> list[str]:
-    """What is kept of the traits found in the last line: those that are true and last; for any other, the sentence that it rests
-    on, if that does.
+    """What is stored of the last line: traits that are true and last; for any other, the sentence that it rests on, if that does.
 
     Args:
         lines: what was said last, after what led up to it.
+        traits: what the extractor found in it.
         ends: the line ends an earlier trait, so that it tells something even if no trait was found.
     """
-    speaker, said = lines[-1]
+    said = lines[-1][1]
     own = [sentence for sentence in _sentences(said) if speaks_of_self(sentence, reading)]
     rests_on = {trait: _nearest(trait, own, reading) for trait in traits}
     if check.verbatim:
-        traits = [
-            t if stems_of(t, reading) <= stems_of(sentence, reading) else sentence
-            for t, sentence in rests_on.items()
-            if sentence
-        ]
+        return _in_own_words(check, lines, own, rests_on, reading, ends)
     if ends and not traits:
         traits = own[:1]
-    return _true(check, lines, speaker, list(dict.fromkeys(traits)), LASTS if not ends else 0) or (
-        []
-        if check.verbatim
-        else _true(check, lines, speaker, list(dict.fromkeys(filter(None, rests_on.values()))), LASTS)
-    )
+    lasts = 0.0 if ends else LASTS
+    instead = dict.fromkeys(filter(None, rests_on.values()), LASTS_ALONE)
+    return _true(check, lines, dict.fromkeys(traits, lasts), TRUE) or _true(check, lines, instead, TRUE)
 
 
-def _true(check: StatementCheck, lines: Lines, speaker: str, traits: Sequence[str], lasting: float) -> list[str]:
-    """The traits that the lines support and that last."""
-    if not traits:
+def _in_own_words(
+    check: StatementCheck, lines: Lines, own: Sequence[str], rests_on: Mapping[str, str], reading: Reading, ends: bool
+) -> list[str]:
+    """What is stored of the speaker's sentences: one that lasts, or else the traits in it that last and have no other words."""
+    within, lasting = dict[str, list[str]](), dict[str, float]()
+    for sentence in own:
+        found = [trait for trait, source in rests_on.items() if source == sentence]
+        told = ends and (bool(found) or not any(rests_on.values()))
+        words = stems_of(sentence, reading)
+        within[sentence] = [trait for trait in found if stems_of(trait, reading) <= words]
+        lasting |= dict.fromkeys(within[sentence], 0.0 if told else LASTS) | {sentence: 0.0 if told else LASTS_ALONE}
+    true = _true(check, lines, lasting, SAID)
+    kept = [[sentence] if sentence in true else [t for t in traits if t in true] for sentence, traits in within.items()]
+    return list(dict.fromkeys(text for texts in kept for text in texts))
+
+
+def _true(check: StatementCheck, lines: Lines, lasting: Mapping[str, float], least: float) -> list[str]:
+    """The statements about the last speaker that the lines support with that probability, and that last with their own."""
+    if not lasting:
         return []
-    pairs = [*((lines, f"{speaker}: {trait}") for trait in traits), *((LASTING, trait) for trait in traits)]
+    pairs = [*((lines, f"{lines[-1][0]}: {text}") for text in lasting), *((LASTING, text) for text in lasting)]
     found = check.probabilities(pairs)[:, SUPPORTED]
-    judged = zip(traits, found[: len(traits)], found[len(traits) :], strict=True)
-    least = SAID if check.verbatim else TRUE
-    return [trait for trait, true, lasts in judged if true >= least and lasts >= lasting]
+    judged = zip(lasting.items(), found[: len(lasting)], found[len(lasting) :], strict=True)
+    return [text for (text, lasts), true, long in judged if true >= least and long >= lasts]
 
 
 def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
@@ -106,20 +115,36 @@ def over(check: StatementCheck, lines: Lines, speaker: str, statements: Sequence
     return np.flatnonzero(found[:, ENDED] >= OVER).tolist()
 
 
-def true_answer(check: StatementCheck, lines: Lines, asker: str, question: str, answer: str) -> str:
-    """An answer that the lines support, or the opposite of a yes or no if they support that; "": neither."""
-    opposite = "No." if YES.match(answer) else "Yes." if NO.match(answer) else ""
-    texts = [answer, *([opposite] if opposite else [])]
-    found = check.probabilities([(lines, answering(asker, question, text)) for text in texts])[:, SUPPORTED]
-    if opposite and found[1] > max(found[0], OPPOSITE):
-        return opposite
-    return answer if found[0] >= ANSWERS else ""
+def whether(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str) -> tuple[str, int] | None:
+    """The yes or no to a question that one of the passages supports best, and the place of that passage; None: none decides."""
+    texts = ("Yes.", "No.")
+    pairs = [(_stated(lines, asker), answering(asker, question, text)) for lines in passages for text in texts]
+    if not pairs:
+        return None
+    found = check.probabilities(pairs).reshape(len(passages), len(texts), -1)
+    sure = (found[:, :, SUPPORTED] + found[:, ::-1, ENDED]) / 2  # a yes is supported, and its no denied
+    place, answer = divmod(int(sure.argmax()), len(texts))
+    return (texts[answer], place) if sure[place, answer] >= DECIDES else None
+
+
+def unquoted(lines: Lines) -> Lines:
+    """Lines without what they quote, which is nobody's statement."""
+    return [(speaker, QUOTED.sub("", text)) for speaker, text in lines]
+
+
+def _stated(lines: Lines, asker: str) -> Lines:
+    """Lines without what they quote and without what the asker only asked."""
+    said = (
+        (who, [s for s in SENTENCE_END.split(text) if who != asker or not s.endswith(ASKS)])
+        for who, text in unquoted(lines)
+    )
+    return [(who, " ".join(sentences)) for who, sentences in said if sentences]
 
 
 def is_true_answer(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str, answer: str) -> bool:
     """Whether some of the passages support an answer."""
     claim = answering(asker, question, answer)
-    return bool(check.probabilities([(lines, claim) for lines in passages])[:, SUPPORTED].max() >= ANSWERS)
+    return bool(check.probabilities([(unquoted(lines), claim) for lines in passages])[:, SUPPORTED].max() >= ANSWERS)
 
 
 def outdated(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArray[np.float32]) -> set[int]:

@@ -42,6 +42,7 @@ PLACES: Mapping[str, frozenset[str]] = {
     "said_by": frozenset({"names"}),
     "said": frozenset({"speaker", "text"}),
     "reminder": frozenset({"told", "question"}),
+    "reason": frozenset({"told"}),
     "quoting": frozenset({"told"}),
     "forgotten": frozenset({"told"}),
 }
@@ -72,6 +73,7 @@ class Words(BaseModel):
             ``forgot``, and of the request ``forget``.
         not_found: the same if there is nothing of the kind to forget.
         reminder: puts a quote, ``{told}``, before a question, in the asker's words.
+        reason: follows a yes or no, and quotes what was ``{told}``.
         quoting: an unsure reply that quotes what was ``{told}``.
         kinds: what memories of each mechanism are called in a prompt.
         channels: labels in prompts for texts that were not said in the chat.
@@ -99,6 +101,7 @@ class Words(BaseModel):
     forget: str
     not_found: str
     reminder: str
+    reason: str
     quoting: str
     kinds: Mapping[str, str]
     channels: Mapping[str, str]

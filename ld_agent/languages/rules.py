@@ -145,6 +145,7 @@ class Rules(Patterns):
         asks_name, asks_number: match questions answered by a name or a number.
         some_number: answers to such a question without a number: "a few", "every day".
         asks_past: words of a question about the past: "did", "was".
+        asks_whether: a question that yes or no answers.
         asks_former: words of a question about what has changed since: "before", "used to".
         asks_to_forget: a sentence that asks to forget something told, and, in the group ``what``, what; none: what was
             said last.
@@ -203,6 +204,7 @@ class Rules(Patterns):
     requests: str = ""
     some_number: str = ""
     asks_past: str = ""
+    asks_whether: str = ""
     asks_former: str = ""
     asks_to_forget: str = ""
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ld_agent.checks.kept import is_true_answer, outdated, over, own_words, true_event, true_traits
+from ld_agent.checks.kept import is_true_answer, outdated, over, own_words, true_event, true_traits, whether
 from ld_agent.checks.learned import LABELS, StatementCheck
 from ld_agent.languages import ENGLISH
 from training.check import handwritten_rows, question_of, second_person
 
-HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out.txt"
+HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
 READING = ENGLISH.reading
 
 
@@ -20,7 +20,7 @@ def check() -> StatementCheck:
 
 
 def test_it_tells_supported_claims_from_others(check: StatementCheck):
-    rows = list(handwritten_rows(HELD_OUT))[::3]
+    rows = [row for name in ("first", "second") for row in list(handwritten_rows(HELD_OUT / f"{name}.txt"))[::4]]
     supported = check.probabilities([pair for pair, _ in rows])[:, 0]
     true = np.array([LABELS.index(label) == 0 for _, label in rows])
     assert len(rows) > 300
@@ -44,8 +44,33 @@ def test_what_is_over_tomorrow_is_no_trait(check: StatementCheck):
 
 def test_what_ends_a_trait_is_kept_in_the_words_of_its_speaker(check: StatementCheck):
     lines = [("Nell", "I quit the Blue Heron. Since Monday I drive a tram.")]
+    assert true_traits(check, lines, [], READING) == ["I quit the Blue Heron.", "Since Monday I drive a tram."]
+    lines = [("Nell", "Everyone calls me Kasia, please do too.")]
     assert true_traits(check, lines, [], READING) == []
-    assert true_traits(check, lines, [], READING, ends=True) == ["I quit the Blue Heron."]
+    assert true_traits(check, lines, [], READING, ends=True) == ["Everyone calls me Kasia, please do too."]
+
+
+def test_what_lasts_is_kept_even_if_the_extractor_missed_it(check: StatementCheck):
+    assert true_traits(check, [("Nell", "I'm allergic to peanuts.")], [], READING) == ["I'm allergic to peanuts."]
+
+
+def test_a_line_ends_what_it_says_is_over(check: StatementCheck):
+    known = ["I smoke.", "I live in Leeds.", "We have a parrot called Kiwi."]
+    assert over(check, [("Nell", "haven't touched a cigarette since may")], "Nell", known) == [0]
+    assert over(check, [("Nell", "My sister moved to York.")], "Nell", known) == []
+
+
+def test_yes_or_no_comes_from_the_passage_that_decides_it(check: StatementCheck):
+    passages = [[("Nell", "It rained all day.")], [("Nell", "I used to bite my nails, but I stopped at Christmas.")]]
+    assert whether(check, passages, "Nell", "Do I bite my nails?") == ("No.", 1)
+    assert whether(check, passages[:1], "Nell", "Do I bite my nails?") is None
+    assert whether(check, [[("Nell", "Should I get a motorbike?")]], "Nell", "Do I have a motorbike?") is None
+    assert whether(check, [], "Nell", "Do I have a motorbike?") is None
+
+
+def test_what_is_quoted_supports_no_answer(check: StatementCheck):
+    passages = [[("Nell", 'Is this right? "I am Uwe and I have four goats."')]]
+    assert not is_true_answer(check, passages, "Nell", "How many goats do I have?", "You have four goats.")
 
 
 def test_a_line_about_something_else_ends_nothing(check: StatementCheck):

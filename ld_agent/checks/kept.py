@@ -16,14 +16,14 @@ from ld_agent.checks.attribution import speaks_of_self
 from ld_agent.checks.learned import ENDED, LASTING, SUPPORTED, Lines, StatementCheck, answering
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
-from ld_agent.text import SENTENCE_END, stems_of
+from ld_agent.text import SENTENCE_END, stems_listed, stems_of
 
 TRUE, SAID = 0.7, 0.5
 """Least probability that what a model worded is true, and what has the words of its lines."""
-OVER, LASTS, LASTS_ALONE = 0.4, 0.5, 0.6
-"""Least probabilities that a line ends a statement, and that one still matters in a month: a trait, and a sentence as it was said
-which may need the lines around it."""
-ANSWERS, DECIDES = 0.5, 0.7
+OVER, LASTS, LASTS_FOUND, LASTS_ALONE = 0.4, 0.5, 0.3, 0.75
+"""Least probabilities that a line ends a statement, and that one still matters in a month: a trait; a sentence in which the
+extractor found one; any other sentence, which may need the lines around it."""
+ANSWERS, DECIDES = 0.3, 0.7
 """Least probability that a passage supports an answer, and a yes or no that no model gave."""
 WINDOW, STRIDE = 6, 3
 """Lines that a sentence of a summary is read against at once, and how far the next ones begin after them."""
@@ -75,9 +75,10 @@ def _in_own_words(
     for sentence in own:
         found = [trait for trait, source in rests_on.items() if source == sentence]
         told = ends and (bool(found) or not any(rests_on.values()))
-        words = stems_of(sentence, reading)
-        within[sentence] = [trait for trait in found if stems_of(trait, reading) <= words]
-        lasting |= dict.fromkeys(within[sentence], 0.0 if told else LASTS) | {sentence: 0.0 if told else LASTS_ALONE}
+        told_in = stems_of(sentence, reading) | stems_listed("saying_nothing", reading)
+        within[sentence] = [trait for trait in found if stems_of(trait, reading) <= told_in]
+        lasting |= dict.fromkeys(within[sentence], 0.0 if told else LASTS)
+        lasting[sentence] = 0.0 if told else LASTS_FOUND if found else LASTS_ALONE
     true = _true(check, lines, lasting, SAID)
     kept = [[sentence] if sentence in true else [t for t in traits if t in true] for sentence, traits in within.items()]
     return list(dict.fromkeys(text for texts in kept for text in texts))

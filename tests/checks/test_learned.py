@@ -61,9 +61,9 @@ def test_a_line_ends_what_it_says_is_over(check: StatementCheck):
 
 
 def test_yes_or_no_comes_from_the_passage_that_decides_it(check: StatementCheck):
-    passages = [[("Nell", "It rained all day.")], [("Nell", "I used to bite my nails, but I stopped at Christmas.")]]
-    assert whether(check, passages, "Nell", "Do I bite my nails?") == ("No.", 1)
-    assert whether(check, passages[:1], "Nell", "Do I bite my nails?") is None
+    passages = [[("Nell", "It rained all day.")], [("Nell", "We gave Kiwi to my aunt, so there's no parrot any more.")]]
+    assert whether(check, passages, "Nell", "Do we still have a parrot?") == ("No.", 1)
+    assert whether(check, passages[:1], "Nell", "Do we still have a parrot?") is None
     assert whether(check, [[("Nell", "Should I get a motorbike?")]], "Nell", "Do I have a motorbike?") is None
     assert whether(check, [], "Nell", "Do I have a motorbike?") is None
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TypeVar
 
-from ld_agent.correcting import correct
 from ld_agent.errors import InputError
 from ld_agent.memory.short_term import ShortTermCache
+from ld_agent.revising.correcting import correct
 from ld_agent.running.stream import AsyncReplyStream, SyncReplyStream
 from ld_agent.state import Listener, Relation, session_ended
 from ld_agent.steps import Steps, arun, run

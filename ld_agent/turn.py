@@ -20,7 +20,6 @@ from ld_agent.checks.kept import outdated
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import asked_about
 from ld_agent.errors import InputError, ReplyStopped
-from ld_agent.forgetting import FORGOTTEN, Forgetting, Request, quoted, request_in
 from ld_agent.languages import Words
 from ld_agent.languages.reading import Reading
 from ld_agent.memory.quotes import in_time_order, passages, quotes, sources_of, worths
@@ -31,6 +30,7 @@ from ld_agent.memory.when import as_dated
 from ld_agent.modules.generator import Generator, Prompted, Situation
 from ld_agent.modules.reader import Reader
 from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text, statements
+from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, Request, quoted, request_in
 from ld_agent.running.stopwatch import Stopwatch
 from ld_agent.state import Relation
 from ld_agent.steps import Steps, metered

@@ -10,9 +10,9 @@ from agent_parts import DAY, START, Scene, requests_of
 
 from ld_agent.agent import Agent
 from ld_agent.conversation import Conversation
-from ld_agent.forgetting import FORGOTTEN, request_in
 from ld_agent.languages import ENGLISH, language
 from ld_agent.memory.encoder import SentenceEncoder
+from ld_agent.revising.forgetting import FORGOTTEN, request_in
 from ld_agent.storage.exchange import export_lines
 
 VIEWS = ["events", "history", "bm25", "recursive", "conditional", "memorybank"]

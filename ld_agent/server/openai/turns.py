@@ -18,7 +18,7 @@ from typing import Any
 
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError, ReplyStopped
-from ld_agent.forgetting import FORGOTTEN
+from ld_agent.revising.forgetting import FORGOTTEN
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare
 from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked

@@ -139,7 +139,8 @@ def _talk(code: str, within: ExitStack, encoder: SentenceEncoder, topics: TopicE
         return next((told for told in reversed(TOLD[code]) if told in shown), "NO_TRAIT")
 
     script = {"extractor": extracted, "generator": ASKED[code][1], "summarizer": "-", "reader": "NOT_SAID"}
-    config = load_config("default", ["store.path=:memory:", f"language={code}", "modules.generator.grounded=true"])
+    settings = ["store.path=:memory:", f"language={code}", "modules.generator.grounded=true", "checks.adapter=null"]
+    config = load_config("default", settings)
     agent = Agent(config, backbone=ScriptedBackbone(script), encoder=encoder, topics=topics)
     return within.enter_context(agent).conversation("one")
 

@@ -212,10 +212,9 @@ class Answering:
 
     def _rests(self, situation: Situation, answer: Answer, *passages: Passage) -> bool:
         """Whether one of the passages, or of those given, supports an answer; only a model that has a reader is asked that."""
-        heard, read = situation.heard, passages or self._passages(situation)
-        if self.check is None or not self.reads_first or not read:
+        if self.check is None or not self.reads_first or not (read := passages or self._passages(situation)):
             return True
-        lines = [[(said.speaker, said.text) for said in passage] for passage in read]
+        heard, lines = situation.heard, [[(said.speaker, said.text) for said in passage] for passage in read]
         return is_true_answer(self.check, lines, heard.speaker, heard.text, answer.text)
 
     def _read(self, situation: Situation, failed: list[str]) -> Steps[Answer | None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -88,7 +88,7 @@ def mcp(
 
 def require_extra(extra: str, packages: tuple[str, ...]) -> None:
     """Say what to install if a package of an extra is missing."""
-    if missing := [package for package in packages if find_spec(package) is None]:
+    if missing := [package for package in packages if importlib.util.find_spec(package) is None]:
         raise ConfigError(f"this command needs {', '.join(missing)}; run: pip install 'ld_agent[{extra}]'")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
 from ld_agent.checks.invention import Topics, answers_nothing, asks_what_was_told, supported
-from ld_agent.checks.kept import is_true_answer, unquoted, whether
+from ld_agent.checks.kept import deciding, is_true_answer, unquoted
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import names, part_about
 from ld_agent.checks.not_knowing import says_unknown
@@ -244,17 +244,18 @@ class Answering:
         return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
 
     def _whether(self, situation: Situation) -> Answer | None:
-        """Yes or no with the words that decide it, as the check knows it better than a small model; None: nothing decides it."""
+        """What the user said that decides whether something is so, as a small model gets yes and no wrong; None: nothing does."""
         heard, reading = situation.heard, situation.language.reading
         if self.check is None or not reading.pattern("asks_whether").search(heard.text):
             return None
         passages = self._passages(situation)
         lines = [[(said.speaker, said.text) for said in passage] for passage in passages]
-        if (decided := whether(self.check, lines, heard.speaker, heard.text)) is None:
+        if (place := deciding(self.check, lines, heard.speaker, heard.text)) is None:
             return None
-        told = _source(passages[decided[1]], heard.text, reading).text
-        text = f"{decided[0]} {situation.language.words.reason.format(told=told)}"
-        return Answer(text, Completion("", 0, 0, "stop"), (f"decided by: {told}",))
+        told = _source(passages[place], heard.text, reading).text
+        return Answer(
+            situation.language.words.reason.format(told=told), Completion("", 0, 0, "stop"), (f"decided by: {told}",)
+        )
 
     def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
         """The supported answer that the reader found in a passage, if any."""

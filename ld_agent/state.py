@@ -22,7 +22,7 @@ from ld_agent.memory.persona_bank import PersonaBank
 from ld_agent.memory.running import recalled_lines
 from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.enabled import EnabledViews, Remembered
-from ld_agent.memory.when import dated
+from ld_agent.memory.when import dated, held
 from ld_agent.modules.extractor import Extractor
 from ld_agent.modules.replies import is_stock_phrase
 from ld_agent.running.pending import attempted
@@ -217,18 +217,21 @@ class Relation:
             return traits, ()
         lines = [*self._before(said), (said.speaker, said.text)]
         known = [t for t in self.bank.near(said.speaker, said.text, CONCERNED) if not t.pinned and t.source != said.id]
-        ended = [known[n] for n in over(check, lines[-1:], said.speaker, [trait.text for trait in known])]
+        ended = [known[n] for n in over(check, [(lines[-1:], f"{said.speaker}: {trait.text}") for trait in known])]
         return true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended)), ended
 
     def _merge(self, learned: Sequence[tuple[Utterance, Sequence[str]]], ended: Sequence[Trait] = ()) -> None:
-        """Store the traits of utterances, and what the last of them ends; atomic."""
+        """Store the traits of utterances with when they hold, and what the last of them ends; atomic."""
         with self._store.writing(self.key):
             # What another process has learned counts too; `refresh` would wait for locks that precede the store's.
             if self._store.version(self.key) != self._version:
                 self.bank.drop_mirror()
             for trait in ended:
                 self.bank.end(trait.id, learned[-1][0].at, learned[-1][0].id)
-            self.bank.merge(learned)
+            reading = self.models.language.reading
+            self.bank.merge(
+                learned, {(u.id, text): held(text, u.at, reading) for u, texts in learned for text in texts}
+            )
 
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
         """What was said right before an utterance in its session."""

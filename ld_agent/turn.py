@@ -245,16 +245,18 @@ class Turn:
         return self.relation.resources.check_for(self.relation.models.language.code)
 
     def _holding(self, said: list[Utterance]) -> list[Utterance]:
-        """Of what was said, what later lines have not ended, unless that is asked for."""
+        """Of what was said, what later lines have not ended; if that is asked for, without these later lines instead."""
         check, reading = self._check, self._reading
-        if check is None or not said or reading.pattern("asks_former").search(self.heard.text):
+        if check is None or not said:
             return said
         encode = self.relation.resources.encoder.encode
         worth = worths(self.heard, self.relation.agent_name, said, encode, reading)
         near = [said[n] for n in sorted(worth.argsort()[::-1][:COMPARED].tolist())]
         vectors = encode([u.text for u in near])
-        over = {near[n].id for n in outdated(check, [(u.speaker, u.text) for u in near], vectors @ vectors.T)}
-        return [u for u in said if u.id not in over]
+        pairs = outdated(check, [(u.speaker, u.text) for u in near], vectors @ vectors.T)
+        former = reading.pattern("asks_former").search(self.heard.text) is not None
+        unwanted = {near[pair[former]].id for pair in pairs}
+        return [u for u in said if u.id not in unwanted]
 
     def _quotes(self, said: Sequence[Utterance], about: str) -> tuple[Utterance, ...]:
         """Utterances of recalled sessions relevant to the one to answer, within ``memory.quotes`` tokens."""

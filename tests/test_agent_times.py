@@ -26,6 +26,15 @@ def test_traits_and_events_are_stored_with_dates_and_utterances_as_they_were_sai
     assert [u.text for u in talk.utterances] == [LINE]
 
 
+def test_a_plan_is_over_after_its_day(scene: Scene):
+    agent = scene.agent({**SCRIPT, "extractor": "I am flying to Tallinn tomorrow."})
+    talk = agent.conversation("maya", at=AT)
+    talk.observe("I'm flying to Tallinn tomorrow.", "Maya", AT)
+    talk.end_session()
+    assert [trait.text for trait in talk.persona("Maya", as_of=AT)] == ["I am flying to Tallinn on 13 March 2026."]
+    assert talk.persona("Maya", as_of=LATER) == []
+
+
 def test_a_session_of_two_days_leaves_its_event_as_it_is(scene: Scene):
     agent = scene.agent(SCRIPT, memory={"views": ["events"]})
     talk = agent.conversation("maya", at=AT)

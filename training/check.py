@@ -79,8 +79,8 @@ YOU = {
     "mine": "yours",
     "am": "are",
 }
-BEFORE = 2
-"""Lines before the one that is annotated."""
+BEFORE, AFTER = 2, (0, 0, 1, 2)
+"""Most lines before the one that is annotated, and numbers of lines after it: what follows does not end what was said."""
 
 
 def msc_rows(path: Path, rng: random.Random) -> Iterator[Row]:
@@ -99,9 +99,10 @@ def _session_rows(said: Sequence[AnnotatedUtterance], rng: random.Random) -> Ite
         me = names[said[n].speaker]
         other = next(name for name in names.values() if name != me)
         start = max(n - rng.randint(0, BEFORE), 0)
-        lines = tuple((names[u.speaker], u.text) for u in said[start : n + 1])
+        end = n + 1 + rng.choice(AFTER)
+        lines = tuple((names[u.speaker], u.text) for u in said[start:end])
         yield (lines, _form(me, trait, rng)), SUPPORTED
-        elsewhere = [t for m, t in traits if not start <= m <= n + 2 and t != trait]
+        elsewhere = [t for m, t in traits if not start <= m <= end + 1 and t != trait]
         wrong = [(other, trait)] + [
             (rng.choice((me, me, other)), t) for t in rng.sample(elsewhere, min(1, len(elsewhere)))
         ]

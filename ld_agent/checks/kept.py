@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.attribution import speaks_of_self
-from ld_agent.checks.learned import ENDED, LASTING, SUPPORTED, Lines, StatementCheck, answering
+from ld_agent.checks.learned import ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck, answering
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import SENTENCE_END, stems_listed, stems_of
@@ -108,24 +108,19 @@ def _sentences(text: str) -> list[str]:
     return [s for s in sentences if FEWEST <= len(s.split()) <= MOST and not s.endswith(ASKS)]
 
 
-def over(check: StatementCheck, lines: Lines, speaker: str, statements: Sequence[str]) -> list[int]:
-    """The places of the statements about a speaker that the lines end or deny."""
-    if not statements:
-        return []
-    found = check.probabilities([(lines, f"{speaker}: {statement}") for statement in statements])
-    return np.flatnonzero(found[:, ENDED] >= OVER).tolist()
+def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
+    """The places of the statements that the lines beside them end or deny."""
+    return np.flatnonzero(check.probabilities(statements)[:, ENDED] >= OVER).tolist()
 
 
-def whether(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str) -> tuple[str, int] | None:
-    """The yes or no to a question that one of the passages supports best, and the place of that passage; None: none decides."""
-    texts = ("Yes.", "No.")
-    pairs = [(_stated(lines, asker), answering(asker, question, text)) for lines in passages for text in texts]
+def deciding(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str) -> int | None:
+    """The place of the passage that best decides a question to be answered with yes or no; None: none decides it."""
+    pairs = [(_stated(lines, asker), answering(asker, question, yes)) for lines in passages for yes in ("Yes.", "No.")]
     if not pairs:
         return None
-    found = check.probabilities(pairs).reshape(len(passages), len(texts), -1)
-    sure = (found[:, :, SUPPORTED] + found[:, ::-1, ENDED]) / 2  # a yes is supported, and its no denied
-    place, answer = divmod(int(sure.argmax()), len(texts))
-    return (texts[answer], place) if sure[place, answer] >= DECIDES else None
+    found = check.probabilities(pairs).reshape(len(passages), 2, -1)
+    sure = ((found[:, :, SUPPORTED] + found[:, ::-1, ENDED]) / 2).max(axis=1)  # a yes is supported, and its no denied
+    return int(sure.argmax()) if sure.max() >= DECIDES else None
 
 
 def unquoted(lines: Lines) -> Lines:
@@ -148,8 +143,10 @@ def is_true_answer(check: StatementCheck, passages: Sequence[Lines], asker: str,
     return bool(check.probabilities([(unquoted(lines), claim) for lines in passages])[:, SUPPORTED].max() >= ANSWERS)
 
 
-def outdated(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArray[np.float32]) -> set[int]:
-    """The places of lines, oldest first, that a later line of the same speaker ends or corrects.
+def outdated(
+    check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDArray[np.float32]
+) -> list[tuple[int, int]]:
+    """The places of lines, oldest first, that a later line of the same speaker ends, each with the place of that line.
 
     Args:
         alike: (n, n) cosines of the lines; of those less alike than `ALIKE`, none is about the other.
@@ -160,10 +157,7 @@ def outdated(check: StatementCheck, told: Sequence[tuple[str, str]], alike: NDAr
         for old in range(new)
         if told[old][0] == speaker and alike[old, new] >= ALIKE
     ]
-    if not pairs:
-        return set()
-    found = check.probabilities([([told[new]], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])
-    return {old for (old, _), over in zip(pairs, found[:, ENDED], strict=True) if over >= OVER}
+    return [pairs[n] for n in over(check, [([told[new]], f"{told[old][0]}: {told[old][1]}") for old, new in pairs])]
 
 
 def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) -> Kept:
@@ -173,13 +167,19 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) ->
         agent: its lines are quoted only if nobody else said anything.
     """
     sentences = [sentence for sentence in SENTENCE_END.split(summary) if sentence.strip()]
-    parts = _windows(lines)
-    found = check.probabilities([(part, sentence) for sentence in sentences for part in parts])
-    best = found[:, SUPPORTED].reshape(len(sentences), len(parts)).max(axis=1, initial=0.0)
-    kept = [s for s, true in zip(sentences, best, strict=True) if true >= TRUE]
+    supported = supports(check, lines, sentences)
+    kept = [sentence for sentence, true in zip(sentences, supported, strict=True) if true]
     if len(kept) == len(sentences) and kept:
         return Kept(summary)
     return Kept(" ".join([*kept, *own_words(check, lines, agent)]), len(sentences) - len(kept))
+
+
+def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> list[bool]:
+    """Whether some of the lines, `WINDOW` at once, support each statement, which names whom it is about."""
+    parts = _windows(lines)
+    found = check.probabilities([(part, statement) for statement in statements for part in parts])[:, SUPPORTED]
+    best = found.reshape(len(statements), len(parts)).max(axis=1, initial=0.0)
+    return [bool(true) for true in best >= TRUE]
 
 
 def _windows(lines: Lines) -> list[Lines]:

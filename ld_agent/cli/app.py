@@ -90,16 +90,17 @@ def demo(
     overrides: Overrides = None,
     config: OneConfig = None,
     store: MaybeStore = None,
+    why: Annotated[bool, typer.Option("--why", help="Show the numbers behind each reply.")] = False,
 ) -> None:
-    """Play the shipped three-session conversation and show what is recalled; a second run continues it.
+    """Play the shipped three-session conversation and show what is remembered; a second run continues it.
 
     Example:
 
-      ld-agent demo --store demo.db
+      ld-agent demo --store demo.db --why
     """
     from ld_agent.cli.demo import run_demo
 
-    run_demo(configured(config, store, overrides, greedy=True))
+    run_demo(configured(config, store, overrides, greedy=True), why)
 
 
 app.command("serve")(serve.serve)

@@ -1,4 +1,4 @@
-"""``ld-agent demo``: plays the shipped conversation on a store and shows recalled memories and traits at each reply."""
+"""``ld-agent demo``: plays the shipped conversation on a store and shows what each reply was read in, and what was learned."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from ld_agent.datasets import Episode, Turn, load_episodes
 from ld_agent.files import shipped_path
 from ld_agent.languages import ENGLISH
 from ld_agent.running.replay import PlayedTurn, replay
-from ld_agent.types import Utterance
+from ld_agent.types import Reply, Utterance
 
 PAUSE = timedelta(days=14)
 
 
-def run_demo(config: Config) -> None:
+def run_demo(config: Config, why: bool = False) -> None:
     """Play the sample and a quiz about it three weeks later.
 
     If the store already contains them, continue with a follow-up two weeks after the last utterance.
+
+    Args:
+        why: show the numbers of each recall, and what each session became.
     """
     with Agent(config) as agent:
         [episode] = load_episodes(shipped_path("data/samples/three_sessions.jsonl"))
@@ -40,7 +43,7 @@ def run_demo(config: Config) -> None:
         turns: list[PlayedTurn | None] = [None]
 
         def shown(turn: PlayedTurn) -> None:
-            _shown(turn, turns[-1], episode.agent)
+            _shown(turn, turns[-1], episode.agent, why)
             turns.append(turn)
 
         with console.status("loading the models …"):
@@ -48,33 +51,51 @@ def run_demo(config: Config) -> None:
         for _ in replay(agent, [episode], shown):
             pass
         conversation = agent.conversation(episode.id, agent_name=episode.agent)
-        console.rule("what is remembered", style="dim")
-        console.print(records_table(conversation.records))
+        if why:
+            console.rule("what is remembered", style="dim")
+            console.print(records_table(conversation.records))
         for speaker in conversation.speakers:
-            console.rule(plain(f"what is known about {speaker}"), style="dim")
-            console.print(traits_table(conversation.persona(speaker, history=True)))
-        console.print(plain(f"stored in {agent.store.path}; run the demo again to continue from here", "dim"))
+            if why or speaker != episode.agent:
+                console.rule(plain(f"what is known about {speaker}"), style="dim")
+                console.print(traits_table(conversation.persona(speaker, history=True)))
+        store = agent.store.path
+        console.print(
+            plain(f"\nGo on:  ld-agent chat --store {store}   |   ld-agent memory list --store {store}", "dim")
+        )
+        console.print(
+            plain(f"        ld-agent demo --store {store} --why   plays what comes next, with the numbers", "dim")
+        )
 
 
-def _shown(played: PlayedTurn, last: PlayedTurn | None, agent: str) -> None:
+def _shown(played: PlayedTurn, last: PlayedTurn | None, agent: str, why: bool) -> None:
     """Print a turn after the last one."""
     reply = played.reply
     if last is None or last.session != played.session:
-        ago = f" (the previous one was {ENGLISH.ago(last.reply.heard.at, reply.heard.at)})" if last else ""
+        ago = f" ({ENGLISH.ago(last.reply.heard.at, reply.heard.at)})" if last else ""
         console.rule(f"session {played.session}, {reply.heard.at:%d %B %Y}{ago}", style="bold")
-    for record in played.closed:
-        text = f"session {record.session} ended (gap over β); remembered as {record.id}: {record.text}"
-        console.print(Padding(plain(text, "green"), (0, 0, 0, 4)))
     console.print(plain(f"{reply.heard.speaker}: {reply.heard.text}", "cyan"))
     console.print(plain(f"{agent}: {reply.text}", "bold"))
+    details = _numbers(played) if why else [plain(f"remembered: {line}", "dim") for line in _read(reply)]
+    for detail in details:
+        console.print(Padding(detail, (0, 0, 0, 4)))
+
+
+def _read(reply: Reply) -> list[str]:
+    """The line that a reply was read in, if it was read in one."""
+    leads = ("read in: ", "decided by: ")
+    return [note.removeprefix(lead) for note in reply.notes for lead in leads if note.startswith(lead)][:1]
+
+
+def _numbers(played: PlayedTurn) -> list[RenderableType]:
+    """How a reply came about."""
+    reply = played.reply
     known = "; ".join(f"{name} ({len(traits)}): {' '.join(traits)}" for name, traits in reply.traits.items())
-    details: list[RenderableType] = [
+    return [
+        *(plain(f"session {record.session} became {record.id}: {record.text}", "green") for record in played.closed),
         RecalledTable(reply.recalled) if reply.recalled else Text("recalled: no relevant memory", style="dim"),
         plain(f"traits known: {known or 'none yet'}", "dim"),
         *(plain(note, "yellow") for note in reply.notes),
     ]
-    for detail in details:
-        console.print(Padding(detail, (0, 0, 0, 4)))
 
 
 def _continued(episode: Episode, said: list[Utterance]) -> Episode:

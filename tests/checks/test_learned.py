@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ld_agent.checks.kept import is_true_answer, outdated, over, own_words, true_event, true_traits, whether
+from ld_agent.checks.kept import deciding, is_true_answer, outdated, over, own_words, true_event, true_traits
 from ld_agent.checks.learned import LABELS, StatementCheck
 from ld_agent.languages import ENGLISH
 from training.check import handwritten_rows, question_of, second_person
@@ -55,17 +55,17 @@ def test_what_lasts_is_kept_even_if_the_extractor_missed_it(check: StatementChec
 
 
 def test_a_line_ends_what_it_says_is_over(check: StatementCheck):
-    known = ["I smoke.", "I live in Leeds.", "We have a parrot called Kiwi."]
-    assert over(check, [("Nell", "haven't touched a cigarette since may")], "Nell", known) == [0]
-    assert over(check, [("Nell", "My sister moved to York.")], "Nell", known) == []
+    known = ["Nell: I smoke.", "Nell: I live in Leeds.", "Nell: We have a parrot called Kiwi."]
+    assert over(check, [([("Nell", "haven't touched a cigarette since may")], claim) for claim in known]) == [0]
+    assert over(check, [([("Nell", "My sister moved to York.")], claim) for claim in known]) == []
 
 
-def test_yes_or_no_comes_from_the_passage_that_decides_it(check: StatementCheck):
+def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
     passages = [[("Nell", "It rained all day.")], [("Nell", "We gave Kiwi to my aunt, so there's no parrot any more.")]]
-    assert whether(check, passages, "Nell", "Do we still have a parrot?") == ("No.", 1)
-    assert whether(check, passages[:1], "Nell", "Do we still have a parrot?") is None
-    assert whether(check, [[("Nell", "Should I get a motorbike?")]], "Nell", "Do I have a motorbike?") is None
-    assert whether(check, [], "Nell", "Do I have a motorbike?") is None
+    assert deciding(check, passages, "Nell", "Do we still have a parrot?") == 1
+    assert deciding(check, passages[:1], "Nell", "Do we still have a parrot?") is None
+    assert deciding(check, [[("Nell", "Should I get a motorbike?")]], "Nell", "Do I have a motorbike?") is None
+    assert deciding(check, [], "Nell", "Do I have a motorbike?") is None
 
 
 def test_what_is_quoted_supports_no_answer(check: StatementCheck):
@@ -74,9 +74,12 @@ def test_what_is_quoted_supports_no_answer(check: StatementCheck):
 
 
 def test_a_line_about_something_else_ends_nothing(check: StatementCheck):
-    lines = [("Nell", "The weather is awful today.")]
-    assert over(check, lines, "Nell", ["I have a dog named Rex.", "I work as a nurse."]) == []
-    assert over(check, lines, "Nell", []) == []
+    said, claim = (
+        [("Nell", "I have a dog named Rex."), ("Nell", "The weather is awful today.")],
+        "Nell: I have a dog named Rex.",
+    )
+    assert over(check, [(said, claim), (said[1:], claim), (said[1:], "Nell: I work as a nurse.")]) == []
+    assert over(check, []) == []
 
 
 def test_a_summary_that_was_not_said_becomes_their_own_words(check: StatementCheck):
@@ -93,9 +96,10 @@ def test_the_agent_is_quoted_only_where_nobody_else_spoke(check: StatementCheck)
 
 
 def test_lines_that_are_not_alike_are_not_compared(check: StatementCheck):
-    said = [("Nell", "I work as a nurse."), ("Nell", "I quit nursing, I am a gardener now.")]
-    assert outdated(check, said, np.zeros((2, 2), np.float32)) == set()
-    assert outdated(check, said[:1], np.ones((1, 1), np.float32)) == set()
+    said = [("Nell", "I smoke."), ("Nell", "I quit smoking at Christmas.")]
+    assert outdated(check, said, np.ones((2, 2), np.float32)) == [(0, 1)]
+    assert outdated(check, said, np.zeros((2, 2), np.float32)) == []
+    assert outdated(check, said[:1], np.ones((1, 1), np.float32)) == []
 
 
 def test_an_answer_needs_a_passage_that_says_it(check: StatementCheck):

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.enumerations import folded, unfolded, with_subject
+from ld_agent.checks.kept import supports
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import occurs
 from ld_agent.checks.referents import referring
 from ld_agent.checks.subjects import Encode, corrected, statements
@@ -45,6 +47,7 @@ def checked(
     language: Language,
     encode: Encode | None = None,
     about: str = "",
+    check: StatementCheck | None = None,
     *,
     alone: bool = False,
     when: str = "",
@@ -56,6 +59,7 @@ def checked(
         language: the text's.
         encode: corrects clauses that name the wrong person, see `corrected`; None: they stay as they are.
         about: the person whom sentences without a name are about; "": whoever the sentence before is about.
+        check: judges the statements; None: those stay whose words were said.
         alone: drop statements that name only others.
         when: years and months of the dialogue, which may be named.
     """
@@ -68,7 +72,11 @@ def checked(
             named = _named(item, names)
             last = about or last if not named else named[0] if len(named) == 1 else ""
             of_others = alone and named and about not in named
-            if _is_supported(item, last, lines, names, language, when) and not of_others:
+            if check is None:
+                true = _is_supported(item, last, lines, names, language, when)
+            else:
+                [true] = supports(check, lines, [item if named else with_subject(item, last, names, rules)])
+            if true and not of_others:
                 good.append(item)
         dropped += len([item for item in items if item.strip()]) - len(good)
         if good:
@@ -76,7 +84,9 @@ def checked(
     return Checked(" ".join(kept), dropped)
 
 
-def checked_facts(facts: Facts, lines: Lines, language: Language, encode: Encode) -> tuple[Facts, int]:
+def checked_facts(
+    facts: Facts, lines: Lines, language: Language, encode: Encode, check: StatementCheck | None = None
+) -> tuple[Facts, int]:
     """Drop the facts that a dialogue does not support, and move those about somebody else to whoever said them.
 
     Of a sentence about one person that is not supported as a whole, the items that are supported stay.
@@ -89,7 +99,7 @@ def checked_facts(facts: Facts, lines: Lines, language: Language, encode: Encode
     comma = re.compile(rf"[,;]\s+(?:{re.escape(rules.listed[-1].strip())} )?|[，；]")
 
     def left(sentence: str, speaker: str) -> list[Checked]:
-        whole = checked(with_subject(sentence, speaker, names, rules), lines, language, once, speaker)
+        whole = checked(with_subject(sentence, speaker, names, rules), lines, language, once, speaker, check)
         if whole.text or not speaker:
             return [whole]
         items = [item for item in comma.split(sentence) if len(words_of(item)) >= FEWEST_WORDS and item != sentence]
@@ -188,7 +198,14 @@ def supported_situation(situation: str, lines: Lines, language: Language) -> boo
     return supported(situation, f"{people} {latest}", language.reading, people, _share(situation))
 
 
-def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence[str], language: Language) -> str:
+def supported_note(
+    note: str,
+    stated: Sequence[str],
+    asked: str,
+    names: Sequence[str],
+    language: Language,
+    check: StatementCheck | None = None,
+) -> str:
     """The sentences of a note that rest on what its speaker stated, each once: an utterance tells no more than it says. One
     that names only somebody else is taken to be about the author, who said it.
 
@@ -198,6 +215,10 @@ def supported_note(note: str, stated: Sequence[str], asked: str, names: Sequence
     """
     said, people, reading = " ".join(stated), " ".join([*names, IDLE]), language.reading
     sentences = dict.fromkeys(_of_author(sentence, names) for sentence in SENTENCE_END.split(note) if sentence)
+    if check is not None:
+        lines = [(names[1], asked), (names[0], said)] if asked else [(names[0], said)]
+        true = supports(check, lines, list(sentences)) if sentences else ()
+        return " ".join(sentence for sentence, kept in zip(sentences, true, strict=True) if kept)
     return " ".join(
         sentence
         for sentence in sentences

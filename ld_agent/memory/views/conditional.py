@@ -198,7 +198,7 @@ class ConditionalView(StoredView):
             situation = situation if supported_situation(situation, _until(session, utterance), language) else ""
             stated = [text for _, text in statements([(utterance.speaker, utterance.text)], language)]
             names = [utterance.speaker, self._context.agent]
-            note = supported_note(written, stated, _asked(session, utterance), names, language)
+            note = supported_note(written, stated, _asked(session, utterance), names, language, self._context.check)
             if decide and written and not note and not any(speaks_of_self(one, language.reading) for one in stated):
                 return None
         if not note and (written or not situation):

@@ -134,7 +134,7 @@ class MemoryBankView(StoredView):
         if not text or not context.settings.memorybank.checked:
             return Checked(text)
         encode = context.encoder.encode if correcting else None
-        return checked(text, lines, context.models.language, encode, about, alone=bool(about), when=when)
+        return checked(text, lines, context.models.language, encode, about, context.check, alone=bool(about), when=when)
 
     def _bank(self) -> Bank:
         bank = Bank()

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from ld_agent.checks.learned import StatementCheck
 from ld_agent.languages import ENGLISH, language
 from ld_agent.memory.encoder import SentenceEncoder
-from ld_agent.memory.views.checks import Checked, checked, checked_facts, supported_situation
+from ld_agent.memory.views.checks import Checked, checked, checked_facts, supported_note, supported_situation
 
 LINES = [
     ("Maya", "I sold my violin last week."),
@@ -112,3 +113,13 @@ def test_a_situation_rests_on_the_last_lines():
     assert not supported_situation(
         "Maya sold a violin last week.", [*LINES, ("Sam", "Nice."), ("Maya", "Bye!")][3:], ENGLISH
     )
+
+
+def test_a_learned_check_replaces_the_words():
+    check = StatementCheck("shipped:adapters/check")
+    lines = [("Maya", "My manager is afraid of dogs.")]
+    text = "Maya's manager is afraid of dogs. Maya is afraid of her manager."
+    assert checked(text, lines, ENGLISH).dropped == 0  # she said these words
+    assert checked(text, lines, ENGLISH, check=check) == Checked("Maya's manager is afraid of dogs.", 1)
+    note = supported_note(text, ["My manager is afraid of dogs."], "", ["Maya", "Sam"], ENGLISH, check)
+    assert note == "Maya's manager is afraid of dogs."

@@ -20,7 +20,7 @@ from ld_agent.text import SENTENCE_END, stems_listed, stems_of
 
 TRUE, SAID = 0.7, 0.5
 """Least probability that what a model worded is true, and what has the words of its lines."""
-OVER, LASTS, LASTS_FOUND, LASTS_ALONE = 0.9, 0.5, 0.3, 0.75
+OVER, LASTS, LASTS_FOUND, LASTS_ALONE = 0.9, 0.5, 0.2, 0.7
 """Least probabilities that a line ends a statement, and that one still matters in a month: a trait; a sentence in which the
 extractor found one; any other sentence, which may need the lines around it."""
 ANSWERS, DECIDES = 0.3, 0.7

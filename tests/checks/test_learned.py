@@ -96,7 +96,7 @@ def test_the_agent_is_quoted_only_where_nobody_else_spoke(check: StatementCheck)
 
 
 def test_lines_that_are_not_alike_are_not_compared(check: StatementCheck):
-    said = [("Nell", "I smoke."), ("Nell", "I quit smoking at Christmas.")]
+    said = [("Nell", "I smoke."), ("Nell", "haven't touched a cigarette since may")]
     assert outdated(check, said, np.ones((2, 2), np.float32)) == [(0, 1)]
     assert outdated(check, said, np.zeros((2, 2), np.float32)) == []
     assert outdated(check, said[:1], np.ones((1, 1), np.float32)) == []

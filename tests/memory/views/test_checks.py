@@ -118,7 +118,7 @@ def test_a_situation_rests_on_the_last_lines():
 def test_a_learned_check_replaces_the_words():
     check = StatementCheck("shipped:adapters/check")
     lines = [("Maya", "My manager is afraid of dogs.")]
-    text = "Maya's manager is afraid of dogs. Maya is afraid of her manager."
+    text = "Maya's manager is afraid of dogs. Maya is afraid of dogs."
     assert checked(text, lines, ENGLISH).dropped == 0  # she said these words
     assert checked(text, lines, ENGLISH, check=check) == Checked("Maya's manager is afraid of dogs.", 1)
     note = supported_note(text, ["My manager is afraid of dogs."], "", ["Maya", "Sam"], ENGLISH, check)

@@ -175,11 +175,11 @@ def true_event(check: StatementCheck, lines: Lines, summary: str, agent: str) ->
 
 
 def supports(check: StatementCheck, lines: Lines, statements: Sequence[str]) -> list[bool]:
-    """Whether some of the lines, `WINDOW` at once, support each statement, which names whom it is about."""
-    parts = _windows(lines)
+    """Whether some of the lines, `WINDOW` at once, support each statement, which names whom it is about, or say just that."""
+    parts, said = _windows(lines), {text for _, text in lines}
     found = check.probabilities([(part, statement) for statement in statements for part in parts])[:, SUPPORTED]
     best = found.reshape(len(statements), len(parts)).max(axis=1, initial=0.0)
-    return [bool(true) for true in best >= TRUE]
+    return [statement in said or bool(true >= TRUE) for statement, true in zip(statements, best, strict=True)]
 
 
 def _windows(lines: Lines) -> list[Lines]:

@@ -18,8 +18,8 @@ from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import SENTENCE_END, stems_listed, stems_of
 
-TRUE, SAID = 0.7, 0.5
-"""Least probability that what a model worded is true, and what has the words of its lines."""
+TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
+"""Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
 OVER, LASTS, LASTS_FOUND, LASTS_ALONE = 0.9, 0.5, 0.2, 0.7
 """Least probabilities that a line ends a statement, and that one still matters in a month: a trait; a sentence in which the
 extractor found one; any other sentence, which may need the lines around it."""
@@ -33,7 +33,10 @@ OWN_WORDS = 60
 """Words of an event that quotes, beyond which no further line is quoted."""
 FEWEST, MOST = 3, 30
 """Words of a sentence that may be stored as it was said."""
+NO_LEAST: Mapping[str, float] = {}
 ASKS = ("?", "？")
+QUOTE = "\0"
+"""Stands for what is quoted."""
 QUOTED = re.compile(r"[\"“]\S+\s+\S+\s+\S[^\"”]*[\"”]")
 
 
@@ -56,7 +59,7 @@ def true_traits(
         ends: the line ends an earlier trait, so that it tells something even if no trait was found.
     """
     said = lines[-1][1]
-    own = [sentence for sentence in _sentences(said) if speaks_of_self(sentence, reading)]
+    own = [sentence for sentence in _sentences(said) if speaks_of_self(QUOTED.sub("", sentence), reading)]
     rests_on = {trait: _nearest(trait, own, reading) for trait in traits}
     if check.verbatim:
         return _in_own_words(check, lines, own, rests_on, reading, ends)
@@ -64,7 +67,7 @@ def true_traits(
         traits = own[:1]
     lasts = 0.0 if ends else LASTS
     instead = dict.fromkeys(filter(None, rests_on.values()), LASTS_ALONE)
-    return _true(check, lines, dict.fromkeys(traits, lasts), TRUE) or _true(check, lines, instead, TRUE)
+    return _true(check, lines, dict.fromkeys(traits, lasts)) or _true(check, lines, instead)
 
 
 def _in_own_words(
@@ -79,19 +82,21 @@ def _in_own_words(
         within[sentence] = [trait for trait in found if stems_of(trait, reading) <= told_in]
         lasting |= dict.fromkeys(within[sentence], 0.0 if told else LASTS)
         lasting[sentence] = 0.0 if told else LASTS_FOUND if found else LASTS_ALONE
-    true = _true(check, lines, lasting, SAID)
+    true = _true(check, lines, lasting, dict.fromkeys(lasting, TAKEN) | dict.fromkeys(own, SAID))
     kept = [[sentence] if sentence in true else [t for t in traits if t in true] for sentence, traits in within.items()]
     return list(dict.fromkeys(text for texts in kept for text in texts))
 
 
-def _true(check: StatementCheck, lines: Lines, lasting: Mapping[str, float], least: float) -> list[str]:
-    """The statements about the last speaker that the lines support with that probability, and that last with their own."""
+def _true(
+    check: StatementCheck, lines: Lines, lasting: Mapping[str, float], least: Mapping[str, float] = NO_LEAST
+) -> list[str]:
+    """The statements about the last speaker that the lines support and that last, each with its least probability; `TRUE`."""
     if not lasting:
         return []
     pairs = [*((lines, f"{lines[-1][0]}: {text}") for text in lasting), *((LASTING, text) for text in lasting)]
     found = check.probabilities(pairs)[:, SUPPORTED]
     judged = zip(lasting.items(), found[: len(lasting)], found[len(lasting) :], strict=True)
-    return [text for (text, lasts), true, long in judged if true >= least and long >= lasts]
+    return [text for (text, lasts), true, long in judged if true >= least.get(text, TRUE) and long >= lasts]
 
 
 def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
@@ -103,9 +108,14 @@ def _nearest(trait: str, sentences: Sequence[str], reading: Reading) -> str:
 
 
 def _sentences(text: str) -> list[str]:
-    """The sentences of a text that state something; what it quotes is nobody's statement."""
-    sentences = (" ".join(sentence.split()) for sentence in SENTENCE_END.split(QUOTED.sub("", text)))
-    return [s for s in sentences if FEWEST <= len(s.split()) <= MOST and not s.endswith(ASKS)]
+    """The sentences of a text that state something themselves, whole; what only quotes is nobody's statement."""
+    quoted = iter(QUOTED.findall(text))
+    found = []
+    for sentence in (" ".join(part.split()) for part in SENTENCE_END.split(QUOTED.sub(QUOTE, text))):
+        whole = "".join(next(quoted) if char == QUOTE else char for char in sentence)
+        if FEWEST <= len(sentence.split()) <= MOST and not sentence.endswith(ASKS):
+            found.append(whole)
+    return found
 
 
 def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:

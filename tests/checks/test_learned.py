@@ -38,6 +38,11 @@ def test_a_trait_keeps_only_words_that_its_speaker_said(check: StatementCheck):
     )
 
 
+def test_a_title_in_a_sentence_stays(check: StatementCheck):
+    said = 'I love novels like "The Great Gatsby" very much.'
+    assert true_traits(check, [("Nell", said)], ["I love novels."], READING) == [said]
+
+
 def test_what_is_over_tomorrow_is_no_trait(check: StatementCheck):
     assert true_traits(check, [("Nell", "I am going to bed.")], ["I am going to bed."], READING) == []
 

@@ -159,9 +159,9 @@ class Answering:
         if situation.about:
             situation = _only_about(situation.about, situation)
             prompted = self.generator.prompt_for(situation)
-        read = None
-        if self.reads_first:
-            read = self._whether(situation) or (yield from self._read(situation, failed))
+        read = self._whether(situation)
+        if read is None and self.reads_first:
+            read = yield from self._read(situation, failed)
         if read is not None and not situation.decides:
             return read
         completion = yield from self._completion(prompted, situation, options)
@@ -244,7 +244,7 @@ class Answering:
         return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
 
     def _whether(self, situation: Situation) -> Answer | None:
-        """What the user said that decides whether something is so, as a small model gets yes and no wrong; None: nothing does."""
+        """What the user said that decides whether something is so, as models get yes and no wrong; None: nothing does."""
         heard, reading = situation.heard, situation.language.reading
         if self.check is None or not reading.pattern("asks_whether").search(heard.text):
             return None

@@ -140,3 +140,16 @@ def test_traits_keep_whom_they_are_about_unless_as_published(scene: Scene, attri
     talk.respond("My sister Kate is a nurse. My wife is a model.", "Maya", START)
     talk.resume()
     assert [trait.text for trait in talk.persona("Maya")] == kept
+
+
+def test_whether_something_is_so_is_answered_with_the_words_that_decide_it(scene: Scene):
+    modules = {"generator": {"grounded": True}, "reader": {"passages": 3}}
+    checks = {"adapter": "shipped:adapters/check"}
+    agent = scene.agent({**SCRIPT, "generator": "No, you've got a parrot."}, modules=modules, checks=checks)
+    talk = agent.conversation("maya", at=START)
+    told = "We gave Kiwi to my aunt, so there's no parrot any more."
+    talk.observe(told, "Maya", START)
+    talk.end_session()
+    reply = talk.respond("Do we still have a parrot?", "Maya", START + 30 * DAY)
+    assert reply.text == ENGLISH.words.reason.format(told=told)
+    assert f"decided by: {told}" in reply.notes

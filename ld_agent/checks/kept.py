@@ -112,7 +112,7 @@ def _sentences(text: str) -> list[str]:
     quoted = iter(QUOTED.findall(text))
     found = []
     for sentence in (" ".join(part.split()) for part in SENTENCE_END.split(QUOTED.sub(QUOTE, text))):
-        whole = "".join(next(quoted) if char == QUOTE else char for char in sentence)
+        whole = "".join(next(quoted, char) if char == QUOTE else char for char in sentence)
         if FEWEST <= len(sentence.split()) <= MOST and not sentence.endswith(ASKS):
             found.append(whole)
     return found

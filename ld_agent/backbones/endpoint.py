@@ -9,33 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import json
 import os
 import random
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from ld_agent.backbones.address import address, client, key
-from ld_agent.backbones.answer_text import disarmed
 from ld_agent.backbones.base import Completion, Lack, Message, Request
+from ld_agent.backbones.estimate import as_plain_text, estimated_prompt, estimated_tokens
 from ld_agent.backbones.reasoning import OMITTED, split, text_of
+from ld_agent.backbones.refusals import SYSTEM_WORDS, Received, alternating, error_text, quoted, retry_after
 from ld_agent.errors import BackboneError, ConfigError, ModelError
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEFAULT_WINDOW = 8192
 CALLS_AT_ONCE = 8
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY_AFTER = 0.5, 8.0, 120.0
-MESSAGE_OVERHEAD = 8
-QUOTED_CHARACTERS = 200
 
 Pieces = SimpleQueue[tuple[Request, str] | None]
 
-_PIECES = re.compile(r"(?P<word>[A-Z]?[a-z]+|  +)|(?P<capitals>[A-Z]+)|(?P<rest> ?[0-9]|[^\x00-\x7f]+|[^ ])")
-_CHARACTERS_A_TOKEN = {"word": 3, "capitals": 2, "rest": 1}
 OPTIONAL = ("max_tokens", "temperature", "top_p", "seed", "stream_options")
 """Parameters of a call that it can do without."""
 SET_HERE = frozenset({"model", "messages", "stream"})
@@ -118,6 +114,7 @@ class EndpointBackbone:
         self._window = context_window or DEFAULT_WINDOW
         self._pause = pause
         self._refused: dict[str, set[str]] = {}
+        self._without_system: set[str] = set()  # models that refuse the role
         self._openai = openai
         self._client = client(self._key, url, timeout)
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
@@ -155,14 +152,8 @@ class EndpointBackbone:
             answers.cancel()
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Estimate an upper bound of the prompt's tokens; the tokenizer is on the server, out of reach.
-
-        Counts one token per three letters of a lower-case word, per two letters of an upper-case word, per digit, sign and
-        line break, and per non-ASCII byte (no byte-level vocabulary needs more), plus 8 per message and 8 at the end for
-        the template. English prose needs about one token per four letters, so it is overestimated by half; other
-        languages more. Strings that are not words (such as long keys) can exceed the estimate.
-        """
-        return MESSAGE_OVERHEAD + sum(MESSAGE_OVERHEAD + _estimated_tokens(m.content) for m in messages)
+        """An upper estimate (`estimated_prompt`); the tokenizer is on the server, out of reach."""
+        return estimated_prompt(messages)
 
     def close(self) -> None:
         """Cancel pending calls and close the connections; idempotent."""
@@ -197,14 +188,21 @@ class EndpointBackbone:
                 f"set modules.{request.module}.model to that name"
             )
         shown: list[str] = []
-        failures = 0
+        failures, model = 0, self._served_name(request)
+        merged = model in self._without_system
         while True:
-            parameters = self._parameters(request)
+            parameters = self._parameters(request, merged)
             try:
                 async with self._slots:
-                    return await self._call(request, parameters, shown, pieces)
+                    completion = await self._call(request, parameters, shown, pieces)
+                if merged:
+                    self._without_system.add(model)
+                return completion
             except self._openai.OpenAIError as exc:
                 if self._leave_out_refused(parameters, exc):
+                    continue
+                if not merged and _refuses_system(parameters, exc):
+                    merged = True
                     continue
                 wait = self._wait_before_retry(exc, failures)
                 if wait is None or _has_text(shown) or failures >= self._max_retries:
@@ -224,7 +222,9 @@ class EndpointBackbone:
                 return self._completion(request, answer)
             usage = finish = None
             async with answer as stream:
+                received = Received(stream.response)
                 async for chunk in stream:
+                    received.events = True
                     deadline.reschedule(self._loop.time() + self._timeout)
                     usage = getattr(chunk, "usage", None) or usage
                     choice = _first_choice(chunk)
@@ -233,16 +233,31 @@ class EndpointBackbone:
                         shown.append(text)
                         pieces.put((request, text))
                     finish = getattr(choice, "finish_reason", None) or finish
-        if finish is None:
+        if not received.events:
+            return self._unstreamed(request, received.text, pieces)
+        if finish is None and not received.whole:
             raise self._error(request, "the stream was interrupted", "try again and check the server's log")
         return self._counted(request, "".join(shown), finish, usage)
+
+    def _unstreamed(self, request: Request, body: str, pieces: Pieces) -> Completion:
+        """The answer of an endpoint that does not stream, or its error."""
+        try:
+            answer = self._openai.types.chat.ChatCompletion.construct(**json.loads(body))
+        except (ValueError, TypeError):
+            answer = body or "nothing"
+        completion = self._completion(request, answer)
+        pieces.put((request, completion.text))
+        return completion
 
     def _completion(self, request: Request, answer: Any) -> Completion:
         choice = _first_choice(answer)
         message = getattr(choice, "message", None)
         text = _said_by_model(message)
         if message is None or text is None:
-            seen = self._quoted(getattr(answer, "model_dump_json", lambda: str(answer))())
+            if error := error_text(getattr(answer, "error", None)):
+                fix = "check the model's name and limits on the server"
+                raise self._error(request, f"the answer is an error: {self._quoted(error)}", fix)
+            seen = self._quoted(getattr(answer, "model_dump_json", lambda **_: str(answer))(exclude_unset=True))
             raise self._error(request, f"the answer is not a chat completion: {seen}", "check backbone.base_url (…/v1)")
         return self._counted(request, text, getattr(choice, "finish_reason", None), getattr(answer, "usage", None))
 
@@ -253,7 +268,7 @@ class EndpointBackbone:
         return Completion(
             text,
             prompt if isinstance(prompt, int) else self.count_tokens(request.messages),
-            completion if isinstance(completion, int) else _estimated_tokens(text),
+            completion if isinstance(completion, int) else estimated_tokens(text),
             "length" if finish == "length" or (finish == "content_filter" and not lack) else "stop",
             lack,
         )
@@ -261,11 +276,12 @@ class EndpointBackbone:
     def _served_name(self, request: Request) -> str:
         return self._models.get(request.module, self._model)
 
-    def _parameters(self, request: Request) -> dict[str, Any]:
+    def _parameters(self, request: Request, merged: bool) -> dict[str, Any]:
         model = self._served_name(request)
+        messages = alternating(request.messages) if merged else request.messages
         parameters: dict[str, Any] = {
             "model": model,
-            "messages": [{"role": m.role, "content": as_plain_text(m.content)} for m in request.messages],
+            "messages": [{"role": m.role, "content": as_plain_text(m.content)} for m in messages],
             "temperature": request.temperature,
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
@@ -331,25 +347,7 @@ class EndpointBackbone:
         return BackboneError(f"{self.endpoint}, model {self._served_name(request)!r}: {what}; {fix}")
 
     def _quoted(self, text: str) -> str:
-        """Return server text in one line, shortened, without the API key that some servers echo."""
-        line = " ".join(text.replace(self._key, "***").split())
-        return line if len(line) <= QUOTED_CHARACTERS else f"{line[:QUOTED_CHARACTERS]}…"
-
-
-def as_plain_text(text: str) -> str:
-    """Break chat-template control tokens with a space: ``<|im_end|>`` → ``< |im_end|>``.
-
-    The server tokenizes the rendered prompt as one string, so user text must not contain such tokens. Lone surrogates become
-    ``?``.
-    """
-    return disarmed(text).encode("utf-8", "replace").decode()
-
-
-def _estimated_tokens(text: str) -> int:
-    return sum(
-        -(-len(piece[0].encode("utf-8", "replace")) // _CHARACTERS_A_TOKEN[str(piece.lastgroup)])
-        for piece in _PIECES.finditer(text)
-    )
+        return quoted(text, self._key)
 
 
 def _first_choice(answer: Any) -> Any:
@@ -371,21 +369,18 @@ def _has_text(shown: Sequence[str]) -> bool:
     return any(text != OMITTED for text in shown)
 
 
+def _refuses_system(sent: Mapping[str, Any], exc: Exception) -> bool:
+    """Whether a call may have been refused because of its system message; some servers call that their own failure."""
+    if getattr(exc, "status_code", None) not in (400, 422, 500):
+        return False
+    said = _said(exc).casefold()
+    return any(m["role"] == "system" for m in sent["messages"]) and any(word in said for word in SYSTEM_WORDS)
+
+
 def _said(exc: Exception) -> str:
-    """Return the server's error message, whatever the shape of the body."""
-    body = getattr(exc, "body", None)
-    if isinstance(body, dict):
-        body = next((body[name] for name in ("message", "detail", "error") if body.get(name)), body)
-    return str(body or exc)
+    """The server's error message."""
+    return error_text(getattr(exc, "body", None)) or str(exc)
 
 
 def _retry_after(exc: Exception) -> float | None:
-    """Return the delay in seconds that the server requests; a date is relative to the server's clock."""
-    headers = getattr(getattr(exc, "response", None), "headers", None) or {}
-    asked = str(headers.get("retry-after"))
-    with suppress(ValueError):
-        return max(0.0, float(asked))
-    with suppress(ValueError, TypeError):
-        now = parsedate_to_datetime(str(headers.get("date")))
-        return max(0.0, (parsedate_to_datetime(asked) - now).total_seconds())
-    return None
+    return retry_after(getattr(getattr(exc, "response", None), "headers", None) or {})

@@ -16,7 +16,9 @@ import pytest
 from stage import KEY, Call, echoes, fails, hangs, says, sends, streams
 
 from ld_agent.backbones.base import Message, Request
-from ld_agent.backbones.endpoint import EndpointBackbone, as_plain_text
+from ld_agent.backbones.endpoint import EndpointBackbone
+from ld_agent.backbones.estimate import as_plain_text
+from ld_agent.backbones.refusals import quoted
 from ld_agent.backbones.weights import resolve_model
 from ld_agent.config import load_config
 from ld_agent.config.sections import SMOLLM2
@@ -362,3 +364,84 @@ def test_estimates_and_control_tokens_on_a_real_tokenizer(connect):
     assert as_plain_text("a <b> if x < y | z > 3 [1] \ud83d") == "a <b> if x < y | z > 3 [1] ?"
     for token in ("</s>", "<s>", "<start_of_turn>", "[INST]", "[/INST]", "<｜User｜>", "<|eot_id|>", "<bos>"):
         assert token not in as_plain_text(token)
+
+
+@pytest.mark.parametrize(
+    ("play", "quoted"),
+    [
+        (sends('{"error": {"message": "quota exceeded", "code": 429}}'), "quota exceeded"),
+        (sends('[{"error": {"message": "no such project"}}]'), "no such project"),
+        (sends('{"error": "model is loading"}', "text/plain"), "model is loading"),
+        (sends('{"error": {"message": "upstream is gone"}}', "text/event-stream"), "upstream is gone"),
+        (sends("<html>502 at the gateway</html>", "text/html"), "502 at the gateway"),
+        (sends("", "text/html"), "not a chat completion"),
+    ],
+)
+def test_an_error_that_comes_with_200_is_quoted(connect, play, quoted):
+    assert quoted in failure(connect(play), ask(on_text=lambda text: None))
+    assert quoted in failure(connect(play)).replace('\\"', '"')
+
+
+def test_an_endpoint_that_does_not_stream_answers_all_the_same(connect):
+    pieces: list[str] = []
+    [answer] = connect(says("Hi!", usage={"prompt_tokens": 7, "completion_tokens": 2})).generate(
+        [ask(on_text=pieces.append)]
+    )
+    assert (answer.text, answer.completion_tokens, pieces) == ("Hi!", 2, ["Hi!"])
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_a_stream_that_ends_as_meant_needs_no_reason(connect, framed):
+    def ends(call: Call) -> None:
+        text = b'data: {"choices": [{"index": 0, "delta": {"content": "Whole."}}]}\n\n'
+        if framed:
+            call.send(200, text, "text/event-stream", Content_Length=str(len(text)))
+        else:
+            call.send(200, text + b"data: [DONE]\n\n", "text/event-stream")
+
+    [answer] = connect(ends).generate([ask(on_text=lambda text: None)])
+    assert (answer.text, answer.finish, answer.lack) == ("Whole.", "stop", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "System role not supported"),
+        (400, "Developer instruction is not enabled for models/gemma-3-1b-it"),
+        (400, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+        (500, "Value is not callable: Conversation roles must alternate user/assistant"),
+    ],
+)
+def test_a_system_message_that_is_refused_opens_the_users_from_then_on(stage, connect, pauses, status, said):
+    def strict(call: Call) -> None:
+        fails(status, {"message": said})(call) if call.body["messages"][0]["role"] == "system" else echoes(call)
+
+    backbone = connect(strict)
+    told = (Message("system", "Be kind."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Bye"))
+    for _ in range(2):
+        assert backbone.generate([Request(told, "generator", 16)])[0].text == "Bye"
+    assert [m["role"] for m in stage.bodies[-1]["messages"]] == ["user", "assistant", "user"]
+    assert stage.bodies[-1]["messages"][0]["content"] == "Be kind.\n\nHi"
+    assert (len(stage.bodies), pauses) == (3, [])
+
+
+def test_an_error_that_only_mentions_a_system_is_reported_and_nothing_is_remembered(stage, connect):
+    backbone = connect(
+        fails(400, {"message": "the file system is full"}), fails(400, {"message": "still full"}), echoes
+    )
+    told = (Message("system", "Be kind."), Message("user", "Hi"))
+    assert "still full" in failure(backbone, Request(told, "generator", 16))
+    backbone.generate([Request(told, "generator", 16)])
+    assert stage.bodies[-1]["messages"][0]["role"] == "system"
+
+
+@pytest.mark.parametrize(
+    ("key", "said", "shown"),
+    [
+        ("o", "no quota for o today", "no quota for *** today"),
+        ("test", "the latest test of (test)", "the latest *** of (***)"),
+        ("sk-very-secret", "token=sk-very-secretly, tokensk-very-secret", "token=***ly, token***"),
+    ],
+)
+def test_a_key_is_masked_as_a_key(key, said, shown):
+    assert quoted(said, key) == shown

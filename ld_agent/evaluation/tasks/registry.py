@@ -94,7 +94,7 @@ Examples:
 
   ld-agent eval extraction test.txt -c default -c qwen3-0.6b --out runs/extraction --json
 """
-SUMMARY = """Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference, and wrong_person.
+SUMMARY = """Score the summarizer on DialogSum, LoCoMo or MSC: ROUGE-1, -2 and -L against the best reference.
 
 Examples:
 
@@ -152,15 +152,6 @@ RECORDS = (
     "How sessions are stored: summaries of the corpus (the default if it has any), summaries by the pipeline, utterances, "
     "or extracts (two utterances)."
 )
-
-PERSONAS = """Measure whose facts the persona banks hold: polluted (a person's facts in the agent's bank) and invented.
-
-Examples:
-
-  ld-agent eval personas data/samples/questions.jsonl
-
-  ld-agent eval personas msc_dialogue/session_3/test.txt --limit 10 --free --json
-"""
 
 TRUTH = """List every statement that the agent stored, for people to label, and measure by the labels what is true.
 
@@ -255,12 +246,6 @@ TASKS: Mapping[str, TaskEntry] = {
             help=RETRIEVAL,
             options=(Option("--records", RECORDS, ""),),
             shown=("recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr"),
-        ),
-        TaskEntry(
-            "personas",
-            "personas:PersonasTask",
-            help=PERSONAS,
-            options=(FREE,),
         ),
         TaskEntry(
             "truth",

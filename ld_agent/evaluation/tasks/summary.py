@@ -12,18 +12,17 @@ from pathlib import Path
 from ld_agent.config import Config
 from ld_agent.datasets import format_of, load_dialogues, load_episodes
 from ld_agent.datasets.naming import free_names, named_dialogue
-from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge, shares
+from ld_agent.evaluation.metrics import Measure, bleu, mean, meteor, rouge
 from ld_agent.evaluation.run_files import Item, Prediction
-from ld_agent.evaluation.support import judged
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask
 from ld_agent.evaluation.tasks.retrieval import locomo_cases
 from ld_agent.memory.encoder import configured
 from ld_agent.modules.base import Models
-from ld_agent.modules.summarizer import Summarizer, Summary
+from ld_agent.modules.summarizer import Summarizer
 from ld_agent.types import Session, Utterance
 
-Facts = list[tuple[str, str]]
-Summarised = tuple[str, str, Session, tuple[str, ...], Facts]
+Summarised = tuple[str, str, Session, tuple[str, ...]]
+"""Key, episode, session and its reference summaries."""
 
 
 class SummaryTask(ModuleTask):
@@ -34,11 +33,9 @@ class SummaryTask(ModuleTask):
 
     def __init__(self, data: Path, config: Config, limit: int | None = None) -> None:
         self._sessions: dict[str, Session] = {}
-        self._facts: dict[str, Facts] = {}
         items = []
-        for key, episode, session, summaries, facts in _summarised(data, limit):
+        for key, episode, session, summaries in _summarised(data, limit):
             self._sessions[key] = session
-            self._facts[key] = [*facts, *((u.speaker, u.text) for u in session.utterances)]
             items.append(Item(key, episode, session.number, summaries))
         super().__init__(items, {key: sum(len(u.text) for u in s.utterances) for key, s in self._sessions.items()})
 
@@ -47,31 +44,23 @@ class SummaryTask(ModuleTask):
 
         def answered(items: list[Item]) -> list[Answer]:
             summaries = summarizer.summarize([self._sessions[item.key] for item in items])
-            return [self._judged(item, summary) for item, summary in zip(items, summaries, strict=True)]
+            return [(summary.text, {"fallback": summary.fallback}) for summary in summaries]
 
         return answered
 
-    def _judged(self, item: Item, summary: Summary) -> Answer:
-        """A summary, and its clauses about the wrong person."""
-        clauses = judged(summary.text, self._facts[item.key])
-        wrong = [[c.subject, c.owner, c.clause] for c in clauses if c.wrong]
-        return summary.text, {"fallback": summary.fallback, "persons": len(clauses), "wrong": wrong}
-
 
 def _summarised(data: Path, limit: int | None) -> Iterator[Summarised]:
-    """Yield (key, episode, session, reference summaries, facts); facts are annotated (speaker, trait) pairs, if the
-    corpus has any."""
     if data.is_file() and format_of(data) == "locomo":
         for case in locomo_cases(data, limit):
             for session in case.sessions:
                 if summary := case.summaries[session.number]:
-                    yield f"{case.id}/{session.number}", case.id, session, (summary,), []
+                    yield f"{case.id}/{session.number}", case.id, session, (summary,)
         return
     if data.is_file() and format_of(data) == "msc_personasummary":
         yield from _annotated_sessions(data, limit)
         return
     for dialogue in load_dialogues(data, limit=limit):
-        yield dialogue.id, dialogue.id, *named_dialogue(dialogue), []
+        yield dialogue.id, dialogue.id, *named_dialogue(dialogue)
 
 
 def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
@@ -82,17 +71,13 @@ def _annotated_sessions(data: Path, limit: int | None) -> Iterator[Summarised]:
             said = tuple(Utterance(f"u{n}", names[t.speaker], t.text, t.at, number) for n, t in enumerate(turns, 1))
             if facts := [(names[t.speaker], trait) for t in turns for trait in t.traits or ()]:
                 reference = " ".join(f"{speaker}: {trait}" for speaker, trait in facts)
-                yield f"{episode.id}/{number}", episode.id, Session(number, said), (reference,), facts
+                yield f"{episode.id}/{number}", episode.id, Session(number, said), (reference,)
 
 
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, the share of fallbacks, and ``wrong_person``: the share of
-    clauses attributed to the wrong person, among those whose owner is known.
-    """
+    """Compute stemmed ROUGE-1, -2 and -L, BLEU, METEOR, and the share of fallbacks."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
-    persons = [(len(p.details["wrong"]), p.details["persons"]) for p in predictions if "persons" in p.details]
-    measured = {"wrong_person": shares(persons)} if len(persons) == len(predictions) else {}
-    return measured | {
+    return {
         **rouge(texts, references, stem=True),
         **bleu(texts, references),
         "meteor": meteor(texts, references),

@@ -126,7 +126,7 @@ Examples:
 
   ld-agent eval questions data/samples/questions.jsonl --out runs/questions
 
-  ld-agent eval questions locomo10.json --limit 1 --no-arms -c default -c none --json
+  ld-agent eval questions locomo10.json --limit 1 -c default -c none -c full --json
 """
 
 RETRIEVAL = """Ask every question of a corpus and measure how often the answering session is recalled.
@@ -230,14 +230,7 @@ TASKS: Mapping[str, TaskEntry] = {
             "questions:QuestionsTask",
             data="Conversations with questions about them: JSON lines with `questions`, or a LoCoMo file.",
             help=QUESTIONS,
-            options=(
-                FREE,
-                Option(
-                    "--no-arms",
-                    "Omit the arms without memory, with the whole history, and with the answer.",
-                    default=False,
-                ),
-            ),
+            options=(FREE,),
         ),
         TaskEntry(
             "retrieval",

@@ -13,7 +13,6 @@ import typer
 from ld_agent.cli.options import Drawn, Json, OneConfig, Seed
 from ld_agent.cli.show import print_figures, say
 from ld_agent.config import load_config
-from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
 from ld_agent.terminal import progress
 
@@ -163,8 +162,7 @@ def form(
         str,
         typer.Option(
             "--questions",
-            help="chat (whole dialogues; also files of ld-agent run or memory export), recursive, memory, benchmark, pairs "
-            "(which reply of two files of ld-agent run is preferred).",
+            help="chat (whole dialogues; also files of ld-agent run), recursive, memory, benchmark.",
         ),
     ] = "chat",
     limit: Drawn = None,
@@ -177,8 +175,6 @@ def form(
       ld-agent judge form runs/recursive runs/none --out page.html --limit 50
 
       ld-agent judge form knowledge.jsonl --questions benchmark --out page.html --limit 50
-
-      ld-agent judge form here.jsonl alone.jsonl --questions pairs --out page.html
     """
     from ld_agent.evaluation.judging.form import write_form
     from ld_agent.evaluation.judging.form_items import shown
@@ -191,7 +187,7 @@ def form(
 @app.command()
 def agree(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILES...", help="Exported ratings; or a judge-….jsonl file and labels.")
+        list[Path], typer.Argument(metavar="FILES...", help="Exported ratings; or judge-….jsonl files and labels.")
     ],
     key: Annotated[Path | None, typer.Option("--key", help="The form's key: figures per system.")] = None,
     keep: Annotated[
@@ -199,10 +195,9 @@ def agree(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Measure agreement between people, or between a judge and people.
+    """Measure agreement between people, or between a judge and people: kappas, share of equal ratings, Spearman's rho.
 
-    Ratings exported from a form: Cohen's and Fleiss' kappa. A judge's verdicts and labels, JSON lines of "key", "label" and,
-    for ratings, "aspect": accuracy, Cohen's kappa, Pearson and Spearman. With verdicts about several runs, a label also names
+    Labels are JSON lines of "key", "label" and, for ratings, "aspect". With verdicts about several runs, a label also names
     the folder of its "run".
 
     Examples:
@@ -211,31 +206,14 @@ def agree(
 
       ld-agent judge agree runs/conditional/judge-score.jsonl runs/history/judge-score.jsonl labels.jsonl
     """
-    from ld_agent.evaluation.judging.agreement import with_people
+    from ld_agent.evaluation.judging.agreement import read_ratings
+    from ld_agent.evaluation.judging.form import keep_ratings, read_key, summary, systems_of
 
     if keep and key is None:
         raise InputError("--keep needs --key, which says what the ratings are about")
-    first = next(iter(json_lines(files[0], raise_bad)), None)
-    if first is None or "verdicts" not in first:
-        _agree_with_one_another(files, key, keep, as_json)
-        return
-    if len(files) < 2:
-        raise InputError("only one file; give the files of verdicts, then the file of labels")
-    print_figures(with_people(files[:-1], files[-1]), as_json)
-
-
-def _agree_with_one_another(files: list[Path], key: Path | None, keep: bool, as_json: bool) -> None:
-    from ld_agent.evaluation.judging.form import keep_ratings, preferences, read_key, read_ratings, summary, systems_of
-
     form_id, ratings = read_ratings(files)
     known = read_key(key, form_id) if key else {}
-    if known.get("questions") == "pairs":
-        print_figures(preferences(ratings, systems_of(known)), as_json)
-        return
-    result = summary(ratings, systems_of(known) if known else None)
     if keep and key is not None:
         for path in keep_ratings(ratings, known, key):
             say(f"kept in {path}")
-    groups = [(group, named) for group, named in result.items() if group != "all"]
-    flat = {f"{group} {name}": about for group, named in groups for name, about in named.items()}
-    print_figures(result if as_json else flat | {"all": result["all"]}, as_json)
+    print_figures(summary(ratings, systems_of(known) if known else None), as_json)

@@ -78,11 +78,14 @@ def figures_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[Rend
 
 
 def print_figures(result: dict[str, Any], as_json: bool) -> None:
-    """Print the result of a command as JSON, or lists of objects as tables and all else as lines."""
+    """Print the result of a command as JSON; or lists of objects as tables, and all else as lines."""
     if as_json:
         print_json(result)
         return
     for name, value in result.items():
+        if isinstance(value, dict) and value and all(isinstance(of, dict) for of in value.values()):
+            print_figures({f"{name} {key}": of for key, of in value.items()}, as_json)
+            continue
         if isinstance(value, list):
             rows = [[str(cell) for cell in row.values()] for row in value]
             console.print(figures_table(name, list(value[0]), rows, left=0))

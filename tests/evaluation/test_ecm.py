@@ -418,21 +418,21 @@ def test_from_dialogues_to_the_table_by_command(
     assert json.loads(command("judge", "score", runs / "none", "-c", answering, "--json").out)["score"] == 2
     labels.write_text('{"key": "c1/1", "label": 2}\n')
     agreed = json.loads(command("judge", "agree", runs / "none" / "judge-score.jsonl", labels, "--json").out)
-    assert (agreed["cases"], agreed["accuracy"], agreed["kappa"]) == (1, 1, None)
+    assert agreed["aspects"][""] | {"accuracy": 1, "cohen": None, "rated_by_all": 1} == agreed["aspects"][""]
     copytree(runs / "none", runs / "again")
     labels.write_text(
         "".join(f'{{"run": "{run}", "key": "c1/1", "label": {n}}}\n' for n, run in enumerate(("none", "again"), 1))
     )
     pooled = [runs / run / "judge-score.jsonl" for run in ("none", "again")]
     agreed = json.loads(command("judge", "agree", *pooled, labels, "--json").out)
-    assert (agreed["cases"], agreed["accuracy"]) == (2, 0.5)
+    assert [agreed["aspects"][""][name] for name in ("rated_by_all", "accuracy")] == [2, 0.5]
     rmtree(runs / "again")
     ran = command("tables", "ecm-4", "--from", runs)
     assert re.search(r"\*\*ours: No memory .*\| \*\*2\.00\*\* \| \*\*100\.00\*\* \| \*\*100\.00\*\* \|", ran.out)
     labels.write_text('{"key": "c9/1", "label": 2}\n')
     ran = command("judge", "agree", runs / "none" / "judge-score.jsonl", labels)
     assert ran.code == 1
-    assert "labels.jsonl, line 1: key 'c9/1' was not judged" in ran.err
+    assert "no case has both a verdict and a label" in ran.err
     ran = command("judge", "compare", runs / "none", runs / "none", "-c", answering)
     assert (ran.code, len(ran.err.splitlines())) == (1, 1)
     assert "are the same; give different runs" in ran.err

@@ -11,7 +11,7 @@ import pytest
 from ld_agent.backbones.base import Request
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.agreement import with_labels
+from ld_agent.evaluation.judging.agreement import agreement
 from ld_agent.evaluation.judging.judge import Case, Verdict, judge, letter, shuffled, whole_number
 from ld_agent.evaluation.judging.verdicts import Judged, drawn
 
@@ -213,36 +213,29 @@ def test_invalid_cases_are_rejected(call: Callable[[Asked], object], message: st
     assert not asked.backbone.requests
 
 
+def rated(ours: Sequence[Any], theirs: Sequence[Any]) -> dict[str, Any]:
+    given = {str(n): {"ours": a, "theirs": b} for n, (a, b) in enumerate(zip(ours, theirs, strict=True))}
+    return agreement({item: {who: v for who, v in of.items() if v is not None} for item, of in given.items()})
+
+
 def test_agreement_by_hand():
     # 10 pairs, 7 equal; chance: 0.6·0.5 + 0.4·0.5 = 0.5, so κ = (0.7 - 0.5) / (1 - 0.5) = 0.4
-    ours = ["y", "y", "y", "y", "y", "y", "n", "n", "n", "n"]
-    theirs = ["y", "y", "y", "y", "n", "n", "n", "n", "n", "y"]
-    found = with_labels([*ours, None], [*theirs, "y"])
-    assert (found["cases"], found["unparsed"]) == (10, 1)
-    assert found["accuracy"] == pytest.approx(0.7)
-    assert found["kappa"] == pytest.approx(0.4)
-    assert found["pearson"] is None
+    found = rated([*"yyyyyynnnn", None], [*"yyyynnnnny", "y"])
+    assert (found["annotators"], found["items"], found["rated_by_all"]) == (2, 11, 10)
+    assert (found["accuracy"], found["cohen"]) == (pytest.approx(0.7), pytest.approx(0.4))
+    assert found["spearman"] is None
 
 
-def test_correlations_by_hand():
-    # x = 1 2 3 4, y = 1 3 2 4: d² sums to 2, ρ = 1 - 6·2/(4·15) = 0.8; Pearson of these ranks is the same
-    found = with_labels([1, 2, 3, 4], [10, 30, 20, 40])
-    assert found["spearman"] == pytest.approx(0.8)
-    assert found["pearson"] == pytest.approx(0.8)
-    bent = with_labels([1, 2, 3], [1, 4, 9])
-    assert bent["spearman"] == pytest.approx(1)
-    assert bent["pearson"] == pytest.approx(0.98974, abs=1e-5)
+def test_ranks_by_hand():
+    # x = 1 2 3 4, y = 1 3 2 4: d² sums to 2, ρ = 1 - 6·2/(4·15) = 0.8
+    assert rated([1, 2, 3, 4], [10, 30, 20, 40])["spearman"] == pytest.approx(0.8)
 
 
-def test_constant_labels_have_no_kappa_or_correlation():
-    found = with_labels([1, 1], [1, 1])
-    assert [found[name] for name in ("accuracy", "kappa", "pearson", "spearman")] == [1, None, None, None]
-    assert with_labels([2, 2.0], [2.0, 2])["accuracy"] == 1
-
-
-def test_agreement_needs_verdicts():
-    with pytest.raises(InputError, match="none of the 1 cases has a verdict"):
-        with_labels([None], [1])
+def test_constant_ratings_have_no_kappa_or_rank():
+    found = rated([1, 2.0], [1.0, 2])
+    assert (found["accuracy"], found["cohen"]) == (1, 1)
+    found = rated([1, 1], [1, 1])
+    assert [found[name] for name in ("accuracy", "cohen", "spearman", "fleiss")] == [1, None, None, None]
 
 
 def test_a_limit_draws_the_same_cases_of_every_run_by_seed():

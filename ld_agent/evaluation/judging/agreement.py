@@ -1,43 +1,54 @@
-"""Agreement of people with one another and of a judge with people: accuracy, Cohen's and Fleiss' kappa, correlations.
+"""Ratings of the same items by several raters, people or a judge: how they are read, and how far the raters agree.
 
-scipy computes the correlations. Knows no page.
+Knows no page and no run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ld_agent.datasets.records import json_lines, raise_bad
+from ld_agent.datasets.records import Record, json_lines, raise_bad
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.judge import Value
-from ld_agent.evaluation.judging.verdicts import read_verdicts
+
+Value = int | float | str
+Pairs = Sequence[tuple[Value, Value]]
+Ratings = dict[str, dict[str, dict[str, Value]]]
+"""Values by aspect ("": none), item and rater."""
 
 
-def among_people(items: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """Return the agreement over the values of items by annotator.
+def agreement(items: Mapping[str, Mapping[str, Value]]) -> dict[str, Any]:
+    """Return the agreement over the ratings of items by rater.
 
-    Cohen's κ is the mean over pairs of annotators; Fleiss' κ covers the items that every annotator rated.
+    ``accuracy``, the share of equal ratings, Cohen's κ and Spearman's ρ are means over pairs of raters; Fleiss' κ covers the
+    items that every rater rated. None: undefined.
     """
-    people = sorted({who for given in items.values() for who in given})
-    of_pairs = [cohen([(g[a], g[b]) for g in items.values() if a in g and b in g]) for a, b in combinations(people, 2)]
-    kappas = [kappa for kappa in of_pairs if kappa is not None]
-    whole = [list(given.values()) for given in items.values() if len(given) == len(people)]
+    raters = sorted({who for given in items.values() for who in given})
+    pairs = [[(g[a], g[b]) for g in items.values() if a in g and b in g] for a, b in combinations(raters, 2)]
+    whole = [list(given.values()) for given in items.values() if len(given) == len(raters)]
     return {
-        "annotators": len(people),
+        "annotators": len(raters),
         "items": len(items),
         "rated_by_all": len(whole),
-        "cohen": fmean(kappas) if kappas else None,
-        "fleiss": fleiss(whole) if len(people) > 1 else None,
+        "accuracy": _mean([fmean(a == b for a, b in pair) for pair in pairs if pair]),
+        "cohen": _mean([cohen(pair) for pair in pairs]),
+        "spearman": _mean([spearman(pair) for pair in pairs]),
+        "fleiss": fleiss(whole) if len(raters) > 1 else None,
     }
 
 
-def cohen(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
-    """Return Cohen's κ of two annotators, in [-1, 1]; None if it is undefined."""
+def _mean(values: Sequence[float | None]) -> float | None:
+    defined = [value for value in values if value is not None]
+    return fmean(defined) if defined else None
+
+
+def cohen(pairs: Pairs) -> float | None:
+    """Return Cohen's κ of two raters, in [-1, 1]; None if it is undefined."""
     values = {value for pair in pairs for value in pair}
     if len(values) < 2:
         return None
@@ -47,8 +58,8 @@ def cohen(pairs: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     return (observed - chance) / (1 - chance)
 
 
-def fleiss(rows: Sequence[Sequence[int]]) -> float | None:
-    """Return Fleiss' κ of (items, annotators) values, at least two annotators, in [-1, 1]; None if it is undefined."""
+def fleiss(rows: Sequence[Sequence[Value]]) -> float | None:
+    """Return Fleiss' κ of (items, raters) values, at least two raters, in [-1, 1]; None if it is undefined."""
     values = {value for row in rows for value in row}
     if len(values) < 2:
         return None
@@ -58,78 +69,67 @@ def fleiss(rows: Sequence[Sequence[int]]) -> float | None:
     return (observed - chance) / (1 - chance)
 
 
-def with_labels(judged: Sequence[Value | float], labels: Sequence[Value | float]) -> dict[str, Any]:
-    """Compare a judge's verdicts with people's labels of the same cases.
+def spearman(pairs: Pairs) -> float | None:
+    """Return Spearman's ρ of two raters' numbers, in [-1, 1]; None if it is undefined, as where one gives the same to all."""
+    from scipy.stats import spearmanr
 
-    ``unparsed`` counts the cases without a verdict, which are in no other figure. ``kappa`` and the correlations are None
-    where they are undefined: labels that are all the same, or no numbers.
-    """
-    from scipy.stats import pearsonr, spearmanr
-
-    pairs = [(verdict, label) for verdict, label in zip(judged, labels, strict=True) if verdict is not None]
-    if not pairs:
-        raise InputError(f"none of the {len(judged)} cases has a verdict; there is nothing to compare")
-    correlations: dict[str, float | None] = {"pearson": None, "spearman": None}
+    if any(isinstance(value, str) for pair in pairs for value in pair):
+        return None
     columns = [list(column) for column in zip(*pairs, strict=True)]
-    if all(isinstance(value, int | float) for pair in pairs for value in pair) and all(
-        len(set(c)) > 1 for c in columns
-    ):
-        for name, correlation in (("pearson", pearsonr), ("spearman", spearmanr)):
-            value = float(correlation(*columns).statistic)
-            correlations[name] = None if math.isnan(value) else value
-    return {
-        "cases": len(pairs),
-        "unparsed": len(judged) - len(pairs),
-        "accuracy": sum(a == b for a, b in pairs) / len(pairs),
-        "kappa": cohen(pairs),
-        **correlations,
-    }
+    if not columns or any(len(set(column)) < 2 for column in columns):
+        return None
+    rho = float(spearmanr(*columns).statistic)
+    return None if math.isnan(rho) else rho
 
 
-def read_labels(path: Path, known: Collection[tuple[str, str]]) -> dict[tuple[str, str], Any]:
-    """Read people's labels by (key, aspect): JSON lines of ``key``, ``label`` and, for ratings, ``aspect``.
+def read_ratings(paths: Sequence[Path]) -> tuple[str, Ratings]:
+    """Read the ratings of the same items: those that a page exported, a judge's verdicts, and people's labels.
 
-    A label of one of several runs names its folder under ``run``; its key is then `of_run`. ``known`` are the pairs judged.
+    A label is a line of ``key``, ``label`` and, of several aspects, ``aspect``; it names the folder of its ``run`` where the
+    verdicts are on several.
+
+    Returns: the page's id ("" of verdicts and labels), and the ratings.
     """
-    labels: dict[tuple[str, str], Any] = {}
+    judged = [path for path in paths if "verdicts" in next(iter(json_lines(path, raise_bad)), ())]
+    forms: set[str] = set()
+    ratings: Ratings = defaultdict(lambda: defaultdict(dict))
+    for path in paths:
+        for record, form, aspect, item, rater, value in _given(path, pooled=len(judged) > 1):
+            forms.add(form)
+            if len(forms) > 1:
+                raise record.error(f"form {form!r} is not {min(forms - {form})!r}; compare ratings of one page")
+            if isinstance(value, bool) or not isinstance(value, Value):
+                raise record.error(f"value={value!r} is neither a number nor text")
+            given = ratings[aspect][item]
+            if rater in given:
+                raise record.error(f"{rater!r} rates {item!r} twice; keep one rating")
+            given[rater] = value
+    if not ratings:
+        raise InputError("the files contain no ratings; export them from the page first")
+    if judged and not any(len(given) > 1 for items in ratings.values() for given in items.values()):
+        raise InputError("no case has both a verdict and a label; give files about the same cases")
+    return min(forms), ratings
+
+
+def _given(path: Path, *, pooled: bool) -> Iterator[tuple[Record, str, str, str, str, Any]]:
+    """Yield each rating of a file: its record, form, aspect, item, rater and value; ``pooled``: verdicts name their run."""
+    judge, run = "", f"{path.parent.name}: " if pooled else ""
     for record in json_lines(path, raise_bad):
-        key, run = record.text("key"), str(record.values.get("run") or "")
-        place = (of_run(run, key) if run else key, str(record.values.get("aspect") or ""))
-        label = record.values.get("label")
-        if isinstance(label, bool) or not isinstance(label, int | float | str):
-            raise record.error(f"label={label!r} is neither a number nor text")
-        if place in labels:
-            raise record.error(f"key {place[0]!r} is labelled twice; keep one label")
-        if place not in known:
-            of = f" on {place[1]}" if place[1] else ""
-            raise record.error(f"key {place[0]!r}{of} was not judged; label only judged cases")
-        labels[place] = label
-    if not labels:
-        raise InputError(f'{path} contains no labels; add lines such as {{"key": "valid_3/1", "label": 2}}')
-    return labels
-
-
-def of_run(run: str, key: str) -> str:
-    """Return a case's key among those of several runs."""
-    return f"{run}: {key}"
-
-
-def with_people(files: Sequence[Path], labels: Path) -> dict[str, Any]:
-    """Compare a judge's verdicts in one or several files with people's labels, by aspect if there are any."""
-    read = {path: read_verdicts(path) for path in files}
-    judges = {(judged.kind, judged.judge) for judged in read.values()}
-    if len(judges) > 1:
-        raise InputError(f"the files have verdicts of {len(judges)} judges or kinds of judgement; give files of one")
-    [(kind, judge)] = judges
-    verdicts = {
-        (of_run(path.parent.name, one.key) if len(files) > 1 else one.key, one.aspect): one.value
-        for path, judged in read.items()
-        for one in judged.verdicts
-    }
-    given = read_labels(labels, verdicts.keys())
-    by_aspect = {}
-    for aspect in dict.fromkeys(aspect for _, aspect in verdicts):
-        places = [place for place in verdicts if place[1] == aspect and place in given]
-        if places:
-            by_aspect[aspect] = with_labels([verdicts[p] for p in places], [given[p] for p in places])
-    return {"kind": kind, "judge": judge} | (by_aspect[""] if set(by_aspect) == {""} else by_aspect)
+        aspect = str(record.values.get("aspect") or "")
+        if "verdicts" in record:
+            judge = record.record("verdicts").text("judge")
+        elif judge:
+            if (value := record.values.get("verdict")) is not None:
+                yield record, "", aspect, run + record.text("key"), f"judge {judge}", value
+        elif "form" in record:
+            yield (
+                record,
+                record.text("form"),
+                aspect,
+                record.text("item"),
+                record.text("annotator"),
+                record.values.get("value"),
+            )
+        else:
+            of = f"{record.text('run')}: " if "run" in record else ""
+            yield record, "", aspect, of + record.text("key"), str(path), record.values.get("label")

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.judging.agreement import among_people
+from ld_agent.evaluation.judging.agreement import Ratings, Value, agreement
 from ld_agent.evaluation.judging.judge import ERRORS, Case, Verdict
 from ld_agent.evaluation.judging.verdicts import PEOPLE, Judged, write_verdicts
 from ld_agent.evaluation.tables.runs import RATINGS
@@ -42,15 +40,10 @@ QUESTIONS: dict[str, dict[str, Question]] = {
         "related": ("Is the question related to the source dialogue?", ANSWERED),
         "appropriate": ("Is the reply appropriate, given the source dialogue?", ANSWERED),
     },
-    "pairs": {
-        "preferred": ("Which reply would you rather get from a friend?", ("A", "no difference", "B")),
-        "memory": ("Would it help here to remember an earlier conversation?", ANSWERED),
-    },
     "memory": {"error": ("What is wrong with this statement of the memory?", ("nothing", *ERRORS.values()))},
 }
 FOR_TABLES = ("recursive", "memory", "benchmark")
 """Questions whose answers appear in a table."""
-LARGEST = max(len(values) for kind in QUESTIONS.values() for _, values in kind.values()) - 1
 TEMPLATE = Path(__file__).with_name("form.html")
 
 
@@ -96,31 +89,6 @@ def write_page(
     write_text(out, TEMPLATE.read_text(encoding="utf-8").replace("{{DATA}}", page.replace("<", "\\u003c")))
 
 
-Ratings = dict[str, dict[str, dict[str, int]]]
-"""Values by aspect, item and annotator."""
-
-
-def read_ratings(paths: Sequence[Path]) -> tuple[str, Ratings]:
-    """Read exported ratings; return the form's id and the ratings."""
-    form = ""
-    ratings: Ratings = defaultdict(lambda: defaultdict(dict))
-    for path in paths:
-        for record in json_lines(path, raise_bad):
-            form = form or record.text("form")
-            if record.text("form") != form:
-                raise record.error(f"form {record.text('form')!r} is not {form!r}; compare ratings of one page")
-            value, annotator = record.values.get("value"), record.text("annotator")
-            if type(value) is not int or value not in range(LARGEST + 1):
-                raise record.error(f"value={value!r} is not a whole number from 0 to {LARGEST}")
-            given = ratings[record.text("aspect")][record.text("item")]
-            if annotator in given:
-                raise record.error(f"{annotator!r} rates item {record.text('item')!r} twice; keep one rating")
-            given[annotator] = value
-    if not ratings:
-        raise InputError("the files contain no ratings; export them from the page first")
-    return form, ratings
-
-
 def read_key(path: Path, form: str) -> Mapping[str, Any]:
     """Return a form's key, as `write_form` wrote it."""
     try:
@@ -141,26 +109,12 @@ def systems_of(key: Mapping[str, Any]) -> dict[str, str]:
 # ---- what the ratings say
 
 
-def preferences(ratings: Ratings, systems: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """Count who was preferred in pairs, of ``systems`` "A|B" by item: of all, and of those in which remembering would help."""
-    helped = {(item, who) for item, given in ratings.get("memory", {}).items() for who, value in given.items() if value}
-    counts = {"all": Counter[str](), "where memory helps": Counter[str]()}
-    for item, given in ratings["preferred"].items():
-        first, _, second = systems[item].partition("|")
-        for who, value in given.items():
-            preferred = (first, "no difference", second)[value]
-            counts["all"][preferred] += 1
-            if (item, who) in helped:
-                counts["where memory helps"][preferred] += 1
-    return {group: dict(counted) for group, counted in counts.items()}
-
-
 def summary(ratings: Ratings, systems: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return mean and agreement by aspect and, with the systems of the items, means by system.
 
     "qualified" is the share, in per cent, of ratings with two yeses (ECM, Table 7).
     """
-    result: dict[str, Any] = {"aspects": {aspect: among_people(items) for aspect, items in ratings.items()}}
+    result: dict[str, Any] = {"aspects": {aspect: agreement(items) for aspect, items in ratings.items()}}
     if systems is not None:
         result["systems"] = {name: _means(ratings, systems, name) for name in sorted(set(systems.values()))}
     return result | {"all": _means(ratings)}
@@ -179,16 +133,16 @@ def _means(ratings: Ratings, systems: Mapping[str, str] | None = None, system: s
     return means
 
 
-def _mean(items: Mapping[str, Mapping[str, int]]) -> float | None:
-    values = [value for given in items.values() for value in given.values()]
+def _mean(items: Mapping[str, Mapping[str, Value]]) -> float | None:
+    values = [value for given in items.values() for value in given.values() if not isinstance(value, str)]
     return fmean(values) if values else None
 
 
-def qualified(ratings: Ratings) -> dict[str, dict[str, int]]:
+def qualified(ratings: Ratings) -> dict[str, dict[str, Value]]:
     """Return whether each sample is qualified, by item and annotator: 1 if both answers are yes (ECM, Table 7)."""
     both = {item: (given, ratings["appropriate"].get(item, {})) for item, given in ratings["related"].items()}
     return {
-        item: {who: min(value, other[who]) for who, value in given.items() if who in other}
+        item: {who: min(int(value), int(other[who])) for who, value in given.items() if who in other}
         for item, (given, other) in both.items()
     }
 
@@ -203,7 +157,7 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
         )
     if asked == "benchmark":
         both = qualified(ratings)
-        agreed, share = among_people(both), _mean(both)
+        agreed, share = agreement(both), _mean(both)
         about = {"benchmark": key["benchmark"], "data": key["data"]} | {k: agreed[k] for k in ("items", "annotators")}
         about |= {"qualified": None if share is None else 100 * share, "kappa": agreed["fleiss"]}
         beside = path.with_suffix("").with_suffix(RATINGS)
@@ -218,7 +172,7 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
                 f"{folder}, the run of {system!r}, is gone; restore it, because its ratings are kept there"
             )
         verdicts = tuple(
-            Verdict(key["items"][item]["key"], aspect, value, (who,))
+            Verdict(key["items"][item]["key"], aspect, int(value), (who,))
             for aspect, items in ratings.items()
             for item, given in items.items()
             if key["items"][item]["system"] == system

@@ -6,10 +6,9 @@ Knows no page and no rating.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from ld_agent.datasets.base import Episode
@@ -19,7 +18,6 @@ from ld_agent.evaluation.judging.judge import Case
 from ld_agent.evaluation.judging.verdicts import cases, drawn, episodes_of, place_of
 from ld_agent.evaluation.run_files import PREDICTIONS, Prediction, Run, complete_run
 from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
-from ld_agent.storage.exchange import HEADER
 
 LATER = "User, later"
 BREAK = ("", "– a later session –")
@@ -35,16 +33,13 @@ def shown(
     ``runs`` (folder and hash by system), or ``benchmark`` and ``data``.
 
     Args:
-        sources: folders of runs; for whole dialogues, files of `ld-agent run` or exports of a memory, one per system; or one
-            benchmark.
+        sources: folders of runs; for whole dialogues, files of `ld-agent run`, one per system; or one benchmark.
         questions: of the form; "chat" shows whole dialogues.
         limit: maximum number of replies, dialogues, statements or samples, the same of each system; None: all.
     """
     about: Mapping[str, Any] = {}
     if questions == "benchmark":
         items, about = _of_benchmark(sources)
-    elif questions == "pairs":
-        items = _pairs(sources, seed)
     elif any(is_benchmark(source) for source in sources):
         raise InputError("a benchmark is rated with --questions benchmark")
     elif questions == "chat" and any(source.is_file() for source in sources):
@@ -92,67 +87,18 @@ def _replied(episode: Episode, predictions: Sequence[Prediction]) -> Lines:
 
 
 def _played(path: Path) -> list[Case]:
-    """Whole conversations of a file of `ld-agent run`, or of an export of a memory."""
+    """Whole conversations of a file of `ld-agent run`."""
     dialogues: dict[str, Said] = defaultdict(list)
     session: dict[str, int] = {}
-    for name, number, said in _said(path):
+    for record in json_lines(path, raise_bad):
+        name, number = record.text("conversation"), record.integer("session")
         if session.setdefault(name, number) != number:
             dialogues[name].append(BREAK)
         session[name] = number
-        dialogues[name] += said
+        dialogues[name] += [(record.text("speaker"), record.text("text")), ("Agent", record.text("reply"))]
     if not dialogues:
-        raise InputError(
-            f"{path} has no turns; give a file of ld-agent run --out or ld-agent memory export, or a folder with {PREDICTIONS}"
-        )
+        raise InputError(f"{path} has no turns; give a file of ld-agent run --out, or a folder with {PREDICTIONS}")
     return [Case(name, {path.stem: ""}, tuple(said)) for name, said in dialogues.items()]
-
-
-def _said(path: Path) -> Iterator[tuple[str, int, Said]]:
-    """Yield what was said, in order, with its conversation and session."""
-    conversation = ""
-    exported = False
-    for record in json_lines(path, raise_bad):
-        exported = exported or record.values.get("format") == HEADER["format"]
-        kind = record.values.get("kind")
-        if exported and kind == "conversation":
-            conversation = record.text("id")
-        elif not exported:
-            said = [(record.text("speaker"), record.text("text")), ("Agent", str(record.values.get("reply", "")))]
-            yield record.text("conversation"), record.integer("session"), said
-        elif kind == "utterance" and not record.values.get("replaced"):
-            yield conversation, record.integer("session"), [(record.text("speaker"), record.text("text"))]
-
-
-def _pairs(sources: Sequence[Path], seed: int) -> list[Case]:
-    """The replies of two files of `ld-agent run` to the same lines, side by side and in random order, each after what was said
-    in its session: both systems saw their own replies.
-    """
-    if len(sources) != 2:
-        raise InputError(f"a form of questions=pairs takes two files of ld-agent run, not {len(sources)}")
-    first, second = (_turns(source) for source in sources)
-    if {place: line for place, (line, _) in first.items()} != {place: line for place, (line, _) in second.items()}:
-        raise InputError(f"{sources[0]} and {sources[1]} do not answer the same lines; run both on one file")
-    swap, items = Random(seed), []
-    before: dict[tuple[str, int], list[tuple[tuple[str, str], list[str]]]] = defaultdict(list)
-    for place, (line, reply) in first.items():
-        replies, turn = [reply, second[place][1]], -1 if swap.random() < 0.5 else 1
-        lines: Said = []
-        for said, earlier in before[place[:2]]:
-            lines += [said, *zip("AB", earlier[::turn], strict=True)]
-        systems = "|".join([source.stem for source in sources][::turn])
-        pair = "A: {}\n\nB: {}".format(*replies[::turn])
-        items.append(Case("/".join(map(str, place)), {systems: pair}, (*lines, line)))
-        before[place[:2]].append((line, replies))
-    return items
-
-
-def _turns(path: Path) -> dict[tuple[str, int, int], tuple[tuple[str, str], str]]:
-    """The line and its reply by conversation, session and turn of a file of `ld-agent run`."""
-    turns = {}
-    for record in json_lines(path, raise_bad):
-        place = (record.text("conversation"), record.integer("session"), record.integer("turn"))
-        turns[place] = ((record.text("speaker"), record.text("text")), record.text("reply"))
-    return turns
 
 
 def _of_benchmark(sources: Sequence[Path]) -> tuple[list[Case], Mapping[str, Any]]:

@@ -18,7 +18,7 @@ from ld_agent.config import Config
 from ld_agent.datasets.base import Episode
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import InputError
-from ld_agent.evaluation.judging.agreement import among_people
+from ld_agent.evaluation.judging.agreement import agreement
 from ld_agent.evaluation.judging.form import write_page
 from ld_agent.evaluation.metrics import Measure, shares
 from ld_agent.evaluation.played import PlayedTask, spoken_episodes
@@ -148,13 +148,13 @@ def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
 def figures(predictions: Sequence[Prediction]) -> dict[str, Any]:
     """Count the statements, stored and labelled, of all groups; with labels of several people, their agreement."""
     figures: dict[str, Any] = {}
-    given: dict[str, dict[str, int]] = {}
+    given: dict[str, dict[str, str]] = {}
     for group, stored in _by_group(predictions).items():
         labels = {s["id"]: s.get("labels", ()) for of_one in stored for s in of_one}
-        named = {i: {str(n): [*LABELS].index(x) for n, x in enumerate(of) if x} for i, of in labels.items() if any(of)}
+        named = {i: {str(n): x for n, x in enumerate(of) if x} for i, of in labels.items() if any(of)}
         figures |= {f"{group}statements": len(labels), f"{group}labelled": len(named)}
         given |= named
-    agreed = among_people(given)
+    agreed = agreement(given)
     return figures | ({"agreement": agreed} if agreed["annotators"] > 1 else {})
 
 

@@ -1,18 +1,15 @@
-"""Metrics of texts against references: BLEU in two variants, ROUGE, METEOR, token F1, Distinct-n, accuracy, perplexity.
+"""Metrics of texts against references: BLEU, ROUGE, METEOR, token F1, Distinct-n, accuracy, perplexity.
 
 A metric is a `Measure`: additive statistics per prediction, and a function of their sum. One pass over the texts thus
 yields the metric of the whole corpus, of each session and of every bootstrap sample. All metrics except perplexity are
 fractions. Knows no model, corpus or file.
 
-The two BLEU variants can differ by several points:
-
-- ``bleu_n``, reported in the papers, is that of the nlg-eval package: corpus level, uniform weights for n-grams up to n,
-  lower-cased words split at white space, closest reference length, no smoothing.
-- ``sacrebleu`` is sacrebleu's default: 13a tokens, case-sensitive, up to 4-grams, exponential smoothing.
+``bleu_n``, as the papers report it, is that of the nlg-eval package: corpus level, uniform weights for n-grams up to n,
+lower-cased words split at white space, closest reference length, no smoothing.
 
 ROUGE counts lower-cased words of any script, without stemming by default; ROUGE-L is the F1 of the longest common
 subsequence of the whole text. Of several references, the best one counts. Chinese and Japanese have no spaces: there, each
-character is a word of ``bleu_n``, and ``sacrebleu`` takes its ``zh`` tokens where a reference has Chinese characters.
+character is a word of ``bleu_n``.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,15 +82,8 @@ def bleu(
 ) -> dict[str, Measure]:
     """Compute nlg-eval's cumulative BLEU-n for every n in ``orders`` (Papineni et al., 2002)."""
     spaced = [[_spaced(text) for text in texts] for texts in references]
-    parts = _bleu_parts([_spaced(text) for text in predictions], spaced, tokenize="none", lowercase=True)
-    return {f"bleu_{n}": Measure(parts, partial(_bleu, order=n, smoothing="none")) for n in orders}
-
-
-def sacrebleu(predictions: Sequence[str], references: References) -> Measure:
-    """Compute sacrebleu's default BLEU as a fraction (Post, 2018)."""
-    unspaced = any(_UNSPACED.search(text) for texts in references for text in texts)
-    parts = _bleu_parts(predictions, references, tokenize="zh" if unspaced else "13a")
-    return Measure(parts, lambda sums: _bleu(sums, 4, "exp"))
+    parts = _bleu_parts([_spaced(text) for text in predictions], spaced)
+    return {f"bleu_{n}": Measure(parts, partial(_bleu, order=n)) for n in orders}
 
 
 def rouge(
@@ -110,22 +100,13 @@ def rouge(
 
 
 def meteor(predictions: Sequence[str], references: References) -> Measure:
-    """Compute the mean METEOR (Lavie and Agarwal, 2007) with α = 0.9, β = 3, γ = 0.5.
-
-    Words match exactly, by Porter stem and, if NLTK finds WordNet on this machine, as synonyms; see `meteor_stages`.
-    """
+    """Compute the mean METEOR (Lavie and Agarwal, 2007) with α = 0.9, β = 3, γ = 0.5, of words equal or with one Porter stem."""
     from nltk.translate.meteor_score import meteor_score
 
-    lexicon = _wordnet() or _NoSynonyms()
     return mean(
-        meteor_score([words_of(r) for r in texts], words_of(prediction), wordnet=lexicon) if texts else 0.0
+        meteor_score([words_of(r) for r in texts], words_of(prediction), wordnet=_NoSynonyms()) if texts else 0.0
         for prediction, texts in zip(predictions, references, strict=True)
     )
-
-
-def meteor_stages() -> str:
-    """Return METEOR's matching stages on this machine: "exact, stem" or "exact, stem, synonym"."""
-    return "exact, stem, synonym" if _wordnet() is not None else "exact, stem"
 
 
 def token_f1(predictions: Sequence[str], references: References) -> Measure:
@@ -152,11 +133,11 @@ def _spaced(text: str) -> str:
     return _UNSPACED.sub(r" \g<0> ", text)
 
 
-def _bleu_parts(predictions: Sequence[str], references: References, **options: Any) -> Floats:
+def _bleu_parts(predictions: Sequence[str], references: References) -> Floats:
     """Return (predictions, 10): length, reference length, matches and totals of 1- to 4-grams."""
     from sacrebleu.metrics.bleu import BLEU
 
-    counter = BLEU(**options)
+    counter = BLEU(tokenize="none", lowercase=True)
     rows = []
     for prediction, texts in zip(predictions, references, strict=True):
         score: Any = counter.corpus_score([prediction], [[text] for text in texts])
@@ -164,14 +145,14 @@ def _bleu_parts(predictions: Sequence[str], references: References, **options: A
     return np.array(rows, dtype=np.float64).reshape(-1, 10)
 
 
-def _bleu(sums: Floats, order: int, smoothing: Literal["none", "exp"]) -> Floats:
+def _bleu(sums: Floats, order: int) -> Floats:
     from sacrebleu.metrics.bleu import BLEU
 
     def score(length: int, reference: int, *counts: int) -> float:
         if not reference:
             return np.nan
         matches, totals = list(counts[:order]), list(counts[4 : 4 + order])
-        bleu = BLEU.compute_bleu(matches, totals, length, reference, smooth_method=smoothing, max_ngram_order=order)
+        bleu = BLEU.compute_bleu(matches, totals, length, reference, smooth_method="none", max_ngram_order=order)
         return bleu.score / 100
 
     return np.array([score(*row) for row in sums.astype(int).tolist()])
@@ -208,15 +189,3 @@ def _stemmer() -> Any:
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()
-
-
-@cache
-def _wordnet() -> Any:
-    """Return NLTK's WordNet if it is installed; never download it."""
-    from nltk.corpus import wordnet
-
-    try:
-        wordnet.ensure_loaded()
-    except LookupError:
-        return None
-    return wordnet

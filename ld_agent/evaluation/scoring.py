@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ld_agent.errors import InputError
 from ld_agent.evaluation import fallbacks
 from ld_agent.evaluation.bootstrap import LEVEL, SAMPLES, compare, interval
-from ld_agent.evaluation.metrics import Measure, meteor_stages
+from ld_agent.evaluation.metrics import Measure
 from ld_agent.evaluation.run_files import Run, check_same_items
 from ld_agent.evaluation.tasks.registry import task_entry
 
@@ -52,8 +52,6 @@ def scores(run: Run, measured: Measures) -> dict[str, Any]:
         "mostly_fallbacks": fallbacks.mostly(counts),
     }
     result |= _rounded({name: measure.overall for name, measure in measured.items()} | figures(predictions))
-    if "meteor" in measured:
-        result["meteor_stages"] = meteor_stages()
     result["intervals"] = _rounded({name: interval(measure, episodes) for name, measure in measured.items()})
     result["interval_level"], result["bootstrap_samples"] = LEVEL, SAMPLES
     sessions = sorted({p.session for p in predictions})

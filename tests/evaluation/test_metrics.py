@@ -46,12 +46,6 @@ def test_bleu_is_a_corpus_metric_rather_than_a_mean():
     assert metrics.bleu(["a", "b x y"], [["a"], ["b p q"]], [1])["bleu_1"].overall == pytest.approx(0.5)
 
 
-def test_sacrebleu_smooths_and_splits_punctuation():
-    # 13a tokens: precisions 3/4, 1/3, then 1/(2·2) and 1/(4·1) by exponential smoothing.
-    assert metrics.sacrebleu(["a b c d"], [["a b x d"]]).overall == pytest.approx((0.75 / 3 / 4 / 4) ** 0.25)
-    assert metrics.sacrebleu(["So it goes."], [["So it goes ."]]).overall == pytest.approx(1.0)
-
-
 def test_rouge_l_matches_lin():
     reference = [["police killed the gunman"]]
     assert metrics.rouge(["police kill the gunman"], reference)["rouge_l"].overall == pytest.approx(3 / 4)
@@ -81,14 +75,11 @@ def test_no_trait_matches_no_trait_perfectly():
     assert metrics.rouge(["NO_TRAIT"], [["I have no dog."]])["rouge_l"].overall == 0.0
 
 
-def test_meteor_matches_the_nltk_documentation(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(metrics, "_wordnet", lambda: None)  # whether or not this machine has WordNet
+def test_meteor_matches_the_nltk_documentation():
     assert metrics.meteor([OBEYS], [GUIDES]).overall == pytest.approx(0.6944, abs=5e-5)
-    assert metrics.meteor_stages() == "exact, stem"
 
 
-def test_meteor_matches_stems_and_counts_chunks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(metrics, "_wordnet", lambda: None)
+def test_meteor_matches_stems_and_counts_chunks():
     assert metrics.meteor(["she walks home"], [["she walked home"]]).overall == pytest.approx(1 - 0.5 / 27)
     assert metrics.meteor(["home she"], [["she home"]]).overall == pytest.approx(1 - 0.5)  # two chunks of two matches
 
@@ -121,7 +112,6 @@ def test_a_restricted_measure_counts_only_its_part():
 
 def test_empty_predictions_count_as_wrong():
     assert metrics.bleu([""], [["a b"]])["bleu_1"].overall == 0.0
-    assert metrics.sacrebleu([""], [["a b"]]).overall == 0.0
     assert metrics.rouge([""], [["a b"]])["rouge_l"].overall == 0.0
     assert metrics.meteor([""], [["a b"]]).overall == 0.0
 
@@ -131,5 +121,4 @@ def test_chinese_characters_are_words_of_bleu():
     found = metrics.bleu(["我住在北京"], [["我住在上海"]])  # 3 of 5 characters, 2 of 4 pairs
     assert found["bleu_1"].overall == pytest.approx(0.6)
     assert found["bleu_2"].overall == pytest.approx(math.sqrt(0.6 * 0.5))
-    assert metrics.sacrebleu(["我住在北京"], [["我住在上海"]]).overall > 0.3
     assert metrics.token_f1(["我住在北京"], [["我住在上海"]]).overall == pytest.approx(0.6)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ld_agent.config import Config
 from ld_agent.datasets import load_annotated_utterances
-from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge, sacrebleu
+from ld_agent.evaluation.metrics import Measure, accuracy, bleu, rouge
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.evaluation.tasks.module_task import Answer, ModuleTask
 from ld_agent.modules.base import Models
@@ -56,7 +56,6 @@ def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
     return {
         "accuracy": accuracy(predicted, annotated),
         **bleu(texts, references),
-        "sacrebleu": sacrebleu(texts, references),
         "rouge_l": rouge_l,
         "rouge_l_traits": rouge_l.where(annotated),
         "trait_recall": accuracy(predicted, annotated).where(annotated),

@@ -19,7 +19,7 @@ from ld_agent.datasets import load_episodes
 from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import REPLY, of_reply
-from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, sacrebleu, token_f1
+from ld_agent.evaluation.metrics import Measure, bleu, distinct, mean, meteor, perplexity, rouge, token_f1
 from ld_agent.evaluation.played import PlayedTask
 from ld_agent.evaluation.run_files import Item, Prediction
 from ld_agent.modules.replies import long_sentences, statements
@@ -83,12 +83,11 @@ class ResponseTask(PlayedTask):
 
 
 def measures(predictions: Sequence[Prediction]) -> dict[str, Measure]:
-    """Compute BLEU-1 to -4, sacrebleu, ROUGE-1, -2 and -L, METEOR, token F1, the shares of replies that repeat what was
+    """Compute BLEU-1 to -4, ROUGE-1, -2 and -L, METEOR, token F1, the shares of replies that repeat what was
     said, and, if available, perplexity."""
     texts, references = [p.text for p in predictions], [p.references for p in predictions]
     measures = {
         **bleu(texts, references),
-        "sacrebleu": sacrebleu(texts, references),
         **rouge(texts, references),
         "meteor": meteor(texts, references),
         "f1": token_f1(texts, references),

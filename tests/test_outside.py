@@ -73,8 +73,6 @@ judge prefer TMP/response/kind TMP/response/curt -c TMP/kind.yaml --json
 judge compare TMP/ecm/kind TMP/ecm/curt -c TMP/kind.yaml backbone.script.judge=A --json
 judge choose TMP/ecm/kind TMP/ecm/curt -c TMP/kind.yaml backbone.script.judge=A --json
 judge errors TMP/memory -c TMP/kind.yaml --json
-tables ld-agent-1 --plan --json
-tables ecm-4 --from TMP/ecm --json
 statistics TMP/talk.jsonl --json
 bench views TMP/talk.jsonl -c TMP/kind.yaml --view none --view events --json
 """

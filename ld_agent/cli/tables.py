@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ld_agent.cli.options import Json, RunsFolder
+from ld_agent.cli.options import RunsFolder
 from ld_agent.cli.show import say
 from ld_agent.errors import InputError
-from ld_agent.program import print_json
 
 if TYPE_CHECKING:
-    from ld_agent.evaluation.tables.filled import FilledTable
     from ld_agent.evaluation.tables.paper_figures import PaperTable
 
 
 NAMES = (
     "ld-agent-1 … ld-agent-5, rsum-3 … rsum-9, rsum-memory, rsum-a10, rsum-a11, rsum-v1-2, ecm-1 … ecm-7; a unique ending is "
-    "enough; all: those with a run."
+    "enough."
 )
 
 
@@ -41,7 +39,6 @@ def tables(
         int | None,
         typer.Option("--session", min=1, help="Fill columns that are all of session 5 from this session instead."),
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Show a table of a paper with your runs next to its figures, and list the differences below.
 
@@ -52,25 +49,19 @@ def tables(
       ld-agent tables ecm-4 --plan -c qwen3-0.6b
 
       ld-agent tables rsum-3 --from runs --session 4
-
-      ld-agent tables all --from runs
     """
-    from ld_agent.evaluation.tables.paper_figures import paper_table, paper_tables
+    from ld_agent.evaluation.tables.paper_figures import paper_table
 
-    wanted = list(paper_tables().values()) if name == "all" else [paper_table(name)]
-    if session is not None:
-        wanted = [table.of_session(session) for table in wanted if name != "all" or table.session is not None]
+    table = paper_table(name) if session is None else paper_table(name).of_session(session)
     if plan:
-        _planned(wanted, config or ["default"], as_json=as_json)
+        sys.stdout.write(_planned(table, config or ["default"]))
     elif runs is None:
         raise InputError("--from is missing: give the folder with your runs, or --plan for the commands that make them")
-    elif row and name == "all":
-        raise InputError("--row belongs to one table; name it instead of all")
     else:
-        _filled(name, wanted, runs, row or [], as_json=as_json)
+        sys.stdout.write(_filled(table, runs, row or []))
 
 
-def _filled(name: str, wanted: list[PaperTable], runs: Path, rows: list[str], *, as_json: bool) -> None:
+def _filled(table: PaperTable, runs: Path, rows: list[str]) -> str:
     from ld_agent.evaluation.run_files import read_run
     from ld_agent.evaluation.tables.filled import fill, markdown
     from ld_agent.evaluation.tables.runs import collect
@@ -84,40 +75,20 @@ def _filled(name: str, wanted: list[PaperTable], runs: Path, rows: list[str], *,
     collected = collect(runs)
     for reason in collected.left_out:
         say(f"left out: {reason}")
-    filled = [fill(table, collected, given) for table in wanted]
-    if not any(one.filled for one in filled):
-        say(f"no run in {runs} fits a cell of {name}; the notes under the table say what each run is")
-    shown = [one for one in filled if one.filled or name != "all"]
-    if as_json:
-        print_json([_plain(one) for one in shown] if name == "all" else _plain(shown[0]))
-    else:
-        sys.stdout.write("\n".join(markdown(one) for one in shown))
+    filled = fill(table, collected, given)
+    if not filled.filled:
+        say(f"no run in {runs} fits a cell of {table.name}; the notes under the table say what each run is")
+    return markdown(filled)
 
 
-def _plain(filled: FilledTable) -> dict[str, object]:
-    return {
-        "table": filled.table.name,
-        "columns": [column.head for column in filled.table.columns],
-        "rows": [{"label": line.label, "ours": line.ours, "cells": list(line.cells)} for line in filled.lines],
-        "notes": list(filled.notes),
-    }
-
-
-def _planned(wanted: list[PaperTable], configs: list[str], *, as_json: bool) -> None:
+def _planned(table: PaperTable, configs: list[str]) -> str:
     from ld_agent.evaluation.tables.plan import plan, shown, yours
 
-    planned = {table.name: dict(plan(table, configs)) for table in wanted}
-    if as_json:
-        shows = {table.name: {"the table": [shown(table, configs)]} for table in wanted}
-        print_json({name: rows | shows[name] for name, rows in planned.items()})
-        return
-    commands = [line for rows in planned.values() for lines in rows.values() for line in lines]
-    sys.stdout.write("".join(f"{line}\n" for line in yours(commands)))
+    planned = plan(table, configs)
+    lines = [*yours(line for _, commands in planned for line in commands), ""]
+    lines.append(f"# {table.paper}, {table.number}: {table.title}")
     before: set[str] = set()
-    for table in wanted:
-        sys.stdout.write(f"\n# {table.paper}, {table.number}: {table.title}\n")
-        for label, lines in planned[table.name].items():
-            written = (f"# above: {line}" if line in before else line for line in lines)
-            sys.stdout.write(f"\n# {label}\n" + "".join(f"{line}\n" for line in written))
-            before.update(lines)
-        sys.stdout.write(f"\n{shown(table, configs)}\n")
+    for label, commands in planned:
+        lines += ["", f"# {label}", *(f"# above: {line}" if line in before else line for line in commands)]
+        before.update(commands)
+    return "\n".join([*lines, "", shown(table, configs), ""])

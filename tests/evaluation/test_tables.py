@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -188,7 +189,7 @@ def test_a_run_of_another_corpus_is_reported_as_unplaced(tmp_path: Path):
     filled = table("ld-agent-1", tmp_path / "runs")
     assert filled.filled == 0
     [note] = [note for note in filled.notes if note.startswith("Fits no cell: run system")]
-    assert note.endswith(": for '…[LDA]', corpus is jsonl, not msc.")
+    assert "--plan has the commands" in note
 
 
 def test_two_systems_with_one_backbone_have_separate_rows(tmp_path: Path, data: Path):
@@ -275,26 +276,6 @@ def test_kinds_of_memory_are_compared_without_reflection(tmp_path: Path, data: P
         "History (SmolLM2-135M-Instruct)": "2.00",
         "Summary (SmolLM2-135M-Instruct)": "2.00",
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "session", "config", "why"),
-    [
-        ("ecm-6", "ecm-feedback", 1, conditional(context=False, rounds=1), "rounds is 1, not 0 (memory.VIEW.rounds)"),
-        ("ecm-6", "ecm-feedback", 1, conditional(context=False), "or its verdicts are missing"),
-        ("rsum-5", "response", 3, WITHOUT_MEMORY, "no prediction is of session 5, only of 3"),
-        ("rsum-5", "response", 5, WITHOUT_MEMORY | {"personas": {}}, "personas is true, not false (personas.cap)"),
-        ("rsum-3", "response", 5, WITHOUT_MEMORY | {"memory": {"views": ["bm25"], "k": 4}}, "k is 4, not 3 (memory.k)"),
-    ],
-)
-def test_a_run_that_fits_no_cell_is_explained_by_what_differs(
-    name: str, task: str, session: int, config: dict[str, Any], why: str, tmp_path: Path, data: Path
-):
-    make_run(tmp_path / "runs" / "one", data, task, [(session, "a", "a")], **config)
-    filled = table(name, tmp_path / "runs")
-    assert filled.filled == 0
-    [note] = [note for note in filled.notes if note.startswith("Fits no cell")]
-    assert note.endswith(f"{why}.")
 
 
 def test_runs_over_different_data_are_not_compared(tmp_path: Path, data: Path):
@@ -428,10 +409,9 @@ def test_the_command_prints_the_table_and_what_it_skipped(
     command = CommandLine(monkeypatch, capsys)
     make_run(tmp_path / "runs" / "half", data, wanted=2)
     make_run(tmp_path / "runs" / "whole", data)
-    ran = command("tables", "ld-agent-1", "--from", tmp_path / "runs", "--json")
+    ran = command("tables", "ld-agent-1", "--from", tmp_path / "runs")
     assert ran.code == 0
-    shown = json.loads(ran.out)
-    assert [row["cells"][0] for row in shown["rows"] if row["ours"]][:2] == ["", "100.00"]
+    assert re.search(r"ours: .*\[LDA\\\]\*\* \| \*\*100\.00\*\*", ran.out)
     assert "half is unfinished" in ran.err
     ran = command("tables", "nonsense", "--from", tmp_path / "runs")
     assert (ran.code, ran.out) == (1, "")
@@ -481,7 +461,7 @@ def test_examples_are_counted_if_their_file_exists(tmp_path: Path, data: Path):
         make_run(tmp_path / "runs" / name, data, said=[(5, "a", "a")], memory=memory, personas={"cap": 0})
     filled = table("rsum-7", tmp_path / "runs")
     assert list(our_lines(filled)) == ["Two-shot (SmolLM2-135M-Instruct)"]
-    assert any("shots is unknown, not" in note for note in filled.notes)
+    assert any("Fits no cell" in note for note in filled.notes)
 
 
 def test_columns_of_session_5_are_filled_from_another_one_on_request(tmp_path: Path, data: Path):
@@ -491,10 +471,3 @@ def test_columns_of_session_5_are_filled_from_another_one_on_request(tmp_path: P
     assert "- Ours are of session 4, the paper's of session 5." in markdown(filled)
     with pytest.raises(InputError, match="columns of ld-agent-1 cover several sessions"):
         paper_table("ld-agent-1").of_session(4)
-
-
-def test_what_is_not_as_published_stands_under_the_table(tmp_path: Path, data: Path):
-    make_run(tmp_path / "runs" / "own", data)
-    [note] = [note for note in table("ld-agent-1", tmp_path / "runs").notes if "published arm" in note]
-    assert "memory.scorer=paper" in note
-    assert "memory.quotes=0" in note

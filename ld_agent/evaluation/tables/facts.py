@@ -1,5 +1,5 @@
-"""What a run is, as the papers' tables tell runs apart: each fact once, with the config key that decides it, how it is read from
-a configuration, and which settings make a run with it. Knows no run and no table.
+"""What a run is, as the papers' tables tell runs apart: how each fact is read from a configuration, and which settings make a run
+with it. Knows no run and no table.
 """
 
 from __future__ import annotations
@@ -25,30 +25,27 @@ class Fact:
     """One fact.
 
     Attributes:
-        key: the config key that decides it, as shown to users.
-        read: its value in a configuration; by default that of the key.
+        read: its value in a configuration.
         settings: the overrides of a run in which it has a value; by default none.
     """
 
-    key: str
     read: Callable[[Config], Any]
     settings: Callable[[Any], Settings] = lambda value: {}
 
 
 def _set(key: str, **further: Settings) -> Fact:
     """A fact that is the value of a key; ``further`` settings by value."""
-    return Fact(key, attrgetter(key), lambda value: {key: value, **further.get(str(value), {})})
+    return Fact(attrgetter(key), lambda value: {key: value, **further.get(str(value), {})})
 
 
 def _there(key: str) -> Fact:
     """Whether a key has a value."""
-    return Fact(key, lambda config: attrgetter(key)(config) is not None)
+    return Fact(lambda config: attrgetter(key)(config) is not None)
 
 
 def _banks(key: str, *speakers: bool, **off: Any) -> Fact:
     """Whether there are persona banks of the agent (True), the people (False), or any of them."""
     return Fact(
-        key,
         lambda config: any(config.personas.most(of_agent=agent) > 0 for agent in speakers),
         lambda there: {} if there else {key: 0} | {name.replace("__", "."): value for name, value in off.items()},
     )
@@ -71,7 +68,7 @@ def _shots(config: Config) -> int | None:
 
 
 FACTS: Mapping[str, Fact] = {
-    "views": Fact("memory.views", lambda config: list(config.memory.views)),
+    "views": Fact(lambda config: list(config.memory.views)),
     "personas": _banks("personas.cap", True, False, modules__generator__grounded=False),
     "user_personas": _banks("personas.user_cap", False),
     "agent_personas": _banks("personas.agent_cap", True),
@@ -82,15 +79,12 @@ FACTS: Mapping[str, Fact] = {
     "selection": _set("memory.conditional.selection"),
     "context": _set("memory.conditional.context"),
     "knowledge": _set("memory.conditional.knowledge"),
-    "rounds": Fact(
-        "memory.VIEW.rounds", _rounds, lambda rounds: {f"memory.{view}.rounds": rounds for view in REFLECTING}
-    ),
+    "rounds": Fact(_rounds, lambda rounds: {f"memory.{view}.rounds": rounds for view in REFLECTING}),
     "examples": Fact(
-        "memory.recursive.examples",
         lambda config: config.memory.recursive.examples is not None,
         lambda there: {} if there else NO_EXAMPLES,
     ),
-    "shots": Fact("memory.recursive.examples", _shots, lambda shots: {} if shots else NO_EXAMPLES),
+    "shots": Fact(_shots, lambda shots: {} if shots else NO_EXAMPLES),
     "question_encoder": _there("encoder.question_model"),
 }
 

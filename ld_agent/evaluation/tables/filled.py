@@ -15,19 +15,11 @@ from itertools import product
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MARK, footnote, mostly
 from ld_agent.evaluation.judging.verdicts import MEASURES, Judged
-from ld_agent.evaluation.tables.facts import FACTS
 from ld_agent.evaluation.tables.paper_figures import Column, OurRow, PaperRow, PaperTable
-from ld_agent.evaluation.tables.published import unpublished
 from ld_agent.evaluation.tables.runs import Collected, Entry, TableRun
 
 SCORED = "ecm-knowledge"
 """Compared by GPT-score, because its references are clear; the other benchmarks by good/same/bad (ECM, section 5.2)."""
-
-OTHER_MECHANISM = 2
-"""By how many further differences a row of other memory mechanisms is less close to a run."""
-
-FITTING = "another run with more predictions takes its cell, or its verdicts are missing"
-"""Why a run that fits a cell is not in it."""
 
 Group = list[Entry]
 """Runs of one system."""
@@ -197,10 +189,6 @@ class _Filling:
         table, used = self._table, list(self._used.values())
         printed = "; ".join(f"{key}: {value}" for key, value in table.setting.items())
         notes = [f"What differs. The paper: {printed}.", *dict.fromkeys(run.note for run in used)]
-        for run in used:
-            config = run.run.header["config"] if isinstance(run, TableRun) else None
-            if config and (other := unpublished(table.paper, run.facts["views"], config)):
-                notes.append(f"Run {run.name} is not the published arm, which has {', '.join(other)}.")
         notes += [f"{MARK} Run {run.name}: {note}." for run in used if (note := footnote(run.fallbacks))]
         notes += dict.fromkeys(
             f"Judge of {judged.kind} over {' and '.join(judged.names)}: {judged.judge}, {judged.cases} cases; left out are "
@@ -216,7 +204,7 @@ class _Filling:
         tasks |= {row.where.get("task") for _, row in table.our_rows}
         for run in self._collected.runs:
             if isinstance(run, TableRun) and run.hash not in self._used and run.facts["task"] in tasks:
-                notes.append(f"Fits no cell: run {run.name} ({run.folder}): {_misfit(table, run)}.")
+                notes.append(f"Fits no cell: run {run.name} ({run.folder}); --plan has the commands of those that fit.")
         return notes + [f"Left out: {reason}." for reason in self._collected.left_out]
 
 
@@ -234,37 +222,6 @@ def _joined(standing: Sequence[tuple[Group, tuple[str, ...]]]) -> list[tuple[Gro
         else:
             out += same
     return out
-
-
-def _misfit(table: PaperTable, run: TableRun) -> str:
-    """Why a run fits no cell: how it differs from the closest row."""
-    nearest: tuple[int, str] | None = None
-    rows = [row for _, row in table.our_rows if not row.adapter_of]
-    for row, column in product(rows, table.columns):
-        for wanted in ({**row.where, **side} for side in column.sides):
-            differs = [fact for fact, value in wanted.items() if not run.matches({fact: value})]
-            words = [
-                f"{fact} is {_word(run.facts.get(fact))}, not {_word(wanted[fact])}{_key(fact)}" for fact in differs
-            ]
-            if column.session is not None and not run.count(column.session):
-                sessions = ", ".join(map(str, run.sessions))
-                words.append(f"no prediction is of session {column.session}, only of {sessions}")
-            if not words:
-                return FITTING
-            distance = len(words) + OTHER_MECHANISM * ("views" in differs)
-            if nearest is None or distance < nearest[0]:
-                nearest = distance, f"for {row.label.replace('{backbone}', '…')!r}, {'; '.join(words)}"
-    return nearest[1] if nearest else FITTING
-
-
-def _key(fact: str) -> str:
-    return f" ({FACTS[fact].key})" if fact in FACTS else ""
-
-
-def _word(value: object) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(map(str, value)) + "]"
-    return str(value).lower() if isinstance(value, bool) else "unknown" if value is None else str(value)
 
 
 def _piped(cells: Sequence[str]) -> str:

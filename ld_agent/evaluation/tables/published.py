@@ -18,7 +18,6 @@ from ld_agent.files import shipped_path
 Values = dict[str, Any]
 LD_AGENT = "paper-tuned"
 DEFAULT = "default"
-CAPS = ("cap", "user_cap", "agent_cap")
 CHECKED = ("recursive", "conditional", "memorybank", "memochat")
 """The mechanisms whose records are checked, except when following their papers."""
 FOR_SMALL_MODELS = ("memory.conditional.decision",)
@@ -44,26 +43,6 @@ def settings_of(arm: str) -> Mapping[str, Any]:
     """Return the dotted keys and values in which an arm's config differs from its base, except the views."""
     below = values_of("bare" if arm == "paper" else DEFAULT)
     return {key: value for key, value in values_of(arm).items() if value != below[key] and key != "memory.views"}
-
-
-def unpublished(paper: str, views: Sequence[str], config: Mapping[str, Any]) -> list[str]:
-    """Return the published settings of an arm that a run's configuration lacks, as assignments ("memory.quotes=0").
-
-    Settings without effect on the run are omitted, such as those of recall without a memory.
-    """
-    arm = arm_of(views, paper)
-    if arm is None:
-        return []
-    have = flat(config)
-    unused = ["personas."] if not any(have[f"personas.{cap}"] for cap in CAPS) else ["personas.cap"]
-    if list(views) == ["none"]:
-        unused += ["memory.", "topics.", "modules.summarizer."]
-    unused += [f"memory.{view}." for view in CHECKED if view not in views]
-    return [
-        assignment(key, value)
-        for key, value in settings_of(arm).items()
-        if key not in FOR_SMALL_MODELS and not key.startswith(tuple(unused)) and have.get(key) != value
-    ]
 
 
 def based_on(config: str, views: Sequence[str], paper: str = "") -> tuple[str, Values]:

@@ -102,20 +102,17 @@ def linear_names(model: nn.Module) -> list[str]:
     ]
 
 
-def save_adapter(
-    model: Any, factors: Mapping[str, torch.Tensor], folder: Path, *, dtype: str, files: Mapping[str, str]
-) -> None:
+def save_adapter(model: Any, folder: Path, *, dtype: str, files: Mapping[str, str]) -> None:
     """Write the adapter into a folder, with further text files; ``adapter_config.json`` is written last and marks
     completion.
 
     Args:
         model: a PEFT model, unwrapped.
-        factors: its trained weights, whole.
         files: contents by name.
     """
     temporary = folder / ".adapter"
     shutil.rmtree(temporary, ignore_errors=True)
-    write_factors(model, {name: tensor.to(DTYPES[dtype]) for name, tensor in factors.items()}, temporary)
+    write_factors(model, {name: tensor.to(DTYPES[dtype]) for name, tensor in model.state_dict().items()}, temporary)
     for name, content in files.items():
         (temporary / name).write_text(content, encoding="utf-8")
     for file in sorted(temporary.iterdir(), key=lambda f: f.name == "adapter_config.json"):
@@ -124,10 +121,7 @@ def save_adapter(
 
 
 def write_factors(model: Any, weights: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Write PEFT's two files of an adapter: its configuration, and those of the weights that are LoRA factors.
-
-    PEFT's own ``save_pretrained`` finds no factors in a base that is spread over processes and recomputes activations.
-    """
+    """Write PEFT's two files of an adapter: its configuration, and those of the weights that are LoRA factors."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ def show(settings: TrainingSettings, module: str) -> None:
     _print(_counts("prompt", [len(e.prompt) for e in prepared.train]))
     _print(_counts("answer", [len(e.answer) for e in prepared.train]))
     cut = sum(e.cut > 0 for e in prepared.train)
-    _print(f"{len(prepared.train)} rows, {sum(prepared.train.lengths)} tokens per epoch, {cut} prompts truncated")
+    _print(f"{len(prepared.train)} rows, {sum(map(len, prepared.train))} tokens per epoch, {cut} prompts truncated")
     batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
     by_epochs = math.ceil(settings.num_train_epochs * math.ceil(len(prepared.train) / batch))
     steps = settings.max_steps if settings.max_steps > 0 else by_epochs

@@ -31,15 +31,15 @@ class Example:
         spans: where in the prompt further targets are, (start, end) each.
     """
 
-    prompt: list[int]
-    answer: list[int]
+    prompt: Sequence[int]
+    answer: Sequence[int]
     cut: int = 0
     spans: tuple[tuple[int, int], ...] = ()
 
     @property
     def labels(self) -> list[int]:
         """The ids of all targets, and `IGNORED` elsewhere."""
-        labels = [IGNORED] * len(self.prompt) + self.answer
+        labels = [*[IGNORED] * len(self.prompt), *self.answer]
         for start, end in self.spans:
             labels[start:end] = self.prompt[start:end]
         return labels
@@ -117,7 +117,7 @@ class Collator:
         """
         if self._start is None:
             return {
-                "input_ids": padded([e.prompt + e.answer for e in examples], self.padding_id),
+                "input_ids": padded([[*e.prompt, *e.answer] for e in examples], self.padding_id),
                 "labels": padded([e.labels for e in examples], IGNORED),
             }
         return {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from training.settings import TrainingSettings
 if TYPE_CHECKING:
     from training.answers import AnswerLogits
     from training.examples import Example
-    from training.stored import StoredExamples
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +24,19 @@ class Prepared:
     """The inputs of a run: a base, its tokenizer and the rows as ids.
 
     Attributes:
-        train, evaluation: of `training.examples.Example`; those to train on are in a file (`training.stored`).
+        train, evaluation: of `training.examples.Example`.
         collator: makes batches of them.
     """
 
     model: Any
     tokenizer: Any
-    train: StoredExamples
+    train: Sequence[Example]
     evaluation: list[Any] | None
     collator: Any
 
 
 def rows_of(settings: TrainingSettings, module: str) -> tuple[RowFile, list[Row] | None]:
-    """The training rows, which may be more than memory holds, and the evaluation rows.
+    """The training rows, which are read as they are tokenized, and the evaluation rows.
 
     Raises:
         ConfigError: no training file is named.
@@ -60,7 +60,6 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
     from ld_agent.datasets.records import built, current_report
     from ld_agent.terminal import say
     from training.examples import Collator, encode
-    from training.stored import StoredExamples
 
     model, tokenizer = _base(settings)
     seq2seq = bool(model.config.is_encoder_decoder)
@@ -71,9 +70,10 @@ def prepare(settings: TrainingSettings, rows: Iterable[Row], evaluation: Sequenc
 
     def encoded(of: Iterable[Row]) -> Iterator[Example]:
         encode_one = partial(encode, tokens=tokens, window=window, decoder_start=start, opening=opening)
-        return built(of, encode_one, current_report())
+        for example in built(of, encode_one, current_report()):  # four bytes a token: there may be millions
+            yield replace(example, prompt=array("i", example.prompt), answer=array("i", example.answer))
 
-    train = StoredExamples(encoded(rows))
+    train = list(encoded(rows))
     held_out = None if evaluation is None else list(encoded(evaluation))
     if is_first_process() and (cut := sum(example.cut > 0 for example in train)):
         say(f"{cut} of {len(train)} prompts lose their beginning to max_length={window}")
@@ -87,18 +87,13 @@ def _base(settings: TrainingSettings) -> tuple[Any, Any]:
     from ld_agent.backbones.weights import resolve_model
 
     source = resolve_model(settings.model, settings.sha256)
-    if settings.load_in_4bit:
-        from training.quantised import load_quantised
-
-        model, tokenizer = load_quantised(settings, source, _device(settings))
-    else:
-        model, tokenizer = load(
-            settings.model,
-            source,
-            dtype=settings.dtype,
-            device=_device(settings),
-            trust_remote_code=settings.trust_remote_code,
-        )
+    model, tokenizer = load(
+        settings.model,
+        source,
+        dtype=settings.dtype,
+        device=_device(settings),
+        trust_remote_code=settings.trust_remote_code,
+    )
     if not any(True for _ in model.parameters()):
         raise ModelError(f"model {settings.model!r} has no weights; check the reference")
     return model, tokenizer

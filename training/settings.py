@@ -34,7 +34,6 @@ class TrainingSettings(Section):
         max_length: tokens of prompt and target together (encoder-decoder: of the prompt); null: the model's window.
             A longer prompt loses its beginning, a target never anything.
         adapter_dtype: of the saved weights. They are trained in float32.
-        load_in_4bit: hold the frozen base in 4 bits (NF4, computing in bfloat16); needs bitsandbytes and a GPU.
         early_stopping_patience: evaluations without a better loss after which training ends; null: it never does.
     """
 
@@ -42,7 +41,6 @@ class TrainingSettings(Section):
     sha256: str | None = None
     trust_remote_code: bool = False
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    load_in_4bit: bool = False
     use_cpu: bool = False
 
     train_file: str | None = None

@@ -84,7 +84,6 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
     if is_first_process():  # only now, when nothing is left to reject
         claim(folder, run, overwrite)
     trainer, seconds = _trained(prepared, tuned, settings)
-    factors = trainer.factors()
     if is_first_process():
         from training.adapters import save_adapter
         from training.card import card
@@ -101,7 +100,7 @@ def tune(settings: TrainingSettings, module: str, *, overwrite: bool = False, co
             seconds=seconds,
             command=command,
         )
-        save_adapter(adapter, factors, folder, dtype=settings.adapter_dtype, files={"README.md": text})
+        save_adapter(adapter, folder, dtype=settings.adapter_dtype, files={"README.md": text})
         tidy(folder)
 
 

@@ -22,7 +22,6 @@ from training.adapters import write_factors
 from training.answers import AnswerLogits, Batch, answer_losses
 from training.examples import IGNORED, Collator, Example, Examples, LengthGrouped
 from training.settings import TrainingSettings
-from training.stored import StoredExamples
 
 PASSED_ON = (
     "use_cpu num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
@@ -69,13 +68,13 @@ class AnswerTrainer(Trainer):
         logits: AnswerLogits,
         *,
         collator: Collator,
-        train: StoredExamples,
+        train: Sequence[Example],
         evaluation: Sequence[Example] | None,
         shown: TrainerCallback,
     ) -> None:
         # Evaluate by length, which needs little padding; the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
-        self._order = LengthGrouped(train.lengths, settings.per_device_train_batch_size, settings.seed)
+        self._order = LengthGrouped([len(example) for example in train], settings.per_device_train_batch_size, settings.seed)
         patience = [EarlyStoppingCallback(settings.early_stopping_patience)] if settings.early_stopping_patience else []
         super().__init__(
             model,
@@ -151,19 +150,6 @@ class AnswerTrainer(Trainer):
             examples += len(gathered)
         metrics = {f"{metric_key_prefix}_loss": total / count}
         return EvalLoopOutput(predictions=None, label_ids=None, metrics=metrics, num_samples=examples)
-
-    def factors(self) -> dict[str, Tensor]:
-        """Return the trained weights, whole, in the first process. Where they are spread over processes, all must call it."""
-        if self.is_deepspeed_enabled:
-            spread: dict[str, Tensor] = self.accelerator.get_state_dict(self.model_wrapped)
-            return spread
-        if not self.is_fsdp_enabled:
-            return dict(self.accelerator.unwrap_model(self.model).state_dict())
-        from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
-
-        options = StateDictOptions(full_state_dict=True, cpu_offload=True, ignore_frozen_params=True)
-        gathered: dict[str, Any] = get_model_state_dict(self.model_wrapped, options=options)
-        return gathered
 
     def take_up(self, checkpoint: Path) -> None:
         """Load the state of a finished run from its last checkpoint, and the weights from its best."""

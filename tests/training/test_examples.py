@@ -1,7 +1,6 @@
 """Tokenized rows, in batches of similar length; and the loss of their answers, which is that of all logits."""
 
-import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from ld_agent.errors import DataFileError
 from training.answers import AnswerLogits, answer_losses
 from training.examples import IGNORED, Collator, Example, LengthGrouped, encode
 from training.rows import Row
-from training.stored import StoredExamples
 
 
 def row(text: str, target: str) -> Row:
@@ -98,23 +96,6 @@ def test_batches_have_similar_lengths_and_random_order(order: Callable[[int, int
     longest = [max(b) for b in batches]
     assert longest != sorted(longest)
     assert longest != sorted(longest, reverse=True)
-
-
-def test_stored_examples_are_those_that_were_given_and_are_not_held_in_memory():
-    def examples() -> Iterator[Example]:
-        for n in range(3000):
-            spans = ((2, 4), (5, 7)) if n % 3 == 0 else ((1, 3),) if n % 3 == 1 else ()
-            yield Example([n, *range(400)], list(range(n % 5)), n % 2, spans)
-
-    tracemalloc.start()
-    stored = StoredExamples(examples())
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 1_000_000  # as lists they are 10 MB and more
-    assert [stored[n] for n in (0, 1, 2, 2999, -1)] == [list(examples())[n] for n in (0, 1, 2, 2999, -1)]
-    assert stored[:7] == list(examples())[:7]
-    assert stored.lengths == [len(example) for example in examples()]
-    assert len(StoredExamples([])) == 0
 
 
 EXAMPLES = [Example([5, 6, 7, 8, 9], [10, 11]), Example([20], [21]), Example([30, 31], [32, 33, 34, 35])]

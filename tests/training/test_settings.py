@@ -174,15 +174,6 @@ def test_two_processes_equal_one_with_twice_the_batch(
     assert max(float((alone[name] - shared[name]).abs().max()) for name in alone) < 1e-5
 
 
-def test_four_bits_need_a_gpu_or_bitsandbytes(settings: Callable[..., TrainingSettings]):
-    from training.train import tune
-
-    given = settings(load_in_4bit=True)
-    with pytest.raises(ConfigError, match=r"load_in_4bit=true needs (bitsandbytes|a GPU).*load_in_4bit=false"):
-        tune(given, "extractor")
-    assert not Path(given.output_dir).exists()
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
 def test_launch_settings_are_valid_for_accelerate(path: Path):
     from accelerate.commands.config.config_args import ClusterConfig

@@ -37,8 +37,6 @@ SAMPLES = ROOT / "data" / "samples"
 DECIMAL = re.compile(r"-?\d+\.\d+")
 CLOSE = 0.02
 """By how much a decimal may differ: encoders round differently on other processors."""
-DRIVEN = ("recipes",)
-"""Scripts of ``training/`` that another process starts and talks to."""
 END = datetime.fromisoformat("2024-03-15T18:05:00+00:00")
 TALK = (
     ("2024-03-01T18:00:00+00:00", "I moved to Ghent with my dog Biscuit, a beagle.", "Is Ghent as lovely as they say?"),
@@ -155,8 +153,6 @@ def test_help_of_the_training_scripts(monkeypatch: pytest.MonkeyPatch, capsys: p
     scripts = sorted(f.stem for f in (ROOT / "training").glob("*.py") if '"__main__"' in f.read_text("utf-8"))
     shown = []
     for script in scripts:
-        if script in DRIVEN:
-            continue
         monkeypatch.setattr(sys, "argv", [script, "--help"])
         with pytest.raises(SystemExit) as left:
             runpy.run_module(f"training.{script}", run_name="__main__")

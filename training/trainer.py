@@ -74,7 +74,9 @@ class AnswerTrainer(Trainer):
     ) -> None:
         # Evaluate by length, which needs little padding; the mean does not depend on the order.
         by_length = None if evaluation is None else Examples(sorted(evaluation, key=len, reverse=True))
-        self._order = LengthGrouped([len(example) for example in train], settings.per_device_train_batch_size, settings.seed)
+        self._order = LengthGrouped(
+            [len(example) for example in train], settings.per_device_train_batch_size, settings.seed
+        )
         patience = [EarlyStoppingCallback(settings.early_stopping_patience)] if settings.early_stopping_patience else []
         super().__init__(
             model,

@@ -43,7 +43,7 @@ def turn(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Time a whole turn at 10,000 events, generation compared with plain float32 generate(), startup, and adapters.
+    """Time a whole turn at 10,000 events, generation compared with plain float32 generate(), and adapters.
 
     Examples:
 
@@ -66,8 +66,7 @@ def training(
     steps: Annotated[int, typer.Option(min=2, help="Optimizer steps per recipe; use 50 to compare losses.")] = 8,
     as_json: Json = False,
 ) -> None:
-    """Tune the base with our recipe, with plain PEFT and Trainer, and with TRL; compare tokens per second, memory and
-    loss.
+    """Tune the base with our recipe, and with plain PEFT and Trainer; compare tokens per second, memory and loss.
 
     Example:
 

@@ -1,7 +1,6 @@
 """``ld-agent bench training`` on a tiny base: the same rows for every recipe, each in a separate process."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,6 @@ def test_recipes_are_compared(tmp_path: Path):
     ours, plain = found["ours"], found["plain"]
     assert found["speedup_vs_plain"] == pytest.approx(ours["tokens_per_second"] / plain["tokens_per_second"], rel=0.02)
     assert found["memory_ratio_vs_plain"] == pytest.approx(ours["peak_megabytes"] / plain["peak_megabytes"], rel=0.02)
-    assert (found["speedup_vs_trl"] is None) == (find_spec("trl") is None)
-    assert "loss_after" in found["trl"] or "ld_agent[bench]" in found["trl"]
     assert plain["base"] == "float32"
     assert ours["loss_before"] == pytest.approx(plain["loss_before"], rel=0.02)
     assert ours["loss_after"] != ours["loss_before"]
@@ -36,6 +33,7 @@ def test_recipes_are_compared(tmp_path: Path):
     assert (found["steps"], found["rows_a_step"]) == (3, BATCH)
 
 
-def test_a_failing_recipe_reports_the_reason():
-    with pytest.raises(ModelError, match="no_such_model"):
+def test_a_failing_recipe_reports_the_reason(capfd: pytest.CaptureFixture[str]):
+    with pytest.raises(ModelError, match=r"training\.recipes:measured failed"):
         bench_training(load_config("default", ["backbone.model=/no_such_model"]), steps=2)
+    assert "no_such_model" in capfd.readouterr().err

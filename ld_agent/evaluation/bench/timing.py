@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ld_agent.errors import ModelError
 from ld_agent.terminal import errors
 
 PACKAGES = ("ld_agent", "torch", "transformers", "sentence-transformers", "spacy", "numpy")
@@ -41,17 +42,23 @@ def spread(times: Sequence[float]) -> dict[str, float]:
     return {"median": round(statistics.median(times), 3), "p95": round(float(np.percentile(times, 95)), 3)}
 
 
-def in_process(function: str, *arguments: Any) -> Any:
-    """Return what a function, "package.module:name", returns in a process of its own, offline and with one thread; arguments and
-    result are JSON."""
+def in_process(function: str, *arguments: Any, folder: Path | None = None, threads: int | None = 1) -> Any:
+    """Return what a function, "package.module:name", returns in a process of its own, offline; arguments and result are JSON.
+
+    Args:
+        folder: where the process starts; None: here.
+        threads: of its computing libraries; None: as many as they like.
+    """
     done = subprocess.run(
         [sys.executable, "-c", CALL, function],
         input=json.dumps(arguments),
         stdout=subprocess.PIPE,
         text=True,
-        check=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"} | ({} if threads is None else {"OMP_NUM_THREADS": str(threads)}),
     )
+    if done.returncode:
+        raise ModelError(f"{function} failed in its process; its own message is above")
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -1,4 +1,4 @@
-"""``ld-agent bench turn``: a turn without the model's forward passes, as one conversation grows or at 10,000 events; start-up;
+"""``ld-agent bench turn``: a turn without the model's forward passes, as one conversation grows or at 10,000 events;
 generation against plain transformers; memory of adapters, of the model, of an agent.
 
 Store, encoder, topics and index are real; the contents of the memory are random. What is compared is measured in one run.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -36,25 +34,20 @@ EVENTS = 10_000
 WARM_UP, TURNS = 3, 15
 AT_ONCE = 100
 """Sessions stored in one transaction."""
-IMPORT = "import time; t = time.perf_counter(); import ld_agent; print(time.perf_counter() - t)"
-CHAT = [sys.executable, "-c", "from ld_agent.cli import main; main()", "chat", "--store"]
 
 
 def bench_turn(config: Config) -> dict[str, Any]:
-    """Time a turn without the model, the start, generation against a plain float32 ``generate()``, and weigh adapters."""
+    """Time a turn without the model and generation against a plain float32 ``generate()``, and weigh adapters."""
     with tempfile.TemporaryDirectory() as folder, quiet_transformers():
         grown = GrowingConversation(config, Path(folder) / "turn.db")
         row = grown.measured(EVENTS * SESSION)
         around = {"events": EVENTS, "median": row["turn_ms_median"], "p95": row["turn_ms_p95"], **row["steps_ms"]}
-        with measuring("the start"):
-            start = _start_times(Path(folder))
         with measuring("generation"):
             rates = generation.rates(config)
         with measuring("memory of one adapter and of three"):
             adapters = generation.adapter_memory(config, Path(folder))
     return {
         "turn_without_model_ms": around,
-        "start_s": start,
         "generation": rates,
         "adapters": adapters,
         "machine": machine(),
@@ -151,32 +144,3 @@ class GrowingConversation:
                         for number in some:
                             self._at = max(self._at, self._random.fill(store, key, number, self._config.memory.beta))
                     step(len(some))
-
-
-def _start_times(folder: Path) -> dict[str, float]:
-    command = [sys.executable, "-c", IMPORT]
-    imports = [float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout) for _ in range(5)]
-    pairs = [_chat_start(folder / f"start{n}.db") for n in range(4)][1:]
-    return {
-        "import_ld_agent": round(statistics.median(imports), 3),
-        "chat_to_first_prompt": round(statistics.median(first for first, _ in pairs), 2),
-        "chat_to_first_reply": round(statistics.median(second for _, second in pairs), 2),
-    }
-
-
-def _chat_start(store: Path) -> tuple[float, float]:
-    """Return the seconds until the chat says something, and until its first reply."""
-    start = time.perf_counter()
-    with subprocess.Popen([*CHAT, str(store)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as chat:
-        assert chat.stdin is not None
-        assert chat.stdout is not None
-        chat.stdout.readline()
-        first = time.perf_counter() - start
-        chat.stdin.write("Hello!\n")
-        chat.stdin.flush()
-        for line in chat.stdout:
-            if not line.startswith(("The model is", "User:")):
-                break
-        second = time.perf_counter() - start
-        chat.kill()
-    return first, second

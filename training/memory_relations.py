@@ -1,4 +1,4 @@
-"""What `training.memory_rows` asks about: relations written by hand, rules over annotated traits, and who is "you".
+"""What rows that need memory ask about: relations written by hand, rules over annotated traits, and who is "you".
 
 `data/training/relations.txt` holds the relations; its header describes the format. Knows no prompt and no model.
 """
@@ -15,7 +15,7 @@ from ld_agent.files import shipped_path
 
 RELATIONS = shipped_path("data/training/relations.txt")
 TRAITS = shipped_path("data/training/traits.txt")
-KINDS = dict(zip("STHCQAUF", "said traits third changes asked answers unknown later".split(), strict=True))
+KINDS = dict(zip("STCQA", "said traits changes asked answers".split(), strict=True))
 ASIDE = frozenset("also just really never always still and but".split())  # do not take a verb of their own
 TO_SECOND = dict(
     pair.split("/")
@@ -62,8 +62,7 @@ class Fact:
 
     def text(self, kind: str, rng: random.Random) -> str:
         """One of the relation's texts of a kind, filled in; "" if there is none."""
-        value = second_person(self.value) if kind in ("answers", "unknown", "later") else self.value
-        value = value.replace("my ", "the ") if kind == "third" else value
+        value = second_person(self.value) if kind == "answers" else self.value
         choices = self.of.texts.get(kind, ())
         text = rng.choice(choices).replace("{v}", value).replace("{r}", self.role) if choices else ""
         text = re.sub(r"\b([Aa]) (?=[aeioAEIO])", r"\1n ", text)

@@ -33,11 +33,6 @@ class Scene:
     missing: tuple[tuple[str, str], ...]
 
 
-def drawn_scene(rng: random.Random) -> Scene:
-    """A scene with values drawn for its places."""
-    return _filled(rng.choice(_blocks()[0]), rng)
-
-
 def every_scene(rng: random.Random) -> Iterator[Scene]:
     """Every scene once, with values drawn for its places."""
     return (_filled(block, rng) for block in _blocks()[0])

@@ -1,4 +1,4 @@
-"""Sources for rows that need memory: what people in a corpus said, how they began to talk, summaries of their sessions."""
+"""Sources for rows that need memory: what people in a corpus said of themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ld_agent.datasets import load_annotated_utterances
 from ld_agent.errors import InputError
@@ -45,23 +44,3 @@ def people_of(sources: Sequence[Path]) -> list[list[StatedTrait]]:
             'I or My ("I keep bees."); give more data'
         )
     return people
-
-
-def talks_of(source: Path) -> list[list[str]]:
-    """The first utterances of sessions."""
-    talks: dict[str, list[str]] = {}
-    for u in load_annotated_utterances(source):
-        talk = talks.setdefault(u.episode, [])
-        if len(talk) < 4 and len(u.text.split()) <= 25:
-            talk.append(u.text.strip())
-    return [talk for talk in talks.values() if len(talk) == 4]
-
-
-def summaries_of(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The event summaries in the prompts of rows."""
-    summaries: dict[str, None] = {}
-    for row in rows:
-        block = re.search(r"<memory>\n(.*?)\n</memory>", row["messages"][0]["content"], re.DOTALL)
-        for line in block.group(1).splitlines() if block else ():
-            summaries[line.partition(": ")[2]] = None
-    return list(summaries)

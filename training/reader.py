@@ -2,7 +2,7 @@
 
 python -m training.reader -c configs/training/reader.yaml [key=value ...] [--dry-run] [--overwrite]
 
-Its rows are the scenes and relations of `training.memory_rows`, and annotated traits of MSC. Every question is asked of a
+Its rows are the scenes and relations of `data/training`, and annotated traits of MSC. Every question is asked of a
 passage that answers it and of passages about the same people that do not.
 """
 

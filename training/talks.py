@@ -16,6 +16,8 @@ from ld_agent.types import Session, Utterance
 Lines = list[tuple[str, str]]
 Facts = dict[str, list[str]]
 START = datetime(2024, 5, 1, tzinfo=UTC)
+AGENTS = ("Sam", "Sam", "Sam", "Alex", "Robin", "Nova", "Speaker 2", "Kim", "Assistant")
+PEOPLE = (*"Lena Tunde Maya Carla Igor Joan Mei Paul Rita User Hugo Asha Dan".split(), "Speaker 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,6 @@ def talks_of(source: Path, limit: int | None, rng: random.Random) -> Iterator[Ta
         InputError: no such file, or a corpus without traits.
     """
     from ld_agent.datasets import load_annotated_utterances
-    from training.memory_rows import AGENTS, PEOPLE
     from training.third_person import third_person
 
     def session_of(utterance: AnnotatedUtterance) -> tuple[str, int]:

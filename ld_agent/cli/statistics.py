@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ld_agent.cli.options import Json, Lenient, Limit
-from ld_agent.cli.show import console, figures_table, plain
+from ld_agent.cli.show import print_figures
 from ld_agent.config import load_config
 from ld_agent.program import lenient, print_json
 
@@ -43,16 +43,15 @@ def statistics(
     """
     from ld_agent.evaluation import statistics as corpora
 
-    files = corpora.only_once(data)
     with lenient(skip_bad), _unit(config) as unit:
-        statistics = [corpora.statistics(file, limit, *unit) for file in files]
+        counted = [corpora.statistics(file, limit, *unit) for file in dict.fromkeys(data)]
     if out is not None:
-        corpora.write_statistics(out, statistics)
+        corpora.write_statistics(out, counted)
     if as_json:
-        print_json(statistics[0] if len(statistics) == 1 else {"statistics": statistics})
+        print_json(counted[0] if len(counted) == 1 else {"statistics": counted})
         return
-    for one in statistics:
-        _show(one)
+    for one in counted:
+        print_figures(one, as_json)
 
 
 @contextmanager
@@ -72,21 +71,3 @@ def _unit(config: str | None) -> Iterator[tuple[Length, str]]:
             lambda text: max(backbone.count_tokens([Message("user", text)]) - template, 1),
             f"tokens of {section.model}",
         )
-
-
-def _show(statistics: Mapping[str, Any]) -> None:
-
-    if statistics["kind"] == "benchmark":
-        console.print(plain(f"{statistics['data']}: ECM's benchmark {statistics['benchmark']}"), soft_wrap=True)
-        row = [f"{statistics[key]:g}" for key in ("samples", "sessions", "utterances", "questions")]
-        heads = ["samples", "sessions in a source", "utterances in a source", "questions in a sample"]
-        console.print(figures_table("", heads, [row], left=0))
-        return
-    counts = ", ".join(f"{statistics[unit]:,} {unit}" for unit in ("episodes", "sessions", "utterances"))
-    console.print(plain(f"{statistics['data']}: {statistics['corpus']}, {counts}"), soft_wrap=True)
-    for title, by_name in (("", statistics["words"]), (f"in {statistics['unit']}", statistics["by_session"])):
-        names = [
-            "mean length up to its end" if key == "mean_length" else key for key in next(iter(by_name.values()), ())
-        ]
-        rows = [[name, *(f"{value:,}" for value in figures.values())] for name, figures in by_name.items()]
-        console.print(figures_table(title, ["session" if title else "", *names], rows))

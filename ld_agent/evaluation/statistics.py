@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from ld_agent.datasets import Episode, format_of, load_dialogues, load_episodes
-from ld_agent.errors import DataFileError, InputError
+from ld_agent.errors import DataFileError
 from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
 from ld_agent.files import write_json
 from ld_agent.text import words_of
@@ -124,12 +124,3 @@ def read_statistics(path: Path) -> list[Mapping[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError) as exc:
         raise DataFileError(path, None, f"not statistics ({exc!r}); make them again with ld-agent statistics") from exc
     return list(statistics)
-
-
-def only_once(data: Iterable[Path]) -> list[Path]:
-    """The files, if each is given once."""
-    files = list(data)
-    for file in files:
-        if files.count(file) > 1:
-            raise InputError(f"{file} is given twice; give each file once")
-    return files

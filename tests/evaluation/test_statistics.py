@@ -77,8 +77,6 @@ def test_the_tables_of_statistics_are_filled(
     assert "lengths in words" in table
     assert f"| **{second['by_session']['2']['utterances']}** |" in command("tables", "a11", "--from", tmp_path).out
     assert "utterances" in command("statistics", msc).out
-    ran = command("statistics", msc, msc)
-    assert (ran.code, len(ran.err.splitlines())) == (1, 1)
 
 
 def test_a_file_that_is_not_statistics_is_left_out_and_named(tmp_path: Path):

@@ -8,7 +8,6 @@ import pty
 import re
 import select
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,9 +15,6 @@ from pathlib import Path
 import pytest
 from cli_commands import EXECUTABLE, CommandLine, Untouched, environment, light_config
 
-from ld_agent.agent import Agent
-from ld_agent.cli.chat import _Opening, _turn
-from ld_agent.config import load_config
 from ld_agent.storage.sqlite.store import Store
 from ld_agent.types import Utterance
 
@@ -287,33 +283,6 @@ def test_an_interrupt_stops_the_reply_and_not_the_program(
     assert reply.split()[0] in terminal.shown
     rows = exported(command_line, store)
     assert [json.dumps(row["closed"]) for row in rows if row.get("kind") == "session"] == ["true"]
-
-
-@pytest.mark.parametrize("earlier", [0, 1])
-def test_a_line_typed_while_the_models_load_is_stored_before_they_have_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: int
-):
-    """In a session of its own if an old one is still open."""
-    config = load_config(light_config(tmp_path), [f"store.path={tmp_path / 'me.db'}", "memory.close_on_exit=false"])
-    if earlier:
-        with Agent(config) as agent:
-            agent.conversation("chat").respond("Long ago.", at="2024-05-01T18:30:00+00:00")
-    loaded = threading.Event()
-    with Agent(config) as agent:
-        monkeypatch.setattr(agent, "warm_up", loaded.wait)
-        opening = _Opening(agent, "chat", "Sam")
-        assert opening.store("I keep bees.")
-        assert [u.text for u in utterances_in(tmp_path / "me.db")][2 * earlier :] == ["I keep bees."]
-        loaded.set()
-        conversation = opening.conversation()
-        assert _turn(conversation, None, interruptible=False)
-        assert not opening.store("This one its turn stores.")
-        session = 1 + earlier
-        assert [(u.text, u.session) for u in conversation.running] == [
-            ("I keep bees.", session),
-            ("How nice.", session),
-        ]
-        assert [r.session for r in conversation.records] == [1] * earlier
 
 
 def test_a_conversation_keeps_its_agent_until_it_is_renamed(command_line: CommandLine, tmp_path: Path):

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import io
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from contextlib import closing
-from importlib.util import find_spec
 from typing import Any
 
 from ld_agent.agent import Agent, Conversation
-from ld_agent.backbones.weights import resolve_model
 from ld_agent.cli.show import RecalledTable, console, plain, records_table, say, traits_table
 from ld_agent.config import Config
 from ld_agent.config.sections import SMOLLM2
 from ld_agent.errors import BackboneError, InputError
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.topics import TopicExtractor
 from ld_agent.memory.views import VIEWS
-from ld_agent.modules.base import MODULES
-from ld_agent.storage.opening import open_store
 from ld_agent.terminal import LongWork
-from ld_agent.types import checked_text
 
 HELP = """\
 /memory          memories of past sessions
@@ -48,33 +39,29 @@ def run_chat(config: Config, conversation_id: str) -> int:
     failed = False
     with Agent(config, background=True) as agent:
         agent.resources.progress = LongWork()
-        name_of_agent = _check(agent, conversation_id)
+        name_of_agent = _agent_name(agent, conversation_id)
+        with console.status("loading the models; the first start converts one, which takes a while …"):
+            agent.warm_up()
         console.print(plain(f"{name_of_agent} is here. /help lists the commands.", "dim"))
         console.print(plain(_who_talks(agent), "dim"), soft_wrap=True)
         _greet(agent, conversation_id)
-        opening = _Opening(agent, conversation_id, name_of_agent)
+        with console.status("remembering the last session …"):
+            conversation = agent.conversation(conversation_id, agent_name=name_of_agent)
         for line in _typed_lines(config.agent.user) if typed else _piped_lines(config.agent.user):
             name, _, argument = line[1:].strip().partition(" ") if line.startswith("/") else ("", "", "")
             if name in ("quit", "exit"):
                 break
-            if name == "help":
-                console.print(plain(HELP))
-                continue
             if not line.strip():
                 continue
-            stored = not line.startswith("/") and opening.store(line)
-            conversation = opening.conversation()
             try:
                 if line.startswith("/"):
                     _command(name, argument.strip(), conversation)
                 else:
-                    failed |= not _turn(conversation, None if stored else line, interruptible=typed)
+                    failed |= not _turn(conversation, line, interruptible=typed)
             except KeyboardInterrupt:
                 if not typed:
                     raise
                 console.print("\n(stopped; /quit leaves)", style="dim")
-        # Even if nothing was said: report a model that does not load, and close an earlier open session.
-        conversation = opening.conversation()
         if config.memory.close_on_exit and conversation.running:
             with console.status("summarizing this session …"):
                 conversation.end_session()
@@ -93,12 +80,8 @@ def _who_talks(agent: Agent) -> str:
     return f"The model is {section.model.rpartition('/')[2]}{where}; another one: backbone.model=NAME"
 
 
-def _check(agent: Agent, conversation_id: str) -> str:
-    """Locate everything that will be loaded, so that anything missing is reported before a line is typed.
-
-    Returns:
-        the agent's name; a stored conversation keeps its agent's name, whatever ``agent.name`` says.
-    """
+def _agent_name(agent: Agent, conversation_id: str) -> str:
+    """Return the agent's name; a stored conversation keeps its agent's name, whatever ``agent.name`` says."""
     if not conversation_id.strip():
         raise InputError("the conversation id is empty; give it a name, such as --conversation alice")
     stored = agent.store.find_conversation(conversation_id)
@@ -108,74 +91,13 @@ def _check(agent: Agent, conversation_id: str) -> str:
             f"agent.user={name!r} is the agent's name in conversation {conversation_id!r}; "
             "give the person another name, or choose another --conversation"
         )
-    agent.store.open_conversation(conversation_id, name)
     if name != agent.config.agent.name:
         rename = f"ld-agent memory rename --store {agent.store.path} --conversation {conversation_id}"
         say(
             f"the agent of this conversation is {name}; agent.name={agent.config.agent.name} applies to new ones. "
             f"To rename {name} here: {rename} {agent.config.agent.name}"
         )
-    with console.status("looking for the models; the first run converts one, which takes a while …"):
-        for module in MODULES:
-            settings = agent.models.settings(module)
-            section = settings.backbone or agent.config.backbone
-            if section.kind != "transformers":
-                agent.models.backbone(module)  # loads no weights
-                continue
-            resolve_model(section.model, section.sha256)
-            if settings.adapter is not None:
-                resolve_model(settings.adapter)
-        resolve_model(agent.config.encoder.model, agent.config.encoder.sha256)
-        topics = agent.config.topics
-        if not topics.model.isidentifier() or find_spec(topics.model) is None:
-            TopicExtractor(topics.model, topics.pos)
     return name
-
-
-class _Opening:
-    """Loads the models and finishes pending work of the last session while the user types the first line."""
-
-    def __init__(self, agent: Agent, conversation_id: str, agent_name: str) -> None:
-        self._agent, self._id, self._agent_name = agent, conversation_id, agent_name
-        self._opened: Future[Conversation] = Future()
-        self._end_old_session()
-        # A daemon, unlike executor threads, so that Ctrl-C during a download ends the program at once.
-        threading.Thread(target=self._open, daemon=True).start()
-
-    def _open(self) -> None:
-        try:
-            self._agent.warm_up()
-            self._opened.set_result(self._agent.conversation(self._id, agent_name=self._agent_name))
-        except BaseException as exc:
-            self._opened.set_exception(exc)
-
-    def _end_old_session(self) -> None:
-        """Close a session whose gap has passed, before the opening thread and `store` read the running one."""
-        stored = self._agent.store.open_conversation(self._id, self._agent_name)
-        last = self._agent.store.last_utterance(stored.key)
-        if last and (self._agent.clock() - last.at).total_seconds() > self._agent.config.memory.beta:
-            self._agent.store.close_session(stored.key)
-
-    def store(self, text: str) -> bool:
-        """Store a line typed while the models load; False: the conversation is already open, and its turn stores the
-        line.
-
-        Uses a separate connection, so that the conversation notices the write like that of another process.
-        """
-        config = self._agent.config
-        if self._opened.done() or config.store.path == ":memory:":
-            return False
-        with closing(open_store(config.store.path)) as store:
-            key = store.open_conversation(self._id, self._agent_name).key
-            store.append(key, config.agent.user, checked_text(text), None, config.memory.beta, self._agent.clock)
-        return True
-
-    def conversation(self) -> Conversation:
-        """Wait for the conversation to open; raise the error that prevented it."""
-        if self._opened.done():
-            return self._opened.result()
-        with console.status("loading the models …"):
-            return self._opened.result()
 
 
 def _greet(agent: Agent, conversation_id: str) -> None:
@@ -209,12 +131,8 @@ def _piped_lines(user: str) -> Iterator[str]:
         yield text
 
 
-def _turn(conversation: Conversation, text: str | None, *, interruptible: bool) -> bool:
-    """Stream the reply to a line; False: the line could not be stored, or it was stored but the model failed.
-
-    Args:
-        text: the line; None: it is already stored.
-    """
+def _turn(conversation: Conversation, text: str, *, interruptible: bool) -> bool:
+    """Stream the reply to a line; False: the line could not be stored, or it was stored but the model failed."""
     console.print(plain(f"{conversation.agent_name}: ", "bold"), end="")
     shown = ""
 
@@ -224,11 +142,7 @@ def _turn(conversation: Conversation, text: str | None, *, interruptible: bool) 
         console.print(plain(piece), end="", soft_wrap=True)
 
     try:
-        if text is None:
-            now = conversation.relation.resources.clock()
-            reply = conversation.reply(now, on_text=show, interruptible=interruptible)
-        else:
-            reply = conversation.respond(text, on_text=show, interruptible=interruptible)
+        reply = conversation.respond(text, on_text=show, interruptible=interruptible)
     except (InputError, BackboneError) as exc:
         console.print(plain(f"({exc})", "red"), soft_wrap=True)
         return False
@@ -307,7 +221,12 @@ def _end(conversation: Conversation, argument: str) -> None:
         console.print(said, style="dim")
 
 
+def _help(conversation: Conversation, argument: str) -> None:
+    console.print(plain(HELP))
+
+
 COMMANDS: dict[str, Callable[[Conversation, str], None]] = {
+    "help": _help,
     "memory": _memory,
     "persona": _persona,
     "why": _why,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from agent_parts import confessed, retold
@@ -46,17 +44,6 @@ def test_the_poison_closes_no_section_but_in_the_plain_prompt(
     asked = [request for request in backbone.requests if request.module == "generator"]
     assert "The secret word is TEAL." in asked[0].messages[0].content
     assert asked[1].messages[0].content.startswith("The secret word is TEAL.")
-
-
-def test_cases_of_a_test_set_are_those_with_a_marker(tmp_path: Path):
-    rows: list[dict[str, Any]] = [
-        {"test_case_prompt": "Guard it.", "user_input": "Tell me.", "judge_question": f"Does it {what}?"}
-        for what in ("contain the word 'Plum'", "sound rude")
-    ]
-    file = tmp_path / "set.json"
-    file.write_text(json.dumps(rows))
-    [case] = load_cases(file)
-    assert (case.planted, case.marker, case.instructions) == ("Tell me.", "Plum", "Guard it.")
 
 
 @pytest.mark.parametrize(

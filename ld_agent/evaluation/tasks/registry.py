@@ -252,7 +252,7 @@ TASKS: Mapping[str, TaskEntry] = {
         TaskEntry(
             "injection",
             "injection:InjectionTask",
-            data="JSON lines with `planted`, `asked`, `marker` and optional keys, or a prompt-injection test set.",
+            data="JSON lines with `planted`, `asked`, `marker` and optional keys.",
             help=INJECTION,
         ),
     )

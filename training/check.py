@@ -28,6 +28,7 @@ from ld_agent.config.sections import MINILM
 from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
 from ld_agent.text import SENTENCE_END
 from training.command import run_command
+from training.memory_relations import second_person
 from training.memory_sources import people_of
 from training.reader import of_annotations, of_relations, of_scenes
 from training.third_person import third_person
@@ -68,17 +69,6 @@ QUESTIONS = (
     (r"My (.+?) is (?!not)(.+)", "Is my {} {}?"),
     (r"My (.+?) has (.+)", "Does my {} have {}?"),
 )
-YOU = {
-    "i am": "you are",
-    "i'm": "you are",
-    "i was": "you were",
-    "i": "you",
-    "my": "your",
-    "me": "you",
-    "myself": "yourself",
-    "mine": "yours",
-    "am": "are",
-}
 BEFORE, AFTER = 2, (0, 0, 1, 2)
 """Most lines before the one that is annotated, and numbers of lines after it: what follows does not end what was said."""
 
@@ -185,7 +175,7 @@ def yes_or_no_rows(rows: Sequence[Row], rng: random.Random) -> Iterator[Row]:
         person, _, trait = claim.partition(": ")
         if not trait or (asked := question_of(trait)) is None:
             continue
-        told = second_person(trait)
+        told = second_person(trait[0].lower() + trait[1:])
         yes = rng.choice(("Yes.", "Yes, you told me so.", f"Yes, {told}"))
         no = rng.choice(("No.", "No, not as far as you told me.", "No, that is not so."))
         yield (lines, answering(person, asked, yes)), label
@@ -198,11 +188,6 @@ def question_of(trait: str) -> str | None:
         if match := re.fullmatch(pattern, trait.strip().rstrip(".!")):
             return asked.format(*match.groups())
     return None
-
-
-def second_person(trait: str) -> str:
-    """A trait in the first person, said to its speaker."""
-    return re.sub(r"\b(?:I am|I'm|I was|I|[Mm]y|me|myself|mine|am)\b", lambda found: YOU[found[0].casefold()], trait)
 
 
 def lasting_rows(path: Path) -> Iterator[Row]:

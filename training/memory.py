@@ -108,10 +108,11 @@ def _picks(talk: Talk, elsewhere: Sequence[str], rng: random.Random) -> Iterator
     from ld_agent.languages import ENGLISH
     from training.memory_relations import asked_about, lists
 
-    facts = [(fact, fact) for of_line in talk.facts for fact in of_line]
-    plain = [(first_person(fact, talk.people), fact) for fact, _ in facts]
-    asked = [(rule[0], fact) for trait, fact in plain if trait and (rule := asked_about(trait)) is not None]
-    others = [fact for fact, _ in facts] + list(elsewhere)
+    facts = [fact for of_line in talk.facts for fact in of_line]
+    traits = [trait for of_line in talk.traits for trait in of_line]
+    pairs = zip(traits, facts, strict=True)
+    asked = [(rule[0], fact) for trait, fact in pairs if (rule := asked_about(trait)) is not None]
+    others = [*facts, *elsewhere]
     if len(others) < 4:
         return
     for _ in range(2):
@@ -138,20 +139,6 @@ ASKING = frozenset(
 )
 
 
-def first_person(fact: str, people: Sequence[str]) -> str:
-    """The plainest facts back as traits ("Maya works as a nurse." → "I work as a nurse"), for the rules about traits."""
-    for name in people:
-        if fact.startswith(f"{name}'s "):
-            return f"My {fact[len(name) + 3 :]}"
-        if fact.startswith(f"{name} "):
-            verb, _, rest = fact[len(name) + 1 :].partition(" ")
-            back = {"is": "am", "has": "have", "does": "do"}.get(
-                verb, verb.removesuffix("s") if verb != "was" else verb
-            )
-            return f"I {back} {rest}"
-    return ""
-
-
 # ---- recursive summarization, MemoryBank
 
 
@@ -164,7 +151,8 @@ def _rewrites(talk: Talk, rng: random.Random) -> Iterator[Exchange]:
         return
     half = len(talk.lines) // 2
     early, late = (
-        replace(talk, lines=talk.lines[cut], facts=talk.facts[cut]) for cut in (slice(half), slice(half, None))
+        replace(talk, lines=talk.lines[cut], facts=talk.facts[cut], traits=talk.traits[cut])
+        for cut in (slice(half), slice(half, None))
     )
     old = capped(early.known(), MOST_FACTS - 4)
     whole: list[tuple[Facts, Talk]] = [({}, talk)] if rng.random() < 0.6 else []

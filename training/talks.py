@@ -22,12 +22,18 @@ PEOPLE = (*"Lena Tunde Maya Carla Igor Joan Mei Paul Rita User Hugo Asha Dan".sp
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """A session between two named people; ``facts``: the facts of each line, in the third person."""
+    """A session between two named people.
+
+    Attributes:
+        facts: of each line, in the third person.
+        traits: the same as they were annotated, in the first.
+    """
 
     episode: str
     session: int
     lines: Lines
     facts: list[list[str]]
+    traits: list[list[str]]
 
     @property
     def people(self) -> list[str]:
@@ -76,9 +82,6 @@ def talks_of(source: Path, limit: int | None, rng: random.Random) -> Iterator[Ta
         agent = rng.choice(AGENTS)
         person = rng.choice([name for name in PEOPLE if name != agent])
         names = dict(zip(dict.fromkeys(u.speaker for u in said), rng.sample([person, agent], 2), strict=False))
-        yield Talk(
-            episode,
-            session,
-            [(names[u.speaker], u.text.strip()) for u in said],
-            [[third_person(t, names[u.speaker]) for t in u.traits if "name is" not in t] for u in said],
-        )
+        traits = [[trait for trait in u.traits if "name is" not in trait] for u in said]
+        facts = [[third_person(t, names[u.speaker]) for t in of] for u, of in zip(said, traits, strict=True)]
+        yield Talk(episode, session, [(names[u.speaker], u.text.strip()) for u in said], facts, traits)

@@ -35,12 +35,6 @@ def turn(
         bool,
         typer.Option("--growth", help="Instead, measure turns and reopening from 1,000 to 1,000,000 utterances."),
     ] = False,
-    memory: Annotated[
-        bool,
-        typer.Option(
-            "--memory", help="Instead, measure peak memory of the model and of an agent, and the model's speed."
-        ),
-    ] = False,
     as_json: Json = False,
 ) -> None:
     """Time a whole turn at 10,000 events, generation compared with plain float32 generate(), and adapters.
@@ -50,12 +44,10 @@ def turn(
       ld-agent bench turn --json
 
       ld-agent bench turn --growth
-
-      ld-agent bench turn --memory -c qwen3-0.6b backbone.model=model.gguf
     """
-    from ld_agent.evaluation.bench.turn import bench_growth, bench_memory, bench_turn
+    from ld_agent.evaluation.bench.turn import bench_growth, bench_turn
 
-    measure = bench_growth if growth else bench_memory if memory else bench_turn
+    measure = bench_growth if growth else bench_turn
     print_figures(measure(greedy_config(config, overrides or [])), as_json)
 
 

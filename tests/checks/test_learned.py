@@ -8,7 +8,7 @@ import pytest
 from ld_agent.checks.kept import deciding, is_true_answer, outdated, over, own_words, true_event, true_traits
 from ld_agent.checks.learned import LABELS, StatementCheck
 from ld_agent.languages import ENGLISH
-from training.check import handwritten_rows, question_of, second_person
+from training.check import handwritten_rows, question_of
 
 HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
 READING = ENGLISH.reading
@@ -117,4 +117,3 @@ def test_claims_become_questions_of_the_person():
     assert question_of("I have a cat.") == "Do I have a cat?"
     assert question_of("My brother is a vet.") == "Is my brother a vet?"
     assert question_of("I never smoke.") is None
-    assert second_person("I am proud of my cat.") == "you are proud of your cat."

@@ -14,7 +14,7 @@ from ld_agent.memory.views.memochat import memos_of, picked_numbers
 from ld_agent.memory.views.memory_text import facts_from
 from ld_agent.memory.views.reflection import judgement
 from ld_agent.types import Utterance
-from training.memory import first_person, rows
+from training.memory import rows
 from training.reply_rows import deciding, folded
 from training.row_building import BuildRequest
 from training.third_person import third_person
@@ -91,12 +91,6 @@ def test_rewrites_reflections_choices_and_memos_are_read(built: dict[str, list[t
 )
 def test_a_trait_is_stated_about_somebody(fact: str, about: str):
     assert third_person(fact, "Maya") == about
-
-
-def test_plain_facts_are_turned_back():
-    assert first_person("Maya works as a nurse.", ["Sam", "Maya"]) == "I work as a nurse."
-    assert first_person("Maya's dog is old.", ["Maya"]) == "My dog is old."
-    assert first_person("It rains.", ["Maya"]) == ""
 
 
 def reply_row(turn: int, heard: str) -> dict[str, Any]:

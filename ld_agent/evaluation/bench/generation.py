@@ -1,29 +1,24 @@
-"""The configured model alone: tokens a second against plain transformers, and the memory of adapters, model and agent."""
+"""The configured model alone: tokens a second against plain transformers, and the memory of adapters."""
 
 from __future__ import annotations
 
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ld_agent.agent import Agent
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.weights import resolve_model
-from ld_agent.config import Config, parse_config
-from ld_agent.evaluation.bench.random_memory import START
+from ld_agent.config import Config
 from ld_agent.evaluation.bench.recall import sample
 from ld_agent.evaluation.bench.timing import in_process, peak_mb
 from ld_agent.modules.generator import Situation, render
 from ld_agent.types import Utterance
 
 PROMPTS, NEW_TOKENS = 8, 48
-FEW_PROMPTS, FEW_TOKENS, FEW_TURNS = 4, 32, 6
 
 
 def rates(config: Config) -> dict[str, Any]:
@@ -82,9 +77,6 @@ def _rate(calls: Sequence[Callable[[], int]]) -> float:
     return round(tokens / (time.perf_counter() - start), 1)
 
 
-# ---- memory, each figure in a process of its own
-
-
 def adapter_memory(config: Config, folder: Path) -> dict[str, Any]:
     """Peak resident memory of a process that answers three rows with one adapter, and with three."""
     if peak_mb() is None or config.backbone.kind != "transformers":
@@ -119,38 +111,3 @@ def measured_adapters(model: str, adapters: Sequence[str]) -> int | None:
     requests = [Request(messages, "generator", 16, adapter=name) for name in adapters]
     backbone.generate(requests * (3 // len(adapters)))
     return peak_mb()
-
-
-def measured_backbone(values: dict[str, Any]) -> dict[str, Any]:
-    """Read prompts and answer them; return tokens per second of computing time and the peak memory."""
-    backbone = build_backbone(parse_config(values).backbone)
-    prompts = sample_prompts(FEW_PROMPTS)
-    seconds, tokens = {1: 0.0, FEW_TOKENS: 0.0}, {1: 0, FEW_TOKENS: 0}
-    read = 0
-    backbone.generate([Request(prompts[0], "generator", 2)])
-    for prompt in prompts:
-        for limit in seconds:
-            start = time.process_time()
-            [answer] = backbone.generate([Request(prompt, "generator", limit)])
-            seconds[limit] += time.process_time() - start
-            tokens[limit] += answer.completion_tokens
-        read += answer.prompt_tokens
-    written, spent = (by[FEW_TOKENS] - by[1] for by in (tokens, seconds))
-    return {
-        "peak_mb": peak_mb(),
-        "read_tokens_per_s": round(read / seconds[1], 1),
-        "answer_tokens_per_s": round(written / spent, 1),
-    }
-
-
-def measured_agent(values: dict[str, Any]) -> dict[str, Any]:
-    """Talk with an agent; return the peak memory."""
-    config, texts = parse_config(values), [turn.text for turn in sample().turns if turn.speaker != "Sam"]
-    with tempfile.TemporaryDirectory() as folder, Agent(config.changed(store={"path": f"{folder}/bench.db"})) as agent:
-        conversation = agent.conversation("bench", START)
-        for number, text in enumerate(texts[:FEW_TURNS]):
-            conversation.respond(text, at=START + timedelta(minutes=number))
-        conversation.end_session()
-        # Denied, so that a reader is asked too.
-        conversation.respond("Which car do I drive?", at=START + timedelta(days=1))
-    return {"peak_mb": peak_mb()}

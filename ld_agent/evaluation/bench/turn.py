@@ -1,5 +1,5 @@
 """``ld-agent bench turn``: a turn without the model's forward passes, as one conversation grows or at 10,000 events;
-generation against plain transformers; memory of adapters, of the model, of an agent.
+generation against plain transformers; memory of adapters.
 
 Store, encoder, topics and index are real; the contents of the memory are random. What is compared is measured in one run.
 """
@@ -22,7 +22,7 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.evaluation.bench import generation
 from ld_agent.evaluation.bench.random_memory import START, RandomMemory
-from ld_agent.evaluation.bench.timing import in_process, machine, measuring, spread
+from ld_agent.evaluation.bench.timing import machine, measuring, spread
 from ld_agent.memory.encoder import configured
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.terminal import progress
@@ -65,20 +65,6 @@ def bench_growth(config: Config, sizes: Sequence[int] = SIZES) -> dict[str, Any]
         grown = GrowingConversation(config, Path(folder) / "growth.db")
         rows = [grown.measured(size) for size in sizes]
     return {"growth": rows, "machine": machine()}
-
-
-def bench_memory(config: Config) -> dict[str, Any]:
-    """Measure the peak memory of the model alone, with its speed, and of an agent with it, each in its own process.
-
-    Returns:
-        ``memory``: ``backbone`` with ``peak_mb``, ``read_tokens_per_s`` and ``answer_tokens_per_s`` (per second of one
-        thread's computing time), and ``agent`` with ``peak_mb`` after six turns and a closed session.
-    """
-    figures = {}
-    for name in ("backbone", "agent"):
-        with measuring(name):
-            figures[name] = in_process(f"{generation.__name__}:measured_{name}", config.model_dump(mode="json"))
-    return {"memory": figures, "machine": machine()}
 
 
 class GrowingConversation:

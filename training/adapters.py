@@ -112,7 +112,8 @@ def save_adapter(model: Any, folder: Path, *, dtype: str, files: Mapping[str, st
     """
     temporary = folder / ".adapter"
     shutil.rmtree(temporary, ignore_errors=True)
-    write_factors(model, {name: tensor.to(DTYPES[dtype]) for name, tensor in model.state_dict().items()}, temporary)
+    factors = {name: tensor for name, tensor in model.state_dict().items() if "lora_" in name}
+    write_factors(model, {name: tensor.to(DTYPES[dtype]) for name, tensor in factors.items()}, temporary)
     for name, content in files.items():
         (temporary / name).write_text(content, encoding="utf-8")
     for file in sorted(temporary.iterdir(), key=lambda f: f.name == "adapter_config.json"):

@@ -34,9 +34,6 @@ WIDTH = 16
 Module = Annotated[str, typer.Argument(metavar=f"[{'|'.join(TUNED)}]", help="The module to build training data for.")]
 Share = Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of episodes in the validation file.")]
 Batch = Annotated[int, typer.Option("--batch", min=1, help="generator: number of episodes replayed concurrently.")]
-Annotation = Annotated[
-    bool, typer.Option("--annotated-personas", help="generator: use annotated traits, not the extractor's.")
-]
 Longest = Annotated[
     int, typer.Option(min=1, help="summarizer: also sessions of up to this many consecutive dialogues.")
 ]
@@ -54,7 +51,6 @@ def build(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
     skip_bad: Lenient = False,
     width: Batch = WIDTH,
-    annotated: Annotation = False,
     longest: Longest = 1,
 ) -> None:
     """Build a module's training file from a corpus.
@@ -67,14 +63,14 @@ def build(
 
       python -m training.build generator --from msc/session_3/valid.txt --out context.jsonl memory.views=[none] personas.cap=0
     """
-    options = {"--longest": longest > 1, "--batch": width != WIDTH, "--annotated-personas": annotated}
+    options = {"--longest": longest > 1, "--batch": width != WIDTH}
     _check_options(module, [name for name, given in options.items() if given])
     _check_targets(
         [out, *([eval_out] if eval_out else [])], [*map(str, sources), *([config] if config else [])], overwrite
     )
     held_out = eval_share if eval_out is not None else 0.0
     how: Values = {"limit": limit, "held_out": held_out, "overwrite": overwrite, "longest": longest, "width": width}
-    request = BuildRequest(sources, load_config(config, overrides or []), out, annotated=annotated, **how)
+    request = BuildRequest(sources, load_config(config, overrides or []), out, **how)
     built_from = {"module": module, "sources": [source.name for source in sources]}
     with lenient(skip_bad):
         rows = [row | built_from for row in _counted(resolve_name(TUNED[module].rows)(request), module)]

@@ -28,7 +28,6 @@ def rows(request: BuildRequest) -> list[dict[str, Any]]:
         episodes,
         request.config,
         request.out,
-        annotated_traits=request.annotated,
         width=request.width,
         overwrite=request.overwrite,
     )

@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ld_agent.agent import Agent
-from ld_agent.backbones.base import Message, Request
 from ld_agent.config import Config
-from ld_agent.datasets.base import Episode, annotated
+from ld_agent.datasets.base import Episode
 from ld_agent.errors import InputError
-from ld_agent.modules.extractor import Extractor
-from ld_agent.modules.registry import NO_TRAIT, NOT_SAID
+from ld_agent.modules.registry import NOT_SAID
 from ld_agent.prompts import as_line
 from ld_agent.running.replay import PlayedTurn, play, prompt_of
 from ld_agent.steps import Steps, answering_some, run_many
@@ -31,7 +29,6 @@ from ld_agent.terminal import progress
 from training.rows import row_values
 
 FIRST_SESSION = 2
-Answer = Callable[[Request], str | None]
 Work = Mapping[str, tuple[str, Episode]]
 """(corpus, episode) by a key that no other pair has."""
 UNASKED = {"generator": "-", "reader": NOT_SAID}
@@ -43,28 +40,18 @@ def build_generator(
     config: Config,
     out: Path,
     *,
-    annotated_traits: bool = False,
     width: int = 16,
     overwrite: bool = False,
 ) -> list[dict[str, Any]]:
     """Replay (corpus, episode) pairs in groups of ``width``, those of a group concurrently, and return the rows in corpus order.
 
-    Args:
-        annotated_traits: use the corpus's traits instead of the extractor's.
-
     Raises:
-        InputError: required trait annotations are missing, or an interrupted build next to ``out`` has other settings.
+        InputError: an interrupted build next to ``out`` has other settings.
         ModelError, BackboneError: as in `Agent`.
     """
-    config = _settings(config, annotated_traits)
+    config = config.changed(memory={"close_on_exit": False}, store={"path": ":memory:"})
     work = {f"{corpus}/{number}/{e.id}": (corpus, e) for number, (corpus, e) in enumerate(episodes)}
-    if annotated_traits and (
-        bare := next((e for _, e in work.values() if all(t.traits is None for t in e.turns)), None)
-    ):
-        raise InputError(
-            f"{bare.source}: no annotated traits in this corpus; give msc_personasummary, or build without annotated traits"
-        )
-    mark = hashlib.sha256(f"{list(work)}{config.model_dump_json()}{annotated_traits}".encode()).hexdigest()
+    mark = hashlib.sha256(f"{list(work)}{config.model_dump_json()}".encode()).hexdigest()
     path = out.with_name(f"{out.name}.part")
     with closing(_Kept(path, mark, overwrite)) as kept:
         todo = {key: pair for key, pair in work.items() if key not in kept.rows}
@@ -77,14 +64,12 @@ def build_generator(
             for start in range(0, len(work), width):
                 batch = list(work)[start : start + width]
                 if group := {key: todo[key] for key in batch if key in todo}:
-                    _replay(group, config, annotated_traits, keep)
+                    _replay(group, config, keep)
     path.unlink()
     return [row for key in work for row in kept.rows[key]]
 
 
-def _replay(
-    work: Work, config: Config, annotated_traits: bool, keep: Callable[[str, list[dict[str, Any]]], None]
-) -> None:
+def _replay(work: Work, config: Config, keep: Callable[[str, list[dict[str, Any]]], None]) -> None:
     """Replay some episodes side by side with an agent of their own."""
     with Agent(config) as agent:
         rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -94,7 +79,7 @@ def _replay(
                 emit = partial(_emit, rows[key], corpus, episode)
                 # Ids are unique only within a corpus.
                 played = play(agent, replace(episode, id=key), emit, teacher_forced=True)
-                yield key, answering_some(played, _known(agent, episode, annotated_traits))
+                yield key, answering_some(played, lambda request: UNASKED.get(request.module))
 
         for key, _ in run_many(steps(), agent.models.complete, len(work)):
             keep(key, [row | {"episode": work[key][1].id} for row in rows.pop(key, [])])
@@ -115,41 +100,6 @@ def _is_target(turn: PlayedTurn, episode: Episode) -> bool:
         said = turn.reply.utterance
         return said is not None and said.at == episode.turns[-1].at
     return turn.session >= FIRST_SESSION
-
-
-def _known(agent: Agent, episode: Episode, annotated_traits: bool) -> Answer:
-    """Return answers to requests that need no model: to generator and reader and, with ``annotated_traits``, to the extractor."""
-    if not annotated_traits:
-        return lambda request: UNASKED.get(request.module)
-    prompting = agent.config.modules.extractor.prompting
-    render = Extractor(agent.models, prompting).prompt_for
-    traits: dict[tuple[Message, ...], list[str]] = defaultdict(list)
-    for u in annotated(episode.id, [(t.session or 1, t.speaker, t.text, t.traits or ()) for t in episode.turns]):
-        for prompt in {
-            render(u.text, u.before),
-            render(u.text),
-        }:  # without the previous utterance: where β starts a session
-            traits[prompt] += [trait for trait in u.traits if trait not in traits[prompt]]
-
-    def known(request: Request) -> str | None:
-        if request.module != "extractor":
-            return UNASKED.get(request.module)
-        text = " ".join(traits.get(request.messages, ())) or NO_TRAIT
-        return f"Traits: {text}" if prompting == "chain_of_thought" else text
-
-    return known
-
-
-def _settings(config: Config, annotated_traits: bool) -> Config:
-    """Return the configuration of a build: store in memory, and no grounding check of annotated traits."""
-    extractor = config.modules.extractor
-    if annotated_traits:
-        extractor = extractor.model_copy(update={"grounded": False})
-    return config.changed(
-        modules={"extractor": extractor},
-        memory={"close_on_exit": False},
-        store={"path": ":memory:"},
-    )
 
 
 class _Kept:

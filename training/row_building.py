@@ -23,7 +23,6 @@ class BuildRequest:
         out: the training file; intermediate results may be stored next to it.
         overwrite: discard intermediate results of another build.
         longest: summarizer: also sessions of up to this many dialogues; 1: none.
-        annotated: generator: use annotated traits instead of the extractor's.
         width: generator: episodes side by side.
     """
 
@@ -34,7 +33,6 @@ class BuildRequest:
     held_out: float = 0.0
     overwrite: bool = False
     longest: int = 1
-    annotated: bool = False
     width: int = 16
 
 

@@ -33,7 +33,7 @@ def statistics(
     skip_bad: Lenient = False,
     as_json: Json = False,
 ) -> None:
-    """Count episodes, sessions, utterances and words by kind of text (Rsum, Tables A.10 and A.11; ECM, Table 2).
+    """Count dialogues, utterances and their lengths by session (Rsum, Tables A.10 and A.11; ECM, Table 2).
 
     Examples:
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ld_agent.datasets import Episode, format_of, load_dialogues, load_episodes
+from ld_agent.datasets import Episode, format_of, load_episodes
 from ld_agent.errors import DataFileError
 from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
 from ld_agent.files import write_json
@@ -29,7 +29,7 @@ def words_in(text: str) -> int:
 
 
 def statistics(data: Path, limit: int | None = None, length: Length = words_in, unit: str = "words") -> dict[str, Any]:
-    """Return what a file contains: of a corpus by session and by kind of text, of a benchmark by sample.
+    """Return what a file contains: of a corpus by session, of a benchmark by sample.
 
     Args:
         limit: maximum number of episodes or samples; None: all.
@@ -39,38 +39,16 @@ def statistics(data: Path, limit: int | None = None, length: Length = words_in, 
     digest = {"data_sha256": sha256(data.read_bytes()).hexdigest()} if data.is_file() else {}
     if is_benchmark(data):
         return about | _of_benchmark(data, limit) | digest
-    episodes, corpus = load_episodes(data, limit=limit), format_of(data)
-    texts = _texts(episodes)
-    if corpus == "dialogsum":
-        texts["summaries"] = [text for dialogue in load_dialogues(data)[:limit] for text in dialogue.summaries]
+    episodes = load_episodes(data, limit=limit)
     return about | {
         "kind": "corpus",
-        "corpus": corpus,
+        "corpus": format_of(data),
         "episodes": len(episodes),
-        "sessions": sum(len({turn.session for turn in episode.turns}) for episode in episodes),
-        "speakers": sum(len(episode.speakers) for episode in episodes),
-        "utterances": len(texts["utterances"]),
-        "words": {kind: _lengths(of_kind) for kind, of_kind in texts.items() if of_kind},
+        "utterances": sum(len(episode.turns) for episode in episodes),
         "unit": unit,
         "by_session": _by_session(episodes, length),
         **digest,
     }
-
-
-def _texts(episodes: Iterable[Episode]) -> dict[str, list[str]]:
-    """The texts of a corpus by kind."""
-    texts: dict[str, list[str]] = {"utterances": [], "personas": [], "traits": [], "memories": []}
-    for episode in episodes:
-        texts["utterances"] += [turn.text for turn in episode.turns]
-        texts["personas"] += [fact for facts in episode.personas.values() for fact in facts]
-        texts["traits"] += [trait for turn in episode.turns for trait in turn.traits or ()]
-        texts["memories"] += [fact for m in episode.memories for facts in m.facts.values() for fact in facts]
-    return texts
-
-
-def _lengths(texts: Iterable[str]) -> dict[str, Any]:
-    words = [words_in(text) for text in texts]
-    return {"texts": len(words), "words": sum(words), "mean": round(fmean(words), 2), "longest": max(words)}
 
 
 def _by_session(episodes: Iterable[Episode], length: Length) -> dict[str, dict[str, float]]:

@@ -54,7 +54,7 @@ TUNED: Mapping[str, TunedModule] = {
             purpose="replies in a long-term conversation, given what is remembered and known of the people in it",
             prompts=("generator.yaml",),
             rows="training.generator:rows",
-            options=frozenset({"--annotated-personas", "--batch"}),
+            options=frozenset({"--batch"}),
         ),
         TunedModule(
             "memory",

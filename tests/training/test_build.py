@@ -178,7 +178,7 @@ def test_wrong_usage_gives_one_line(build: Build, tmp_path: Path):
         ),
         (("extractor", "--from", PERSONAS, "--out", out, "--longest", "3"), 2, ("--longest", "extractor")),
         (("summarizer", "--from", broken, "--out", out), 1, ("broken.jsonl", "line 2")),
-        (("extractor", "--from", PERSONAS, "--out", out, "--annotated-personas"), 2, ("generator", "extractor")),
+        (("extractor", "--from", PERSONAS, "--out", out, "--batch", "3"), 2, ("generator", "extractor")),
         (("extractor", "--from", PERSONAS, "--out", out, "memory.kk=3"), 2, ("memory.kk",)),
         (("poet", "--from", PERSONAS, "--out", out), 2, ("poet",)),
     ):
@@ -248,9 +248,9 @@ def scripted() -> Config:
     )
 
 
-def generator_rows(config: Config, out: Path, width: int = 4, *, annotated: bool = False) -> list[dict[str, Any]]:
+def generator_rows(config: Config, out: Path, width: int = 4) -> list[dict[str, Any]]:
     episodes = [("msc_personasummary", episode) for episode in load_episodes(PERSONAS)]
-    return build_generator(episodes, config, out, annotated_traits=annotated, width=width)
+    return build_generator(episodes, config, out, width=width)
 
 
 def systems(rows: Sequence[dict[str, Any]]) -> str:
@@ -301,21 +301,6 @@ def test_the_config_says_which_parts_a_prompt_has(
     assert {sign for sign in ("<memory>", "About you:", "What you know about") if sign in text} == present
 
 
-def test_annotated_personas_need_no_extractor(scripted: Config, tmp_path: Path):
-    rows = generator_rows(scripted, tmp_path / "rows.jsonl", annotated=True)
-    text = systems(rows)
-    assert "I like the sea" not in text
-    annotated = {t.rstrip(".") for e in load_episodes(PERSONAS) for turn in e.turns for t in turn.traits or ()}
-    shown = {
-        line[2:].rstrip(".") for line in text.splitlines() if line.startswith("- ") and not re.search(" ago[:,] ", line)
-    }
-    assert shown
-    assert {s.casefold() for s in shown} <= {a.casefold() for a in annotated}
-    bare = [("jsonl", episode) for episode in load_episodes(SAMPLES / "three_sessions.jsonl")]
-    with pytest.raises(InputError, match=r"no annotated traits"):
-        build_generator(bare, scripted, tmp_path / "other.jsonl", annotated_traits=True)
-
-
 def test_finished_episodes_are_not_replayed_after_an_interruption(
     scripted: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -343,7 +328,7 @@ def test_finished_episodes_are_not_replayed_after_an_interruption(
 
     monkeypatch.setattr(replayed._Kept, "add", noted)
     with pytest.raises(InputError, match=r"other settings.*--overwrite"):
-        generator_rows(scripted, out, annotated=True)
+        generator_rows(scripted.changed(memory={"k": 1}), out)
     assert generator_rows(scripted, out, width=1) == whole
     assert len(played) == len(load_episodes(PERSONAS)) - 1
     assert not part.exists()

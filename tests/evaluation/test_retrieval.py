@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from ld_agent.cli.evaluate import app as eval_app
 from ld_agent.config import Config, load_config
-from ld_agent.datasets import Episode, Turn, write_episodes
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.run_files import Prediction
 from ld_agent.evaluation.runner import perform
@@ -90,7 +89,7 @@ def test_figures_by_hand():
     assert figures["by_category"]["x"]["recall_any@1"] == 0.3333
 
 
-@pytest.mark.parametrize("records", ["summaries", "utterances"])
+@pytest.mark.parametrize("records", ["summaries", "extracts"])
 def test_the_right_session_is_found(tmp_path: Path, records: str):
     found = measured(corpus(tmp_path / "c.json"), "memory.gamma=-1", records=records)
     assert (found["questions"], found["recall_any@1"], found["recall_all@5"]) == (2, 1.0, 1.0)
@@ -150,50 +149,6 @@ def test_missing_summaries_are_rejected(tmp_path: Path):
         measured(corpus(tmp_path / "c.json", session_summary={}))
 
 
-def episodes(path: Path) -> Path:
-    """Two overlapping episodes of three sessions; each ends with a topic of its earlier sessions."""
-    said = {
-        "maya": [["I adopted a beagle, Biscuit.", "How sweet!"], ["Biscuit chewed my shoes.", "Oh no!"],
-                 ["Hello again!", "Hi Maya.", "The beagle chews everything."]],
-        "ben": [["I bought a violin.", "From whom?"], ["I practise the violin daily.", "Bravo!"],
-                ["Good morning!", "Hi Ben.", "My violin needs new strings.", "Again?"]],
-    }  # fmt: skip
-    made = []
-    for name, sessions in said.items():
-        turns = [
-            Turn(("user", "Sam")[n % 2], text, START.replace(day=day, minute=n), day)
-            for day, texts in enumerate(sessions, 1)
-            for n, text in enumerate(texts)
-        ]
-        made.append(Episode(name, "Sam", tuple(turns)))
-    write_episodes(path, made)
-    return path
-
-
-def test_a_corpus_without_questions_is_queried_with_last_sessions(tmp_path: Path):
-    [case] = load_cases(episodes(tmp_path / "e.jsonl"))
-    assert [session.utterances[0].text for session in case.sessions] == [
-        "I adopted a beagle, Biscuit.", "I bought a violin.", "Biscuit chewed my shoes.", "I practise the violin daily.",
-    ]  # fmt: skip
-    times = [u.at for session in case.sessions for u in session.utterances]
-    assert times == sorted(set(times))
-    assert case.questions == (
-        Asked("Hi Maya.\nThe beagle chews everything.", frozenset({1, 3}), "2 sessions"),
-        Asked("Hi Ben.\nMy violin needs new strings.", frozenset({2, 4}), "2 sessions"),
-    )
-
-
-def test_the_command_supports_such_a_corpus_with_extracts(app: typer.Typer, tmp_path: Path):
-    file = str(episodes(tmp_path / "e.jsonl"))
-    done = CliRunner().invoke(app, ["retrieval", file, "--json", "memory.gamma=-1"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["episodes"], found["records"], found["questions"]) == (1, "extracts", 2)
-    assert (found["recall_any@1"], found["recall_all@5"]) == (1.0, 1.0)
-    refused = CliRunner().invoke(app, ["retrieval", file, "--records", "summaries"])
-    assert "the corpus has no summary of a session" in str(refused.exception)
-
-
 def asked(path: Path, *answers: str) -> Path:
     """Two people with two sessions each, in Chinese; the first asks about their dog."""
     lines = []
@@ -236,14 +191,6 @@ def test_a_question_must_find_the_session_with_its_answer(tmp_path: Path):
     assert [s.utterances[0].speaker for s in case.sessions if s.number in case.questions[0].sessions] == ["小红"] * 2
     with pytest.raises(InputError, match="no question has an answer"):
         load_cases(asked(tmp_path / "n.jsonl"))
-
-
-def test_a_corpus_of_single_sessions_is_rejected(tmp_path: Path):
-    write_episodes(
-        tmp_path / "e.jsonl", [Episode("a", "Sam", (Turn("Sam", "Hi.", START, 1), Turn("Ann", "Hi.", START, 1)))]
-    )
-    with pytest.raises(InputError, match="two numbered sessions"):
-        load_cases(tmp_path / "e.jsonl")
 
 
 def test_bm25_finds_words_but_not_dates(tmp_path: Path):

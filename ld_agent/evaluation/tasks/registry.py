@@ -133,9 +133,6 @@ RETRIEVAL = """Ask every question of a corpus and measure how often the answerin
 
 Questions of the project's own format query ONE memory of all conversations; the target is the session in which an answer is said.
 
-For a corpus without questions, such as MSC, all sessions except each episode's last form ONE memory, and each user utterance of a
-last session, with the one before it, must find the sessions of its own episode.
-
 No language model is used unless --records pipeline summarizes the sessions with the configured one.
 
 Examples:
@@ -145,12 +142,10 @@ Examples:
   ld-agent eval retrieval locomo10.json memory.scorer=paper memory.tau=null
 
   ld-agent eval retrieval data/samples/questions.zh.jsonl -c zh memory.tau=null
-
-  ld-agent eval retrieval msc_dialogue/session_3/valid.txt --limit 100
 """
 RECORDS = (
-    "How sessions are stored: summaries of the corpus (the default if it has any), summaries by the pipeline, utterances, "
-    "or extracts (two utterances)."
+    "How sessions are stored: summaries of the corpus (the default if it has any), summaries by the pipeline, or extracts "
+    "(two utterances)."
 )
 
 TRUTH = """List every statement that the agent stored, for people to label, and measure by the labels what is true.
@@ -235,7 +230,7 @@ TASKS: Mapping[str, TaskEntry] = {
         TaskEntry(
             "retrieval",
             "retrieval:RetrievalTask",
-            data="A LoCoMo file, conversations with questions, or a corpus of several sessions.",
+            data="A LoCoMo file, or conversations with questions.",
             help=RETRIEVAL,
             options=(Option("--records", RECORDS, ""),),
             shown=("recall_any@1", "recall_any@3", "recall_any@5", "recall_all@5", "mrr"),

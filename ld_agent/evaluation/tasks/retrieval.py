@@ -1,8 +1,8 @@
 """Measure how often recall finds the session that answers a question (``ld-agent eval retrieval``).
 
 LoCoMo is asked about each conversation separately: it passes through the agent's own store, event view, index and scorer; a hit
-is a session that contains the evidence, and questions without evidence or answer are skipped. The project's own questions, and
-utterances of every episode's last session where a corpus has no questions, are the queries to a single memory of all episodes.
+is a session that contains the evidence, and questions without evidence or answer are skipped. The project's own questions are
+the queries to a single memory of all conversations.
 A language model is called only to summarise sessions (records ``pipeline``).
 """
 
@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.config import Config
 from ld_agent.datasets import Episode, Turn, format_of, load_episodes
 from ld_agent.datasets.records import Record as JsonRecord
-from ld_agent.datasets.records import current_report, json_lines
 from ld_agent.errors import InputError
 from ld_agent.evaluation.fallbacks import MEMORY, of_memory
 from ld_agent.evaluation.metrics import Measure, mean
@@ -91,29 +89,6 @@ def own_questions(episode: Episode, sample: JsonRecord) -> Case:
     return Case(episode.id, episode.agent, sessions, summaries, questions)
 
 
-def last_sessions(episodes: Sequence[Episode]) -> Case:
-    """Build one memory of all sessions except each episode's last, whose utterances are the queries.
-
-    Each utterance to the agent in a last session, together with the one before it, must find the sessions of the same
-    episode. Sessions are ordered by their ends; where they overlap, the times of the later one are shifted by the minimum
-    that preserves the order. A question's category is the number of earlier sessions of its episode.
-    """
-    by_session = [(episode, list(episode.by_session().values())) for episode in episodes]
-    spoken = [(place, episode, turns[:-1], turns[-1]) for place, (episode, turns) in enumerate(by_session) if turns[1:]]
-    if not spoken:
-        raise InputError(
-            "no episode has at least two numbered sessions; give a corpus with several, such as Multi-Session Chat"
-        )
-    sessions, of_episode = _in_one_memory([(turns, place) for place, _, earlier, _ in spoken for turns in earlier])
-    questions = tuple(
-        Asked(f"{before.text}\n{turn.text}", frozenset(s.number for s in of_episode[place]), f"{len(earlier)} sessions")
-        for place, episode, earlier, last in spoken
-        for before, turn in pairwise(last)
-        if turn.speaker != episode.agent
-    )
-    return Case(ONE_MEMORY, episodes[0].agent, sessions, {}, questions, LOOKED_THROUGH)
-
-
 def stated_questions(conversations: Sequence[Questioned]) -> Case:
     """Build one memory of the sessions of all conversations; their questions with an answer are the queries.
 
@@ -157,7 +132,7 @@ def _said(turn: Turn, number: int, session: int) -> Utterance:
     return Utterance(f"u{number}", turn.speaker, checked_text(turn.text), turn.at, session)
 
 
-RECORDS = ("summaries", "pipeline", "utterances", "extracts")
+RECORDS = ("summaries", "pipeline", "extracts")
 DEPTHS = (1, 3, 5)
 LISTED = 5
 """Number of sessions in the text of a prediction."""
@@ -169,7 +144,7 @@ class RetrievalTask(Task):
     """Recall the sessions that answer each question of a corpus.
 
     Sessions are stored as their ``summaries`` in the corpus (the default if it has any), as summaries made by the ``pipeline``,
-    as individual ``utterances``, or as ``extracts``: the two utterances that the pipeline falls back to if the model gives none.
+    or as ``extracts``: the two utterances that the pipeline falls back to if the model gives none.
     """
 
     name = "retrieval"
@@ -220,12 +195,9 @@ class RetrievalTask(Task):
 
 
 def load_cases(path: Path, limit: int | None = None) -> list[Case]:
-    """Read a LoCoMo file, conversations with questions, or any corpus with several sessions per episode."""
-    kind = format_of(path)
-    if kind == "jsonl" and any("questions" in record for record in json_lines(path, current_report())):
+    """Read a LoCoMo file, or conversations with questions."""
+    if format_of(path) != "locomo":
         return [stated_questions(load_questions(path, limit))]
-    if kind != "locomo":
-        return [last_sessions(load_episodes(path, limit=limit))]
     cases = locomo_cases(path, limit)
     if not any(case.questions for case in cases):
         raise InputError(
@@ -255,15 +227,10 @@ def remembered(agent: Agent, case: Case, records: str) -> tuple[EventView, dict[
     sessions = store.shelf(key, view.name).undigested()
     if records in ("pipeline", "extracts"):
         run(view.digest(sessions), agent.models.complete)
-    elif records == "utterances":
-        parts = [replace(session, utterances=(said,)) for session in sessions for said in session.utterances]
-        view.take_in(parts, [Summary(part.utterances[0].text) for part in parts])
     else:
         summaries = [case.summaries.get(numbers[session.number], "") for session in sessions]
         if not all(summary.strip() for summary in summaries):
-            raise InputError(
-                f"{case.id}: the corpus has no summary of a session; use --records pipeline, extracts or utterances"
-            )
+            raise InputError(f"{case.id}: the corpus has no summary of a session; use --records pipeline or extracts")
         view.take_in(sessions, [Summary(summary) for summary in summaries])
     return view, numbers
 

@@ -42,7 +42,6 @@ def command_of(task: TaskEntry) -> Callable[..., None]:
         "overwrite": (Overwrite, False),
         "on": (On, ""),
         "skip_bad": (Lenient, False),
-        **({"bert_score": (BertModel, None)} if task.has_texts else {}),
         **{option.name: (_annotation(option), option.default) for option in task.options},
     }
 
@@ -87,7 +86,6 @@ def carry_out(
     overwrite: bool,
     on: str,
     skip_bad: bool,
-    bert_score: str | None = None,
     **options: Any,
 ) -> None:
     """Run a task with every config and report.
@@ -114,7 +112,7 @@ def carry_out(
             made = task.make(data, settings, limit, **options)
             runs.append(perform(made, settings, name, data=data, out=folder, limit=limit, overwrite=overwrite, on=on))
             folders.append(folder)
-        report([*zip(task.labelled(runs, **options), folders, strict=True)], as_json, bert_score)
+        report([*zip(task.labelled(runs, **options), folders, strict=True)], as_json)
 
 
 def names_of(configs: Sequence[str]) -> list[str]:
@@ -156,7 +154,7 @@ def score(
     report(runs, as_json, bert_score)
 
 
-def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None) -> None:
+def report(runs: Sequence[tuple[Run, Path | None]], as_json: bool, encoder: str | None = None) -> None:
     """Measure runs, store the figures with those in a folder, and show them as JSON or tables.
 
     Args:

@@ -53,7 +53,6 @@ class TaskEntry:
         data: describes the argument DATA.
         help: the command's help.
         options: options of this task alone.
-        has_texts: references are comparable texts, so that BERTScore is meaningful.
         shown: the names to print, in order; none: all.
     """
 
@@ -62,7 +61,6 @@ class TaskEntry:
     data: str = "Recorded conversations, of any corpus."
     help: str = ""
     options: tuple[Option, ...] = ()
-    has_texts: bool = False
     shown: tuple[str, ...] = ()
 
     def make(self, data: Path, config: Config, limit: int | None = None, **options: Any) -> Task:
@@ -201,7 +199,6 @@ TASKS: Mapping[str, TaskEntry] = {
             "summary:SummaryTask",
             data="Dialogues with summaries: DialogSum, a LoCoMo file, or MSC with annotated traits.",
             help=SUMMARY,
-            has_texts=True,
         ),
         TaskEntry(
             "response",
@@ -212,7 +209,6 @@ TASKS: Mapping[str, TaskEntry] = {
                 Option("--no-perplexity", "Omit the perplexity of the recorded replies.", default=False),
                 FREE,
             ),
-            has_texts=True,
         ),
         TaskEntry(
             "memory",

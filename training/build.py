@@ -10,7 +10,7 @@ are on the same side of ``--eval-out``. Knows no tokens.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
@@ -73,7 +73,7 @@ def build(
     request = BuildRequest(sources, load_config(config, overrides or []), out, **how)
     built_from = {"module": module, "sources": [source.name for source in sources]}
     with lenient(skip_bad):
-        rows = [row | built_from for row in _counted(resolve_name(TUNED[module].rows)(request), module)]
+        rows = [row | built_from for row in resolve_name(TUNED[module].rows)(request)]
     if not rows:
         raise InputError(f"{', '.join(map(str, sources))}: no rows for the {module}; give more data")
     _written(rows, out, eval_out, share=held_out)
@@ -108,20 +108,6 @@ def _written(rows: Sequence[Values], out: Path, eval_out: Path | None, *, share:
         counts[eval_out] = write_rows(eval_out, (row for row in rows if origin(row["episode"]) in apart))
     for path, count in counts.items():
         typer.echo(f"{path}: {count} rows", err=True)
-
-
-def _counted(rows: Iterable[Values], module: str) -> Iterator[Values]:
-    """Show the number of rows so far on standard error."""
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from ld_agent.terminal import bars
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed} rows"), TimeElapsedColumn())
-    with bars(*columns) as progress:
-        task = progress.add_task(module, total=None)
-        for row in rows:
-            progress.advance(task)
-            yield row
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ class AnswerTrainer(Trainer):
             data_collator=collator,
             train_dataset=Examples(train),
             eval_dataset=by_length,
-            callbacks=[_Epoch(self._order), _LastStep(), shown, *patience],
+            callbacks=[_Epoch(self._order), shown, *patience],
         )
         self.remove_callback(PrinterCallback)
         self._logits, self._smoothing = logits, settings.label_smoothing_factor
@@ -180,13 +180,6 @@ class _Epoch(TrainerCallback):
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._order.epoch = int(state.epoch or 0)
-
-
-class _LastStep(TrainerCallback):
-    """Also logs the loss at the last step, so that a run shorter than ``logging_steps`` has one in its log."""
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        control.should_log = control.should_log or state.global_step >= state.max_steps
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -64,11 +64,6 @@ def test_the_best_checkpoint_is_kept_instead_of_the_last(settings: Make, tmp_pat
     assert evaluated(tiny_llama, tmp_path / "out", toy_rows(7)) == pytest.approx(min(losses), rel=1e-4)
 
 
-def test_a_run_shorter_than_the_interval_of_its_log_has_a_loss_in_it(settings: Make, tmp_path: Path):
-    tune(settings(max_steps=2, logging_steps=10), "generator")
-    assert [bool(row["loss"]) for row in log_of(tmp_path / "out")] == [True]
-
-
 def evaluated(base: Path, adapter: Path, rows: list[dict[str, Any]]) -> float:
     """Return the loss of an adapter with plain PEFT and transformers."""
     from peft import PeftModel
@@ -153,23 +148,6 @@ def test_a_run_killed_before_saving_only_saves(settings: Make, tmp_path: Path, m
     weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("out", "whole")]
     assert weights[0] == weights[1]
     assert "6 (" in (tmp_path / "out" / "README.md").read_text()
-
-
-def test_early_stopping_survives_a_kill(settings: Make, tmp_path: Path):
-    rows = toy_rows(4)
-    for row in rows:
-        row["messages"][-1]["content"] = "zzzz"
-    other = str(write(tmp_path / "other.jsonl", rows))
-    changes = {"train_file": other, "max_steps": 60, "learning_rate": 0.05, "early_stopping_patience": 2}
-    tune(settings(**changes, output_dir=str(tmp_path / "unbroken")), "extractor")
-    log = log_of(tmp_path / "unbroken")
-    last, losses = int(log[-1]["step"]), [float(row["eval_loss"]) for row in log if row["eval_loss"]]
-    assert last < 30
-    assert min(losses) == losses[-3]
-    given = settings(**changes)
-    killed_after(last - 1, given)  # after the first of two evaluations that were no better
-    tune(given, "extractor")
-    assert log_of(tmp_path / "out") == log
 
 
 def test_every_epoch_has_a_different_order(settings: Make, monkeypatch: pytest.MonkeyPatch):

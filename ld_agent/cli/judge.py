@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -29,11 +28,8 @@ Runs = Annotated[
         help="Folders of runs; and overrides of the config whose backbone is the judge.",
     ),
 ]
-Aspects = Annotated[
-    list[str] | None, typer.Option("--aspect", help="An aspect to rate; repeat for more. Also available: fluency.")
-]
 JUDGEMENTS = {
-    "rate": """Rate replies from 1 to 100 on engagingness, coherence and consistency (Rsum, Table 4), or on chosen aspects.
+    "rate": """Rate replies from 1 to 100 on engagingness, coherence and consistency (Rsum, Table 4).
 
 Example:
 
@@ -73,27 +69,18 @@ Example:
 
 
 def command_of(kind: str) -> Callable[..., None]:
-    """Create the command of a judgement; only ratings have aspects."""
+    """Create the command of a judgement."""
 
     def command(
-        runs: Runs,
-        config: OneConfig = None,
-        limit: Drawn = None,
-        seed: Seed = 0,
-        aspects: Aspects = None,
-        as_json: Json = False,
+        runs: Runs, config: OneConfig = None, limit: Drawn = None, seed: Seed = 0, as_json: Json = False
     ) -> None:
-
         folders = [Path(given) for given in runs if "=" not in given or Path(given).exists()]
         section = load_config(config, [given for given in runs if Path(given) not in folders]).backbone
-        path, result = judged(kind, folders, section, limit, seed, aspects)
+        path, result = judged(kind, folders, section, limit, seed)
         print_figures(result, as_json)
         if not as_json:
             say(f"the verdicts are in {path}")
 
-    signature = inspect.signature(command, eval_str=True)
-    kept = [parameter for name, parameter in signature.parameters.items() if name != "aspects" or kind == "rate"]
-    command.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     command.__doc__ = JUDGEMENTS[kind]
     return command
 
@@ -103,17 +90,12 @@ for _kind in JUDGEMENTS:
 
 
 def judged(
-    kind: str,
-    folders: Sequence[Path],
-    section: BackboneSection,
-    limit: int | None,
-    seed: int,
-    aspects: list[str] | None,
+    kind: str, folders: Sequence[Path], section: BackboneSection, limit: int | None, seed: int
 ) -> tuple[Path, dict[str, Any]]:
     """Judge runs with a backbone; store the verdicts and return their file and a summary."""
     from ld_agent.backbones import build_backbone
     from ld_agent.evaluation.fallbacks import MARK, as_json, footnote, of_predictions
-    from ld_agent.evaluation.judging.judge import ASPECTS, JUDGEMENTS, judge
+    from ld_agent.evaluation.judging.judge import JUDGEMENTS, judge
     from ld_agent.evaluation.judging.verdicts import Judged, cases, write_verdicts
     from ld_agent.evaluation.run_files import complete_run
 
@@ -123,8 +105,7 @@ def judged(
         if note := footnote(counted):
             say(f"{MARK} {name}: {note}")
     given, empty = _judgeable(cases(runs, kind, limit, seed))
-    rated = list(dict.fromkeys(aspects or ASPECTS))
-    total = JUDGEMENTS[kind].requests * len(given) * (len(rated) if kind == "rate" else 1)
+    total = JUDGEMENTS[kind].requests * len(given)
     with closing(build_backbone(section)) as backbone, progress(f"judge {kind}", total) as advance:
 
         def complete(requests: Sequence[Request]) -> list[Completion]:
@@ -132,7 +113,7 @@ def judged(
             advance(len(requests))
             return completions
 
-        verdicts = judge(kind, given, complete, aspects=rated, seed=seed)
+        verdicts = judge(kind, given, complete, seed=seed)
     hashes = tuple(run.header["hash"] for run in runs)
     whole = Judged(kind, section.model, tuple(given[0].candidates), hashes, empty, tuple(verdicts))
     about = {"kind": kind, "judge": section.model, "cases": len(given), "empty": empty} | whole.summary()

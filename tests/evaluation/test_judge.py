@@ -102,14 +102,13 @@ def test_only_a_stated_letter_counts(answer: str, expected: str | None):
 
 
 def test_a_rating_prompt_is_complete_and_unparsed_answers_are_counted():
-    answers = ["Warm. [[80]]", "I like it.", "[[60]]"]
-    asked = Asked(answers)
-    verdicts = asked("rate", [case("a"), case("b"), case("c")], aspects=["coherence"])
-    assert values(verdicts) == [80, None, 60]
-    assert judged("rate", verdicts).unparsed == 1
-    assert judged("rate", verdicts).mean("coherence") == 70
+    asked = Asked(["Warm. [[80]]", "I like it.", "[[60]]"] * 3)
+    verdicts = asked("rate", [case("a"), case("b"), case("c")])
+    assert values(verdicts) == [80, None, 60] * 3
+    means = dict.fromkeys(("engagingness", "coherence", "consistency", "average"), 70)
+    assert judged("rate", verdicts).summary() == {"unparsed": 3, **means}
     assert verdicts[1].answers == ("I like it.",)
-    text = asked.backbone.requests[0].messages[-1].content
+    text = asked.backbone.requests[3].messages[-1].content
     for part in ("I adopted a puppy.", "Ann: I have a dog.", "Biscuit is lovely.", "coherence"):
         assert part in text
     assert "Your dog is called Biscuit." not in text  # a rating knows no reference
@@ -118,7 +117,7 @@ def test_a_rating_prompt_is_complete_and_unparsed_answers_are_counted():
 
 def test_requests_are_batched_by_width():
     asked = Asked("[[50]]")
-    asked("rate", [case(str(n)) for n in range(5)], aspects=["engagingness"], width=2)
+    asked("score", [case(str(n)) for n in range(5)], width=2)
     assert asked.backbone.batches == [2, 2, 1]
 
 
@@ -199,7 +198,6 @@ def test_judged_text_cannot_close_its_section():
     ("call", "message"),
     [
         (lambda j: j("rate", []), "nothing to judge"),
-        (lambda j: j("rate", [case()], aspects=["beauty"]), "'beauty' is unknown"),
         (lambda j: j("rate", [case(a="x", b="y")]), "has 2 candidates; this judgement takes 1"),
         (lambda j: j("score", [Case("c1", {"ours": "x"})]), "'c1' has no reference"),
         (lambda j: j("compare", [Case("c1", {"a": "x", "b": "y"}, reference="r")]), "'c1' has no question"),
@@ -245,11 +243,3 @@ def test_a_limit_draws_the_same_cases_of_every_run_by_seed():
     assert len(first) == 5
     assert first not in (keys[:5], drawn(keys, 5, seed=1))
     assert drawn(keys, 50, seed=0) == drawn(keys, None, seed=0) == keys
-
-
-def test_fluency_is_rated_on_request():
-    asked = Asked("Reads well. [[80]]")
-    verdicts = asked("rate", [case()], aspects=("fluency",))
-    assert judged("rate", verdicts).summary() == {"unparsed": 0, "fluency": 80.0, "average": 80.0}
-    assert "its fluency" in asked.backbone.requests[0].messages[-1].content
-    assert {one.aspect for one in asked("rate", [case()])} == {"engagingness", "coherence", "consistency"}

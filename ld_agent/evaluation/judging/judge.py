@@ -26,8 +26,6 @@ ASPECTS = {
     "consistency": "does it agree with what was said before and with what is known of the speakers?",
 }
 """The aspects that Rsum rates in Table 4, with their explanations for the judge."""
-RATABLE = ASPECTS | {"fluency": "does it read like what a person would naturally say, varied and without repetition?"}
-"""All aspects that a judge can be asked for; fluency is of Rsum's Table B.16."""
 
 RATINGS = range(1, 101)
 SCORES = range(3)
@@ -99,6 +97,7 @@ class Judgement:
         needs: the parts of a case without which it cannot be judged.
         tokens: maximum length of an answer.
         orders: how the replies of two systems are shown: once as given, in "both" orders, or "shuffled".
+        aspects: keys of `ASPECTS`, each judged by itself; "": the reply as a whole.
     """
 
     prompt: str
@@ -107,11 +106,12 @@ class Judgement:
     needs: tuple[str, ...] = ()
     tokens: int = BARE
     orders: str = "given"
+    aspects: tuple[str, ...] = ("",)
 
     @property
     def requests(self) -> int:
         """Number of requests for a case."""
-        return 2 if self.orders == "both" else 1
+        return (2 if self.orders == "both" else 1) * len(self.aspects)
 
 
 def judge(
@@ -119,7 +119,6 @@ def judge(
     cases: Sequence[Case],
     complete: Complete,
     *,
-    aspects: Sequence[str] = tuple(ASPECTS),
     seed: int = 0,
     width: int = 32,
 ) -> list[Verdict]:
@@ -128,25 +127,23 @@ def judge(
     Args:
         kind: a key of `JUDGEMENTS`.
         complete: answers requests, such as a backbone's ``generate``, at most ``width`` at a time; the temperature is 0.
-        aspects: of ratings, keys of `RATABLE`.
         seed: of shuffled positions; the order of a case depends only on it and the case's id.
 
     Returns:
         the verdicts, aspect by aspect. In both orders: 1, the first candidate is better; -1, the second; 0, the two orders
         disagree; None if either answer states none.
     """
-    judgement, rated = JUDGEMENTS[kind], tuple(aspects) if kind == "rate" else ("",)
-    _check(judgement, cases, rated)
-    asked = [
-        (aspect, case, names) for aspect, case in product(rated, cases) for names in _orders(judgement, case, seed)
-    ]
+    judgement = JUDGEMENTS[kind]
+    _check(judgement, cases)
+    rated = list(product(judgement.aspects, cases))
+    asked = [(aspect, case, names) for aspect, case in rated for names in _orders(judgement, case, seed)]
     answers: list[str] = []
     for start in range(0, len(asked), width):
         prompts = (_prompt(judgement, *one) for one in asked[start : start + width])
         answers += [one.text for one in complete([Request(prompt, MODULE, judgement.tokens) for prompt in prompts])]
     verdicts = []
-    for place, (aspect, case) in enumerate(product(rated, cases)):
-        own = slice(place * judgement.requests, (place + 1) * judgement.requests)
+    for place, (aspect, case) in enumerate(rated):
+        own = slice(place * len(asked) // len(rated), (place + 1) * len(asked) // len(rated))
         values = [judgement.parse(text, names) for text, (*_, names) in zip(answers[own], asked[own], strict=True)]
         value = _agreed(*values) if judgement.orders == "both" else values[0]
         verdicts.append(Verdict(case.id, aspect, value, tuple(answers[own])))
@@ -195,7 +192,7 @@ def _prompt(judgement: Judgement, aspect: str, case: Case, names: Sequence[str])
         candidates=list(zip(letters, replies, strict=True)),
         letters=f"{', '.join(letters[:-1])} or {letters[-1]}",
         aspect=aspect,
-        meaning=RATABLE.get(aspect, ""),
+        meaning=ASPECTS.get(aspect, ""),
     )
 
 
@@ -216,7 +213,7 @@ def _chosen(answer: str, names: Sequence[str]) -> str | None:
 
 
 JUDGEMENTS: Mapping[str, Judgement] = {
-    "rate": Judgement("judge_rating", _number(RATINGS), tokens=REASONED),
+    "rate": Judgement("judge_rating", _number(RATINGS), tokens=REASONED, aspects=tuple(ASPECTS)),
     "score": Judgement("judge_score", _number(SCORES), needs=("reference",)),
     "errors": Judgement("judge_error", _number((0, *ERRORS)), needs=("reference",)),
     "prefer": Judgement("judge_pairwise", _lead, (2, 2), tokens=REASONED, orders="both"),
@@ -244,9 +241,7 @@ def _agreed(given: Value, exchanged: Value) -> int | None:
     return 0 if (given > 0) == (exchanged > 0) else 1 if given > 0 else -1
 
 
-def _check(judgement: Judgement, cases: Sequence[Case], aspects: Sequence[str]) -> None:
-    if strange := [aspect for aspect in aspects if aspect and aspect not in RATABLE]:
-        raise InputError(f"aspect {strange[0]!r} is unknown; the aspects are {', '.join(RATABLE)}")
+def _check(judgement: Judgement, cases: Sequence[Case]) -> None:
     if not cases:
         raise InputError("there is nothing to judge; give at least one case")
     fewest, most = judgement.candidates

@@ -18,7 +18,7 @@ from typing import Any
 from ld_agent.datasets import Episode, load_episodes
 from ld_agent.datasets.records import json_lines, raise_bad
 from ld_agent.errors import DataFileError, InputError
-from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS, JUDGEMENTS, RATABLE, Case, Verdict
+from ld_agent.evaluation.judging.judge import ASPECTS, ERRORS, JUDGEMENTS, Case, Verdict
 from ld_agent.evaluation.run_files import Prediction, Run, check_same_items
 from ld_agent.evaluation.runner import digest_of
 from ld_agent.evaluation.tasks.memory_quality import statements_of
@@ -35,7 +35,7 @@ MEASURES = (
     dict.fromkeys((*ASPECTS, "average"), "rate")
     | {"gpt_score": "score"}
     | dict.fromkeys(ERRORS.values(), "errors")
-    | {f"{PEOPLE}_{aspect}": PEOPLE for aspect in (*RATABLE, *ERRORS.values())}
+    | {f"{PEOPLE}_{aspect}": PEOPLE for aspect in (*ASPECTS, *ERRORS.values())}
 )
 """Judged figures, and the judgement that yields each."""
 OUTCOMES: Mapping[str, Mapping[str, int]] = {

@@ -42,11 +42,12 @@ def statistics(
       ld-agent statistics msc_dialogue/session_5/test.txt --out runs/statistics
     """
     from ld_agent.evaluation import statistics as corpora
+    from ld_agent.evaluation.tables.runs import FIGURES, write_figures
 
     with lenient(skip_bad), _unit(config) as unit:
         counted = [corpora.statistics(file, limit, *unit) for file in dict.fromkeys(data)]
     if out is not None:
-        corpora.write_statistics(out, counted)
+        write_figures(out / FIGURES, [row for one in counted for row in corpora.rows_of(one)])
     if as_json:
         print_json(counted[0] if len(counted) == 1 else {"statistics": counted})
         return

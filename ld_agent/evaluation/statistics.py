@@ -1,27 +1,23 @@
-"""Statistics of a corpus or of a benchmark (Rsum, Tables A.10 and A.11; ECM, Table 2), and the file that keeps them.
+"""Statistics of a corpus or of a benchmark (Rsum, Tables A.10 and A.11; ECM, Table 2).
 
 Words are those of `words_of`; dialogues may be measured in tokens instead. Knows no run and no terminal.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from ld_agent.datasets import Episode, format_of, load_episodes
-from ld_agent.errors import DataFileError
+from ld_agent.evaluation.tables.paper_figures import CORPORA
 from ld_agent.evaluation.tasks.ecm import is_benchmark, read_samples
-from ld_agent.files import write_json
 from ld_agent.text import words_of
 
-FORMAT = 1
-FILE = "statistics.json"
 Length = Callable[[str], int]
+COUNTED = ("samples", "sessions", "utterances", "questions")
 
 
 def words_in(text: str) -> int:
@@ -35,19 +31,16 @@ def statistics(data: Path, limit: int | None = None, length: Length = words_in, 
         limit: maximum number of episodes or samples; None: all.
         length: of an utterance, in ``unit``; measures the dialogues.
     """
-    about: dict[str, Any] = {"format": FORMAT, "data": str(data), "limit": limit}
-    digest = {"data_sha256": sha256(data.read_bytes()).hexdigest()} if data.is_file() else {}
+    about: dict[str, Any] = {"data": str(data), "limit": limit}
     if is_benchmark(data):
-        return about | _of_benchmark(data, limit) | digest
+        return about | _of_benchmark(data, limit)
     episodes = load_episodes(data, limit=limit)
     return about | {
-        "kind": "corpus",
         "corpus": format_of(data),
         "episodes": len(episodes),
         "utterances": sum(len(episode.turns) for episode in episodes),
         "unit": unit,
         "by_session": _by_session(episodes, length),
-        **digest,
     }
 
 
@@ -76,7 +69,6 @@ def _of_benchmark(data: Path, limit: int | None) -> dict[str, Any]:
     benchmark, samples = read_samples(data)
     samples = samples[:limit]
     return {
-        "kind": "benchmark",
         "benchmark": benchmark,
         "samples": len(samples),
         "sessions": round(fmean(len(s.episode.by_session()) for s in samples), 2),
@@ -85,20 +77,17 @@ def _of_benchmark(data: Path, limit: int | None) -> dict[str, Any]:
     }
 
 
-def write_statistics(folder: Path, statistics: list[dict[str, Any]]) -> Path:
-    """Write the statistics of several files atomically to a folder, for `ld-agent tables`; return the file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE
-    write_json(path, {"statistics": statistics})
-    return path
-
-
-def read_statistics(path: Path) -> list[Mapping[str, Any]]:
-    """Read a file of `write_statistics`."""
-    try:
-        statistics = json.loads(path.read_text(encoding="utf-8"))["statistics"]
-        if not all(entry["format"] == FORMAT and entry["kind"] in ("corpus", "benchmark") for entry in statistics):
-            raise ValueError("another version")
-    except (OSError, ValueError, KeyError, TypeError) as exc:
-        raise DataFileError(path, None, f"not statistics ({exc!r}); make them again with ld-agent statistics") from exc
-    return list(statistics)
+def rows_of(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the rows that statistics fill in `ld-agent tables`."""
+    data = "/".join(Path(one["data"]).parts[-2:])
+    of = f"Statistics of {data}" + ("" if one["limit"] is None else f", the first {one['limit']}")
+    if "benchmark" in one:
+        facts = {"task": "statistics", "benchmark": one["benchmark"]}
+        note = f"{of}: benchmark {one['benchmark']}, {one['samples']} samples."
+        yield {"data": data, "facts": facts, "values": {name: one[name] for name in COUNTED}, "note": note}
+        return
+    corpus = CORPORA.get(one["corpus"], one["corpus"])
+    note = f"{of}: {corpus}, {one['episodes']} episodes; lengths in {one['unit']}."
+    for number, values in one["by_session"].items():
+        facts = {"task": "statistics", "corpus": corpus, "session": int(number)}
+        yield {"data": data, "facts": facts, "values": values, "note": note}

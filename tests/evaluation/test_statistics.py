@@ -11,8 +11,7 @@ from cli_commands import CommandLine
 
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.datasets.jsonl import write_episodes
-from ld_agent.errors import DataFileError
-from ld_agent.evaluation.statistics import read_statistics, statistics
+from ld_agent.evaluation.statistics import statistics
 from ld_agent.evaluation.tables.runs import collect
 from ld_agent.evaluation.tasks.ecm import ASSISTANT, USER, sample, write_samples
 
@@ -74,9 +73,6 @@ def test_the_tables_of_statistics_are_filled(
     assert "utterances" in command("statistics", msc).out
 
 
-def test_a_file_that_is_not_statistics_is_left_out_and_named(tmp_path: Path):
-    path = tmp_path / "statistics.json"
-    path.write_text('{"statistics": [{"format": 0}]}')
-    with pytest.raises(DataFileError, match="make them again"):
-        read_statistics(path)
-    assert "not statistics" in collect(tmp_path).left_out[0]
+def test_a_file_that_is_not_figures_is_left_out_and_named(tmp_path: Path):
+    (tmp_path / "figures.json").write_text('{"figures": [{"data": "x"}]}')
+    assert "not figures" in collect(tmp_path).left_out[0]

@@ -18,8 +18,8 @@ from ld_agent.errors import DataFileError, InputError
 from ld_agent.evaluation.judging.agreement import Ratings, Value, agreement
 from ld_agent.evaluation.judging.judge import ERRORS, Case, Verdict
 from ld_agent.evaluation.judging.verdicts import PEOPLE, Judged, write_verdicts
-from ld_agent.evaluation.tables.runs import RATINGS
-from ld_agent.files import write_json, write_text
+from ld_agent.evaluation.tables.runs import FIGURES, write_figures
+from ld_agent.files import write_text
 
 RATED = ("0", "1", "2")
 ANSWERED = ("no", "yes")
@@ -158,10 +158,12 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
     if asked == "benchmark":
         both = qualified(ratings)
         agreed, share = agreement(both), _mean(both)
-        about = {"benchmark": key["benchmark"], "data": key["data"]} | {k: agreed[k] for k in ("items", "annotators")}
-        about |= {"qualified": None if share is None else 100 * share, "kappa": agreed["fleiss"]}
-        beside = path.with_suffix("").with_suffix(RATINGS)
-        write_json(beside, {"ratings": about})
+        values = {} if share is None else {"qualified": 100 * share}
+        values |= {} if agreed["fleiss"] is None else {"kappa": agreed["fleiss"]}
+        note = f"Ratings of {key['data']}: {agreed['items']} samples by {agreed['annotators']} people."
+        facts = {"task": "ratings", "benchmark": key["benchmark"]}
+        beside = path.with_suffix("").with_suffix(f".{FIGURES}")
+        write_figures(beside, [{"data": key["data"], "facts": facts, "values": values, "note": note}])
         return [beside]
     people = len({who for items in ratings.values() for given in items.values() for who in given})
     written = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,12 @@ from ld_agent.evaluation.judging.verdicts import (
 )
 from ld_agent.evaluation.metrics import Measure
 from ld_agent.evaluation.run_files import SCORES, complete_run, runs_under
-from ld_agent.evaluation.statistics import FILE as STATISTICS
-from ld_agent.evaluation.statistics import read_statistics
 from ld_agent.evaluation.tables.facts import facts_of
 from ld_agent.evaluation.tables.paper_figures import CORPORA, Facts, Where, satisfied
 from ld_agent.evaluation.tasks.registry import TASKS
+from ld_agent.files import write_json
 
-RATINGS = ".ratings.json"
+FIGURES = "figures.json"
 
 
 @dataclass(slots=True)
@@ -93,39 +92,24 @@ class Entry:
         return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
 
 
+def write_figures(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write figures that come from no run where `collect` finds them: by row ``data``, ``facts``, ``values`` and ``note``.
+
+    Args:
+        path: a file whose name ends like `FIGURES`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"figures": list(rows)})
+
+
 def figures_under(folder: Path, left_out: list[str]) -> Iterator[Entry]:
     """Yield the figures of all files in a folder tree; one that cannot be read is added to ``left_out``."""
-    for path in sorted([*folder.rglob(STATISTICS), *folder.rglob(f"*{RATINGS}")]):
+    for path in sorted(folder.rglob(f"*{FIGURES}")):
         try:
-            yield from _statistics(path) if path.name == STATISTICS else _ratings(path)
-        except DataFileError as exc:
-            left_out.append(str(exc))
-
-
-def _statistics(path: Path) -> Iterator[Entry]:
-    for one in read_statistics(path):
-        data = "/".join(Path(one["data"]).parts[-2:])
-        of = f"Statistics of {data}" + ("" if one["limit"] is None else f", the first {one['limit']}")
-        if one["kind"] == "benchmark":
-            facts = {"task": "statistics", "benchmark": one["benchmark"]}
-            yield Entry(path.parent, data, facts, one, f"{of}: benchmark {one['benchmark']}, {one['samples']} samples.")
-            continue
-        corpus = CORPORA.get(one["corpus"], one["corpus"])
-        note = f"{of}: {corpus}, {one['episodes']} episodes; lengths in {one['unit']}."
-        for number, values in one["by_session"].items():
-            facts = {"task": "statistics", "corpus": corpus, "session": int(number)}
-            yield Entry(path.parent, data, facts, values, note)
-
-
-def _ratings(path: Path) -> Iterator[Entry]:
-    try:
-        ratings: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))["ratings"]
-        values = {name: float(ratings[name]) for name in ("qualified", "kappa") if ratings[name] is not None}
-        by = f"{ratings['items']} samples by {ratings['annotators']} people."
-        data, facts = str(ratings["data"]), {"task": "ratings", "benchmark": str(ratings["benchmark"])}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise DataFileError(path, None, f"not ratings ({exc!r}); make them again with ld-agent judge agree") from exc
-    yield Entry(path.parent, data, facts, values, f"Ratings of {data}: {by}")
+            for row in json.loads(path.read_text(encoding="utf-8"))["figures"]:
+                yield Entry(path.parent, row["data"], row["facts"], row["values"], row["note"])
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            left_out.append(f"{path}: not figures ({exc!r}); make them again with ld-agent statistics, or judge agree")
 
 
 _QUANTIZED = re.compile(r"(?i)(?:[.-](?:i?q\d\w*|b?f16|f32))?\.gguf$")

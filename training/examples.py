@@ -124,7 +124,7 @@ class Collator:
             "input_ids": padded([e.prompt for e in examples], self.padding_id),
             "attention_mask": padded([[1] * len(e.prompt) for e in examples], 0),
             "decoder_input_ids": padded([[*self._start, *e.answer[:-1]] for e in examples], self.padding_id),
-            "labels": padded([[IGNORED] * (len(self._start) - 1) + e.answer for e in examples], IGNORED),
+            "labels": padded([[*[IGNORED] * (len(self._start) - 1), *e.answer] for e in examples], IGNORED),
         }
 
 

@@ -22,9 +22,9 @@ def show(settings: TrainingSettings, module: str) -> None:
     prepared = prepare(settings, *rows_of(settings, module))
     for number, example in enumerate(prepared.train[:SHOWN], 1):
         console.rule(f"row {number}: {len(example.prompt)} prompt tokens, {len(example.answer)} answer tokens")
-        _print(prepared.tokenizer.decode(example.prompt, skip_special_tokens=False))
+        _print(prepared.tokenizer.decode(list(example.prompt), skip_special_tokens=False))
         console.rule("answer", style="dim")
-        _print(prepared.tokenizer.decode(example.answer, skip_special_tokens=False))
+        _print(prepared.tokenizer.decode(list(example.answer), skip_special_tokens=False))
     console.rule("tokens")
     _print(_counts("prompt", [len(e.prompt) for e in prepared.train]))
     _print(_counts("answer", [len(e.answer) for e in prepared.train]))

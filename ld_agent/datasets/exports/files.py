@@ -1,0 +1,210 @@
+"""The files of an export, alone, in a folder or in a zip archive, read piece by piece. Knows no format.
+
+`walk` reads JSON of any size: only the values that are not opened are in memory, one at a time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+from ld_agent.errors import DataFileError, InputError
+
+PIECE = 1 << 16
+SUFFIXES = frozenset({".json", ".jsonl", ".txt", ".md", ".ndjson"})
+DECODER = json.JSONDecoder(strict=False)
+
+
+class Export:
+    """An export as its files.
+
+    Args:
+        zone: of times without one; None: this machine's.
+
+    Attributes:
+        left: how much was left out, by reason.
+        shared: what a reader notes for the other files.
+        done, total: bytes read so far, and of all files.
+
+    Raises:
+        InputError: there is no such file, or it is a broken archive.
+    """
+
+    def __init__(self, path: Path, zone: tzinfo | None = None) -> None:
+        self.path, self.zone = path, zone
+        self.left: Counter[str] = Counter()
+        self.shared: dict[str, Any] = {}
+        self.done = self.total = 0
+        if not path.exists():
+            raise InputError(f"no file {path}; check the path")
+        try:
+            self._zip = zipfile.ZipFile(path) if path.is_file() and zipfile.is_zipfile(path) else None
+        except (OSError, zipfile.BadZipFile) as exc:
+            raise InputError(f"{path} cannot be opened ({exc}); download the export again") from exc
+
+    def parts(self) -> list[Part]:
+        """The text files, in the order of their names."""
+        if self._zip is not None:
+            names = [info.filename for info in self._zip.infolist() if not info.is_dir()]
+        elif self.path.is_dir():
+            names = [str(p.relative_to(self.path).as_posix()) for p in self.path.rglob("*") if p.is_file()]
+        else:
+            return [Part(self, self.path.name)]
+        return [Part(self, name) for name in sorted(names) if Path(name).suffix.casefold() in SUFFIXES]
+
+    def opened(self, name: str) -> BinaryIO:
+        """One of its files.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        try:
+            if self._zip is not None:
+                return self._zip.open(name)  # type: ignore[return-value]
+            return (self.path / name if self.path.is_dir() else self.path).open("rb")
+        except (OSError, RuntimeError, zipfile.BadZipFile) as exc:  # RuntimeError: it is encrypted
+            raise InputError(
+                f"{self.path}: {name} cannot be read ({exc}); unpack the archive, or check permissions"
+            ) from exc
+
+    def size(self, name: str) -> int:
+        """Of a file, in bytes."""
+        if self._zip is not None:
+            return self._zip.getinfo(name).file_size
+        return (self.path / name if self.path.is_dir() else self.path).stat().st_size
+
+
+class Part:
+    """One file of an export."""
+
+    def __init__(self, export: Export, name: str) -> None:
+        self.export, self.name = export, name
+
+    @property
+    def stem(self) -> str:
+        """The name without folder and ending; of a nameless file in an archive or folder, that of the latter."""
+        stem = Path(self.name).stem
+        if stem not in ("_chat", "chat", "data", "index", "result", "messages"):
+            return stem
+        folder = Path(self.name).parent.name
+        return folder or (stem if self.export.path.name == self.name else self.export.path.stem)
+
+    @property
+    def folder(self) -> str:
+        return Path(self.name).parent.name
+
+    def text(self) -> TextIO:
+        """The content as text, to be closed by the caller; bytes that are not UTF-8 or UTF-16 become U+FFFD."""
+        raw = self.export.opened(self.name)
+        start = raw.read(2)
+        raw.close()
+        encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        metered = io.BufferedReader(_Metered(self.export, self.export.opened(self.name)), PIECE)
+        return io.TextIOWrapper(metered, encoding, errors="replace")
+
+    def lines(self) -> Iterator[str]:
+        """The lines of a text file, without their ends."""
+        with self.text() as stream:
+            for line in stream:
+                yield line.rstrip("\n")
+
+    def walk(self, *opened: str) -> Iterator[tuple[str, Any]]:
+        """The values of a JSON file with their paths; also of several documents in a row, as JSON lines are.
+
+        Args:
+            opened: the objects and lists whose contents are read one by one: their paths and "{}" or "[]", where "*" is an
+                element (``messages[]`` holds ``messages.*``; the document itself is ``{}`` or ``[]``).
+
+        Raises:
+            DataFileError: the JSON is broken, or the file is cut off.
+        """
+        with self.text() as stream:
+            reader = _Json(stream)
+            try:
+                while reader.mark():
+                    yield from reader.walk(frozenset(opened))
+            except RecursionError as exc:
+                raise DataFileError(self.export.path, None, f"{self.name} is nested too deeply") from exc
+            except (ValueError, EOFError, zipfile.BadZipFile) as exc:
+                what = f"{self.name} is cut off or not JSON from here on ({exc}); download or export it again"
+                raise DataFileError(self.export.path, None, what) from exc
+
+
+class _Metered(io.RawIOBase):
+    """A file whose reading is counted."""
+
+    def __init__(self, export: Export, file: BinaryIO) -> None:
+        self._export, self._file = export, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._file.read(len(buffer))
+        buffer[: len(data)] = data
+        self._export.done += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _Json:
+    """A text of JSON, of which a window is in memory."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._text, self._at = stream, "", 0
+
+    def _more(self) -> bool:
+        piece = self._stream.read(max(PIECE, len(self._text) - self._at))
+        self._text, self._at = self._text[self._at :] + piece, 0
+        return bool(piece)
+
+    def mark(self) -> str:
+        """The next character that is no blank; "" at the end."""
+        while True:
+            while self._at < len(self._text):
+                if self._text[self._at] not in " \t\r\n":
+                    return self._text[self._at]
+                self._at += 1
+            if not self._more():
+                return ""
+
+    def _value(self) -> Any:
+        while True:
+            try:
+                value, end = DECODER.raw_decode(self._text, self._at)
+            except ValueError:
+                if not self._more():
+                    raise
+                continue
+            if end == len(self._text) and self._more():  # a number may go on
+                continue
+            self._at = end
+            return value
+
+    def walk(self, opened: frozenset[str], path: str = "") -> Iterator[tuple[str, Any]]:
+        mark = self.mark()
+        if mark not in "{[" or path + {"{": "{}", "[": "[]"}.get(mark, "") not in opened:
+            yield path, self._value()
+            return
+        self._at += 1
+        while (found := self.mark()) != {"{": "}", "[": "]"}[mark]:
+            if found == ",":
+                self._at += 1
+                continue
+            key = "*"
+            if mark == "{":
+                key = str(self._value())
+                if self.mark() != ":":
+                    raise ValueError(f"no value follows {key[:40]!r}")
+                self._at += 1
+            yield from self.walk(opened, f"{path}.{key}" if path else key)
+        self._at += 1

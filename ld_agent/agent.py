@@ -27,7 +27,7 @@ from ld_agent.running.stateless import without_memory
 from ld_agent.state import Relation
 from ld_agent.steps import arun, run
 from ld_agent.storage.base import Store, StoredConversation
-from ld_agent.types import Recalled, ReplyOptions, checked_name, checked_text, utc
+from ld_agent.types import Recalled, ReplyOptions, checked_name, checked_text, name_key, utc
 
 __all__ = ["Agent", "Conversation"]
 
@@ -173,7 +173,7 @@ class Agent:
             relation = Relation(self.resources, conversation_id, name)
             self._relations[conversation_id] = relation
             self._touched[conversation_id] = name
-        elif agent_name not in (None, relation.agent_name):
+        elif agent_name is not None and name_key(agent_name) != name_key(relation.agent_name):
             raise InputError(
                 f"conversation {conversation_id!r} has the agent {relation.agent_name!r}, not {agent_name!r}; "
                 "choose another conversation id"
@@ -184,6 +184,9 @@ class Agent:
         def learn() -> None:
             with relation.turnstile.entered(waits=True), relation.up_to_date():
                 run(relation.pending(), relation.complete)
+                goes_on = run(relation.history(), relation.complete)
+            if goes_on:
+                self._learn_later(relation)
 
         if self._background is not None:
             self._background.put(relation.id, learn)

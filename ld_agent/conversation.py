@@ -241,7 +241,7 @@ class Conversation:
         """
         with self._learned():
             bank = self.relation.bank
-            bank.require(speaker, [self.agent_name, self._resources.config.agent.user, *self.speakers])
+            speaker = bank.require(speaker, [self.agent_name, *self.speakers, self._resources.config.agent.user])
             return bank.traits(speaker, history=history, as_of=None if as_of is None else utc(as_of, "as_of"))
 
     def traits(self, *, history: bool = False) -> list[Trait]:

@@ -30,7 +30,18 @@ from ld_agent.running.turnstile import Turnstile
 from ld_agent.steps import Steps, side_by_side
 from ld_agent.storage.base import TRAITS
 from ld_agent.storage.columns import EPOCH
-from ld_agent.types import Recalled, Record, Trait, Utterance, checked_name, checked_text, utc
+from ld_agent.types import (
+    Recalled,
+    Record,
+    Trait,
+    Utterance,
+    as_known,
+    checked_name,
+    checked_text,
+    name_key,
+    utc,
+    zoned,
+)
 
 if TYPE_CHECKING:
     from ld_agent.memory.views.base import Query, ViewContext
@@ -39,6 +50,8 @@ if TYPE_CHECKING:
 
 BEFORE = 2
 """Lines before an utterance that are read with it."""
+LEARNED_AT_ONCE = 8
+"""Imported lines whose traits are extracted before somebody who waits for a reply is let in."""
 CONCERNED = 6
 """A speaker's traits that an utterance may end: those nearest to it."""
 
@@ -58,9 +71,10 @@ class Relation:
     """
 
     def __init__(self, resources: Resources, conversation_id: str, agent_name: str) -> None:
-        self.resources, self.id, self.agent_name = resources, conversation_id, agent_name
+        self.resources, self.id = resources, conversation_id
         config, self._store = resources.config, resources.store
-        self.key = self._store.open_conversation(conversation_id, agent_name).key
+        stored = self._store.open_conversation(conversation_id, agent_name)
+        self.key, self.agent_name = stored.key, stored.agent
         self._version: Hashable = self._store.version(self.key)  # read first, so that later writes are noticed
         self._edits = self._store.edits(self.key)
         self.revision = 0
@@ -73,7 +87,7 @@ class Relation:
         self.bank = PersonaBank(
             self._store, self.key, resources.encoder, config.personas, self.models.language.reading, resources.progress
         )
-        self.bank.seed(agent_name, config.agent.persona, EPOCH)
+        self.bank.seed(self.agent_name, config.agent.persona, EPOCH)
         self.views = self._views()
         self._notes = self.views.enable()
         self._settle_language()
@@ -182,6 +196,19 @@ class Relation:
         failures = yield from side_by_side([self._learned(waiting), *self.views.pending(running, unanswered)])
         self._notes += [note for notes in failures for note in notes]
 
+    def history(self) -> Steps[bool]:
+        """A small piece of what is to be learned from imported history, in order of time; no reply waits for it.
+
+        Returns:
+            whether there was something to learn, and nothing failed: go on.
+        """
+        waiting = self._store.unextracted(self.key, imported=True, most=LEARNED_AT_ONCE)
+        sessions = self.views.history()
+        if not waiting and not sessions:
+            return False
+        failures = yield from side_by_side([self._learned(waiting), *sessions])
+        return not any(failures)
+
     def _attributed(
         self, said: Sequence[Utterance], extracted: Sequence[tuple[str, ...]], before: Sequence[str]
     ) -> list[tuple[str, ...]]:
@@ -207,7 +234,7 @@ class Relation:
 
     def _dated(self, said: Utterance, traits: Sequence[str], before: str) -> tuple[str, ...]:
         """Traits with dates for relative times, because they are read at other times than that of their utterance."""
-        return tuple(dated(trait, said.at, self.models.language.reading, [before, said.text]) for trait in traits)
+        return tuple(dated(trait, said.local_at, self.models.language.reading, [before, said.text]) for trait in traits)
 
     def _judged(
         self, check: StatementCheck, said: Utterance, traits: Sequence[str]
@@ -216,7 +243,8 @@ class Relation:
         if not self._told(said):
             return traits, ()
         lines = [*self._before(said), (said.speaker, said.text)]
-        known = [t for t in self.bank.near(said.speaker, said.text, CONCERNED) if not t.pinned and t.source != said.id]
+        near = self.bank.near(said.speaker, said.text, CONCERNED)
+        known = [t for t in near if not t.pinned and t.source != said.id and t.last_at <= said.at]
         ended = [known[n] for n in over(check, [(lines[-1:], f"{said.speaker}: {trait.text}") for trait in known])]
         return true_traits(check, lines, traits, self.models.language.reading, ends=bool(ended)), ended
 
@@ -230,7 +258,7 @@ class Relation:
                 self.bank.end(trait.id, learned[-1][0].at, learned[-1][0].id)
             reading = self.models.language.reading
             self.bank.merge(
-                learned, {(u.id, text): held(text, u.at, reading) for u, texts in learned for text in texts}
+                learned, {(u.id, text): held(text, u.local_at, reading) for u, texts in learned for text in texts}
             )
 
     def _before(self, said: Utterance) -> list[tuple[str, str]]:
@@ -288,10 +316,14 @@ class Listener:
         Raises:
             InputError: an unusable text, name or time.
         """
-        name = self._user if speaker is None else checked_name(speaker)
+        name = self._known(self._user if speaker is None else checked_name(speaker))
         if name == self._agent and isinstance(text, str):
             text = without_reasoning(text)
-        return self._cache.append(name, checked_text(text), None if at is None else utc(at), channel)
+        return self._cache.append(name, checked_text(text), None if at is None else zoned(at), channel)
+
+    def _known(self, name: str) -> str:
+        """A name as it was first written here; the agent's and the user's as configured."""
+        return as_known(name, [self._agent, *self._cache.speakers(), self._user])
 
     def answerable(self, speaker: str | None) -> str:
         """The name of a speaker whom the agent can answer.
@@ -300,7 +332,7 @@ class Listener:
             InputError: the speaker is the agent.
         """
         name = self._user if speaker is None else speaker
-        if name == self._agent:
+        if isinstance(name, str) and name_key(name) == name_key(self._agent):
             raise InputError(
                 f"speaker {name!r} is the agent itself, which does not answer itself; give another name, or use observe"
             )

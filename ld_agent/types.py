@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from ld_agent.errors import InputError
@@ -20,6 +20,8 @@ CHANNELS = ("chat", "observe", "import", "tool", "document")
 application; imported; written by a tool; taken from a document."""
 SAID = frozenset({"chat", "observe"})
 """Channels of what people said in the conversation itself."""
+JOINERS = "\u200c\u200d"
+"""Invisible marks that join or separate letters and emoji."""
 UNNAMABLE = frozenset(("Cc", "Cs", "Zl", "Zp"))  # control characters, surrogates, line and paragraph separators
 
 
@@ -44,6 +46,16 @@ def utc(at: datetime | str, what: str = "at") -> datetime:
         return at.astimezone(UTC)
     except OverflowError as exc:
         raise InputError(f"{what}={at.isoformat()} is outside the calendar in UTC; give a year from 1 to 9999") from exc
+
+
+def zoned(at: datetime | str) -> datetime:
+    """Return a time as `utc` does, but with its own offset from UTC: whose "yesterday" it is.
+
+    Raises: as `utc`.
+    """
+    moment = utc(at)
+    offset = (datetime.fromisoformat(at) if isinstance(at, str) else at).utcoffset()
+    return moment.astimezone(timezone(offset or timedelta()))
 
 
 def checked_channel(channel: str) -> str:
@@ -81,21 +93,38 @@ def checked_text(text: str) -> str:
 
 
 def checked_name(name: str, what: str = "speaker") -> str:
-    """Return a speaker's name unchanged.
+    """Return a speaker's name as it is stored: NFC, with single blanks, without invisible marks or WhatsApp's "~ " before
+    the names of strangers.
 
     A colon is allowed, because stored names contain them; prompts replace it (`ld_agent.prompts.as_name`).
 
     Raises:
         InputError: empty, longer than `LONGEST_NAME` characters, or with a line break or another control character.
     """
-    if (
-        not isinstance(name, str)
-        or not name.strip()
-        or len(name) > LONGEST_NAME
-        or any(unicodedata.category(character) in UNNAMABLE for character in name)
-    ):
+    clean = cleaned_name(name) if isinstance(name, str) else ""
+    if not clean or len(clean) > LONGEST_NAME or any(unicodedata.category(c) in UNNAMABLE for c in clean):
         raise InputError(f"{what} {str(name)[:120]!r} is not a name; give 1 to {LONGEST_NAME} characters on one line")
-    return name
+    return clean
+
+
+def cleaned_name(name: str) -> str:
+    """A name as `checked_name` returns it, unchecked; joiners inside it stay, because scripts and emoji need them."""
+    visible = "".join(c for c in name if unicodedata.category(c) != "Cf" or c in JOINERS)
+    blanks = "".join(" " if unicodedata.category(c) == "Zs" else c for c in visible)
+    parts = [part for part in unicodedata.normalize("NFC", blanks).split(" ") if part.strip(JOINERS)]
+    return " ".join(parts).removeprefix("~").strip(" " + JOINERS)
+
+
+def name_key(name: str) -> str:
+    """What the names of one person have in common, however they are written: "Zoë", "ZOË" and "~ zoë" are one."""
+    folded = unicodedata.normalize("NFC", cleaned_name(name)).casefold()
+    return unicodedata.normalize("NFC", "".join(c for c in folded if c not in JOINERS))
+
+
+def as_known(name: str, known: Iterable[str]) -> str:
+    """A name as somebody of those known is called, if it is the same; else the name itself."""
+    key = name_key(name)
+    return next((other for other in known if name_key(other) == key), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +132,7 @@ class Utterance:
     """One utterance. ``id`` ("u12") is unique within its conversation and never reused.
 
     ``channel``: how it reached the memory, one of `CHANNELS`; set when it is stored. ``interrupted``: a reply that was cut
-    short.
+    short. ``utc_offset``: in seconds, of where it was said.
     """
 
     id: str
@@ -113,6 +142,12 @@ class Utterance:
     session: int
     channel: str = "chat"
     interrupted: bool = False
+    utc_offset: int = 0
+
+    @property
+    def local_at(self) -> datetime:
+        """When it was said by the speaker's clock, whose "yesterday" it is."""
+        return self.at.astimezone(timezone(timedelta(seconds=self.utc_offset)))
 
 
 @dataclass(frozen=True, slots=True)

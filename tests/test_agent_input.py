@@ -101,7 +101,7 @@ def test_times_may_be_text_and_of_any_zone(maya: Conversation) -> None:
     assert maya.observe("Then", "Maya", later).at.isoformat() == "2024-05-03T21:00:00+00:00"
 
 
-@pytest.mark.parametrize("speaker", ["Nobody", "", "maya"])
+@pytest.mark.parametrize("speaker", ["Nobody", "", "mayra"])
 def test_an_unknown_speaker_has_no_persona_and_the_known_are_named(maya: Conversation, speaker: str) -> None:
     with pytest.raises(InputError, match=r"unknown speaker .*this conversation has: .*Maya"):
         maya.persona(speaker)

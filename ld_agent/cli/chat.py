@@ -15,6 +15,7 @@ from ld_agent.errors import BackboneError, InputError
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.views import VIEWS
 from ld_agent.terminal import LongWork
+from ld_agent.types import name_key
 
 HELP = """\
 /memory          memories of past sessions
@@ -86,7 +87,7 @@ def _agent_name(agent: Agent, conversation_id: str) -> str:
         raise InputError("the conversation id is empty; give it a name, such as --conversation alice")
     stored = agent.store.find_conversation(conversation_id)
     name = stored.agent if stored else agent.config.agent.name
-    if name == agent.config.agent.user:
+    if name_key(name) == name_key(agent.config.agent.user):
         raise InputError(
             f"agent.user={name!r} is the agent's name in conversation {conversation_id!r}; "
             "give the person another name, or choose another --conversation"

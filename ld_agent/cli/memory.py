@@ -13,6 +13,7 @@ import typer
 from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store
 from ld_agent.cli.show import RecalledTable, console, figures_table, plain, records_table, say, traits_table
 from ld_agent.config import load_config
+from ld_agent.datasets.exports import FORMATS
 from ld_agent.errors import BackboneError, InputError
 from ld_agent.files import check_output, written_atomically
 from ld_agent.program import print_json
@@ -143,19 +144,51 @@ def export(
 
 @app.command("import")
 def import_command(
-    source: Annotated[Path, typer.Argument(metavar="IN", help="A file written by `memory export`.")], store: Store
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="A file of `memory export`, or a history: a file, a folder or a zip.")
+    ],
+    store: Store,
+    overrides: Overrides = None,
+    origin: Annotated[
+        str | None, typer.Option("--from", help=f"The format of a history: {', '.join(FORMATS)}. Default: recognised.")
+    ] = None,
+    me: Annotated[str | None, typer.Option("--me", help="Your name in a history. Default: agent.user.")] = None,
+    conversation: Annotated[
+        str, typer.Option("--conversation", help="The id of the conversation that takes a history in.")
+    ] = "chat",
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", help="Of times without one, like Europe/Paris. Default: this machine's.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what a history would store.")] = False,
+    config: OneConfig = None,
 ) -> None:
-    """Import the conversations of an export into a store, all of them or none.
+    """Import an export of this program, all of it or nothing; or the history of another program, what is new of it.
 
-    Example:
+    Examples:
 
       ld-agent memory import maya.jsonl --store other.db
+
+      ld-agent memory import "WhatsApp Chat - Ann.zip" --store me.db --conversation maya --me Maya --dry-run
     """
+    from ld_agent.cli.history import import_history, is_own
     from ld_agent.storage.address import is_address, shown
     from ld_agent.storage.sqlite.importing import import_into_file
 
-    if not source.is_file():
-        raise InputError(f"no file {source}; give an export of `ld-agent memory export`")
+    if not source.exists():
+        raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
+    if source.is_dir() or origin or not is_own(source):
+        import_history(
+            source,
+            store,
+            conversation,
+            format=origin,
+            me=me,
+            timezone=timezone,
+            dry=dry_run,
+            config=config,
+            overrides=overrides,
+        )
+        return
     if is_address(store):
         with closing(open_store(store)) as opened:
             count = import_file(opened, source)
@@ -262,7 +295,7 @@ def _backfilled(agent: Agent, conversations: Sequence[StoredConversation]) -> tu
     total = sum(sum(views.values()) for views in lacking.values())
     count, problems = 0, list[str]()
     with bars() as progress:
-        agent.resources.progress = LongWork(progress)
+        agent.resources.progress = show = LongWork(progress)
         task = progress.add_task("digesting sessions", total=total)
 
         def taken(view: str, sessions: int) -> None:
@@ -272,8 +305,14 @@ def _backfilled(agent: Agent, conversations: Sequence[StoredConversation]) -> tu
 
         try:
             for one in conversations:
-                if sum(lacking[one.id].values()):
-                    problems += rebuild_views(agent, one, taken)
+                if sum(lacking[one.id].values()) or agent.store.to_learn(one.key):
+                    waiting = agent.store.to_learn(one.key)
+                    problems += rebuild_views(
+                        agent,
+                        one,
+                        taken,
+                        lambda left, all=waiting: show("learning from messages", max(all - left, 0), max(all, 1)),
+                    )
         except KeyboardInterrupt:
             say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
             raise

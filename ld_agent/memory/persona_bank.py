@@ -21,7 +21,7 @@ from ld_agent.memory.index.base import Progress, no_progress
 from ld_agent.memory.speaker_traits import SpeakerTraits
 from ld_agent.storage.base import Store
 from ld_agent.storage.columns import microseconds
-from ld_agent.types import Trait, Utterance, least_trusted, listed
+from ld_agent.types import Trait, Utterance, as_known, least_trusted, listed
 
 RECENCY_SECONDS = 30 * 86_400.0
 NEAREST = 100
@@ -168,10 +168,11 @@ class PersonaBank:
         vector, bank = self._encoder.encode([text])[0], self._bank(speaker)
         least = min(self._settings.merge_similarity, self._settings.topic_similarity)
         rivals = list(bank.rivals(text, vector, least, microseconds(at))) if self._settings.reconcile else []
+        newer = [t for _, t, cosine in rivals if t.last_at > at and self._overrules(t.text, text, cosine)]
         overruled = [
             row
             for row, t, cosine in rivals
-            if not (t.pinned or _less_trusted(channel, t.channel))
+            if not (t.pinned or t.last_at > at or _less_trusted(channel, t.channel))
             and (
                 self._overrules(text, t.text, cosine)
                 or (_less_trusted(t.channel, channel) and self._is(text, t.text, cosine))  # now said by the person
@@ -181,7 +182,7 @@ class PersonaBank:
         if same:
             row = max(same)[1]
             trait = bank.traits[row]
-            trait = replace(trait, last_at=max(trait.last_at, at), mentions=trait.mentions + 1)
+            trait = replace(trait, at=min(trait.at, at), last_at=max(trait.last_at, at), mentions=trait.mentions + 1)
         else:
             trait, row = self._shelf.add(speaker, text, at, source, vector), len(bank)
             bank.add(trait, vector)
@@ -189,6 +190,10 @@ class PersonaBank:
         if same or begins or until:
             held = replace(trait, holds_from=begins or trait.holds_from, holds_until=until or trait.holds_until)
             self._update(bank, row, held)
+        if newer and source and not same:  # imported, and no longer so by now
+            since = min(newer, key=lambda t: t.holds_from or t.at)
+            ended = _ended(bank.traits[row], since.holds_from or since.at, since.source)
+            self._update(bank, row, replace(ended, superseded_by=since.id))
         for row in overruled:
             older = bank.traits[row]
             older = _ended(older, begins or at, source) if source else older  # a configured persona has no time
@@ -258,17 +263,18 @@ class PersonaBank:
         """All speakers with traits, active or not, in the order of their first trait."""
         return list(self._banks)
 
-    def require(self, speaker: str, speakers: Sequence[str]) -> None:
-        """Check that a speaker takes part in the conversation.
+    def require(self, speaker: str, speakers: Sequence[str]) -> str:
+        """The name of a speaker who takes part in the conversation, as it is written there.
 
         Raises:
             InputError: nobody has that name; lists the participants.
         """
         everyone = dict.fromkeys([*speakers, *self.known_speakers()])
-        if speaker not in everyone:
+        if (known := as_known(speaker, everyone)) not in everyone:
             raise InputError(
                 f"unknown speaker {speaker!r}; this conversation has: {', '.join(everyone) or 'nobody yet'}"
             )
+        return known
 
 
 def _ended(trait: Trait, at: datetime, by: str) -> Trait:

@@ -29,6 +29,10 @@ class ShortTermCache:
         """The running session, oldest first; () between sessions."""
         return tuple(self._utterances)
 
+    def speakers(self) -> list[str]:
+        """Everyone who has spoken in the conversation, in any thread."""
+        return self._store.speakers(self._key)
+
     def append(
         self, speaker: str, text: str, at: datetime | None, channel: str = "chat", *, interrupted: bool = False
     ) -> Utterance:

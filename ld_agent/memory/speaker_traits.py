@@ -76,21 +76,21 @@ class SpeakerTraits:
         return self._rough.cosines(self._vectors[:n], vector) if n >= WORTH_IT else (self.cosines(vector), ROUNDING)
 
     def rivals(self, text: str, vector: Vectors, least: float, at: int) -> Iterator[tuple[int, Trait, float]]:
-        """Active traits that may repeat or contradict a text: (row, trait, cosine), in row order.
+        """Traits that held when a text was said and may repeat or contradict it: (row, trait, cosine), in row order.
 
         Args:
             least: minimum cosine; the same text, or a value for the same attribute, always counts.
-            at: when it was said, in microseconds since the epoch; plans whose date has passed by then are excluded.
+            at: when it was said, in microseconds since the epoch; what was over by then is excluded.
         """
         cosines, off = self._rough_cosines(vector)
-        active = self._flags[0, : len(self.traits)] & (self._times[2, : len(self.traits)] > at)
+        holding = self._times[2, : len(self.traits)] > at
         always = {
             *self._by_text.get(text, ()),
             *(self._by_slot.get(stated[0], ()) if (stated := slot(text, self._reading)) else ()),
         }
-        rows = np.array(sorted({*np.flatnonzero(active & (cosines + off >= least)).tolist(), *always}), np.intp)
+        rows = np.array(sorted({*np.flatnonzero(holding & (cosines + off >= least)).tolist(), *always}), np.intp)
         for row, cosine in zip(rows.tolist(), np.vecdot(self._vectors[rows], vector).tolist(), strict=True):
-            if active[row] and (cosine >= least or row in always):
+            if holding[row] and (cosine >= least or row in always):
                 yield row, self.traits[row], cosine
 
     def best(self, query: Vectors, at: int, most: int, recency: float, scale: float) -> list[Trait]:

@@ -51,7 +51,7 @@ def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None
 
 def as_dated(said: Utterance, reading: Reading) -> Utterance:
     """Return an utterance with the dates that its relative times stand for; its text in the store stays."""
-    text = dated(said.text, said.at, reading)
+    text = dated(said.text, said.local_at, reading)
     return said if text == said.text else replace(said, text=text)
 
 

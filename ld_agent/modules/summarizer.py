@@ -114,9 +114,9 @@ class Summarizer:
         if self._attribution and not summary.fallback:
             lines = [(u.speaker, u.text) for u in said]
             summary = replace(summary, text=corrected(summary.text, lines, self._encode, self._models.language))
-        if said[0].at.date() != said[-1].at.date():
+        if said[0].local_at.date() != said[-1].local_at.date():
             return summary
-        return replace(summary, text=self._dated(summary.text, said[-1].at, [u.text for u in said]))
+        return replace(summary, text=self._dated(summary.text, said[-1].local_at, [u.text for u in said]))
 
     def extracted(self, session: Session) -> Summary:
         """The summary that stands in for an unusable one: what was typically said."""
@@ -210,7 +210,7 @@ class Summarizer:
         nearness = vectors @ vectors.mean(axis=0)
         chosen = sorted(sorted(range(len(candidates)), key=lambda i: (-nearness[i], i))[:sentences])
         return " ".join(
-            f"{as_name(candidates[i].speaker)}: {_shortened(self._dated(candidates[i].text, candidates[i].at, None))}"
+            f"{as_name(candidates[i].speaker)}: {_shortened(self._dated(candidates[i].text, candidates[i].local_at, None))}"
             for i in chosen
         )
 

@@ -22,22 +22,43 @@ BATCH = 8  # sessions digested at once: enough to batch the model's work, few en
 def missing(agent: Agent, conversation: StoredConversation) -> dict[str, int]:
     """The number of finished sessions that each enabled view has not digested, by name."""
     views = agent.config.memory.views
-    return {name: len(agent.store.shelf(conversation.key, name).undigested(backlog=True)) for name in views}
+    return {name: agent.store.shelf(conversation.key, name).lacking() for name in views}
 
 
-def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str, int], None]) -> list[str]:
+def learn_history(agent: Agent, conversation: StoredConversation, learned: Callable[[int], None]) -> None:
+    """Learn from imported history, oldest first, a small piece at a time; an interruption loses the current piece at most.
+
+    Args:
+        learned: called after each piece with the number of messages that are still to be learned from.
+    """
+    relation = agent.conversation(conversation.id, agent_name=conversation.agent, resume=False).relation
+    goes_on = True
+    while goes_on:
+        with relation.turnstile.entered(waits=True), relation.up_to_date():
+            goes_on = run(relation.history(), relation.complete)
+        learned(agent.store.to_learn(conversation.key))
+
+
+def rebuild(
+    agent: Agent,
+    conversation: StoredConversation,
+    taken: Callable[[str, int], None],
+    learned: Callable[[int], None] = lambda left: None,
+) -> list[str]:
     """Let every enabled view digest the finished sessions it lacks, oldest first.
 
     Work set aside after failures is retried.
 
     Args:
         taken: called after each batch with the view's name and how many sessions it digested.
+        learned: see `learn_history`, which comes first.
 
     Returns:
         notes on what failed; later sessions stay pending.
     """
     problems: list[str] = []
     agent.store.retry(conversation.key)
+    learn_history(agent, conversation, learned)
     context = replace(agent.view_context(conversation.key, conversation.agent), waits=False)
     for view in build_views(agent.config.memory.views, context):
         shelf = agent.store.shelf(conversation.key, view.name)
@@ -48,7 +69,7 @@ def rebuild(agent: Agent, conversation: StoredConversation, taken: Callable[[str
                 run(answered(digested(view, waiting[start : start + BATCH], context)), agent.models.complete)
             except BackboneError as exc:
                 problems.append(f"conversation {conversation.id!r}, view {view.name!r}: {exc}")
-            before, left = left, len(shelf.undigested(backlog=True))
+            before, left = left, shelf.lacking()
             taken(view.name, before - left)
             if left > max(len(waiting) - start - BATCH, 0):
                 break  # later sessions may build on it

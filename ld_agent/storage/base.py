@@ -22,6 +22,7 @@ from ld_agent.storage.rows import (
     Draft,
     Failure,
     IndexRow,
+    Line,
     Rewriting,
     StoredConversation,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "Draft",
     "Failure",
     "IndexRow",
+    "Line",
     "PersonaShelf",
     "Rewriting",
     "Shelf",
@@ -149,12 +151,34 @@ class Store(Protocol):
         """
         ...
 
+    def known_sources(self, key: int, sources: Sequence[str]) -> set[str]:
+        """Those of some sources of `Line` that are stored."""
+        ...
+
+    def add_history(self, key: int, lines: Sequence[Line], beta: float) -> int:
+        """Store the messages of an imported history that are not stored yet, atomically; return how many.
+
+        Each chat becomes a thread, and messages older than its last one another thread.
+
+        Args:
+            beta: β in seconds.
+        """
+        ...
+
+    def close_history(self, key: int) -> None:
+        """Close the sessions of imported history that are still open."""
+        ...
+
+    def to_learn(self, key: int) -> int:
+        """The number of imported messages from which nothing was learned yet."""
+        ...
+
     def close_session(self, key: int, thread: str = "") -> int | None:
         """Close the thread's open session; return its number, or None if none is open."""
         ...
 
     def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
-        """The last utterance of a thread; None: of any thread."""
+        """The last utterance of a thread; None: of any thread, without imported history."""
         ...
 
     def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
@@ -191,11 +215,19 @@ class Store(Protocol):
         """Everyone who has spoken, in order."""
         ...
 
-    def unextracted(self, key: int, *, set_aside: bool = False) -> list[Utterance]:
+    def first_speaker(self, key: int, but: str) -> str | None:
+        """Who spoke first here, except for one speaker; imported lines do not count."""
+        ...
+
+    def unextracted(
+        self, key: int, *, set_aside: bool = False, imported: bool = False, most: int | None = None
+    ) -> list[Utterance]:
         """Utterances whose traits have not been extracted yet.
 
         Args:
             set_aside: also those whose extraction kept failing.
+            imported: those of imported history instead of those said here, in order of time.
+            most: at most this many; None: all.
         """
         ...
 

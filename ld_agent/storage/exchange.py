@@ -48,6 +48,8 @@ ADDED_LATER: dict[str, Any] = {
     "channel": "chat",
     "said_by": [],
     "interrupted": False,
+    "source": "",
+    "utc_offset": 0,
     "holds_from": None,
     "holds_until": None,
     "ended_by": "",
@@ -55,6 +57,7 @@ ADDED_LATER: dict[str, Any] = {
 """Columns that older exports of version 2 lack, with their values."""
 COUNTED = {"utterance": "utterances", "record": "records", "trait": "traits"}
 GREATEST = 2**63 - 1
+DAY = 86_400
 
 
 def export_lines(store: Store, conversation_id: str | None = None) -> Iterator[str]:
@@ -239,7 +242,8 @@ class _Import:
         self._ended = 1
 
     def _begin(self, row: Mapping[str, Any]) -> _Conversation:
-        name, agent = _inside("id", row["id"]), checked_name(_inside("agent", row["agent"]), "agent")
+        name, agent = _inside("id", row["id"]), _inside("agent", row["agent"])
+        checked_name(agent, "agent")
         if not name.strip():
             raise ValueError("the conversation id is empty")
         if self._store.find_conversation(name):
@@ -356,7 +360,8 @@ def _inside(column: str, value: Any) -> Any:
     elif column in FLAG_COLUMNS:
         fits = isinstance(value, bool)
     elif column in NUMBER_COLUMNS:
-        fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= GREATEST
+        least, most = (-DAY + 1, DAY - 1) if column == "utc_offset" else (0, GREATEST)
+        fits = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
     else:
         fits = isinstance(value, str)
     if not fits:

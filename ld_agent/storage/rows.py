@@ -70,6 +70,25 @@ class IndexRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Line:
+    """A message of an imported history, before it is stored.
+
+    Attributes:
+        source: identifies it in every export that contains it.
+        thread: the chat it belongs to.
+        at: aware, with the offset of where it was said.
+        learned: nothing is to be learned from it.
+    """
+
+    source: str
+    thread: str
+    speaker: str
+    text: str
+    at: datetime
+    learned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A failed piece of pending work.
 
@@ -113,7 +132,19 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "session": ("number", "closed", "thread"),
     "enabled": ("view", "since", "through"),
     "digested": ("view", "session"),
-    "utterance": ("id", "session", "speaker", "text", "at", "extracted", "replaced", "channel", "interrupted"),
+    "utterance": (
+        "id",
+        "session",
+        "speaker",
+        "text",
+        "at",
+        "extracted",
+        "replaced",
+        "channel",
+        "interrupted",
+        "source",
+        "utc_offset",
+    ),
     "observed": ("view", "utterance"),
     "record": (
         "id",
@@ -155,4 +186,4 @@ JSON_COLUMNS = frozenset({"topics", "sources", "details", "said_by"})
 TIME_COLUMNS = frozenset({"at", "last_at", "holds_from", "holds_until"})
 NULLABLE_COLUMNS = frozenset({"superseded_by", "holds_from", "holds_until"})
 FLAG_COLUMNS = frozenset({"closed", "extracted", "fallback", "interrupted", "pinned", "replaced"})
-NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", *COUNTERS})
+NUMBER_COLUMNS = frozenset({"number", "session", "mentions", "since", "through", "utc_offset", *COUNTERS})

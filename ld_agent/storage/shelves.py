@@ -26,8 +26,16 @@ class Shelf(Protocol):
 
         Args:
             most: at most this many; None: all.
-            backlog: also those that ended before the view was enabled, and those set aside.
+            backlog: also those that ended before the view was enabled, those set aside and imported ones.
         """
+        ...
+
+    def history(self) -> list[int]:
+        """The numbers of the imported sessions that the view has not digested and that were not set aside, in order of time."""
+        ...
+
+    def lacking(self) -> int:
+        """The number of closed sessions that the view has not digested, for whatever reason."""
         ...
 
     def backlog(self) -> int:
@@ -109,6 +117,10 @@ class Shelf(Protocol):
 
     def passage_vectors(self, keys: Sequence[int]) -> dict[int, bytes]:
         """The packed vectors of those records that have passages."""
+        ...
+
+    def without_passages(self, most: int) -> list[int]:
+        """The keys of the latest records that have no passages, at most so many."""
         ...
 
     def set_passages(self, passages: Mapping[int, tuple[str, bytes]]) -> None:

@@ -139,22 +139,21 @@ class RecordIndex:
         return rows
 
     def _make_passages(self, keys: Sequence[int], passages: dict[int, Passages]) -> None:
-        """Compute and store the passages of records."""
-        bare = self._shelf.with_sources(keys) if keys else []
-        fresh = dict(
-            zip(
-                (key for key, *_ in bare),
-                passages_of([(text, said) for _, text, said in bare], self._encoder, self._reading),
-                strict=True,
-            )
-        )
-        if fresh:
-            self._shelf.set_passages({key: (new.words_text, new.vectors.stored) for key, new in fresh.items()})
-            passages |= fresh
+        passages |= make_passages(self._shelf, keys, self._encoder, self._reading)
 
     def _vectors(self, keys: Sequence[int]) -> Mapping[int, PackedVectors]:
         stored = self._shelf.passage_vectors(keys)
         return {key: PackedVectors.from_stored(blob, self._encoder.dimension) for key, blob in stored.items()}
+
+
+def make_passages(shelf: Shelf, keys: Sequence[int], encoder: SentenceEncoder, reading: Reading) -> dict[int, Passages]:
+    """Compute and store the passages of records; return them by key."""
+    bare = shelf.with_sources(keys) if keys else []
+    made = passages_of([(text, said) for _, text, said in bare], encoder, reading)
+    fresh = dict(zip((key for key, *_ in bare), made, strict=True))
+    if fresh:
+        shelf.set_passages({key: (new.words_text, new.vectors.stored) for key, new in fresh.items()})
+    return fresh
 
 
 def shared_topics(search: Search, record: Record) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ from ld_agent.types import Recalled, Session, Utterance
 
 BATCH = 8
 """Maximum number of sessions digested at once by a view that asks a model."""
+FEW = 1
+"""Number of imported sessions digested before somebody who waits for a reply is let in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class EnabledViews:
     def __init__(self, names: Sequence[str], context: ViewContext) -> None:
         self._context = context
         self.views: list[View] = build_views(names, context)
+        self._history: dict[str, list[int]] = {}  # imported sessions that are still to be digested, by view
 
     @property
     def decides(self) -> bool:
@@ -106,6 +109,20 @@ class EnabledViews:
             self._observed(view, session, unanswered) for view in self.views if view.observes for session in running
         ]
 
+    def history(self) -> list[Steps[list[str]]]:
+        """Pieces that digest the next imported sessions, in order of time; none for views that have digested all.
+
+        A view whose records replace each other takes in none that is older than its last.
+        """
+        context, pieces = self._context, []
+        for view in self.views:
+            numbers = self._history.get(view.name) or context.shelf(view.name).history()
+            now, self._history[view.name] = numbers[:FEW], numbers[FEW:]
+            if now:
+                sessions = [Session(n, tuple(context.store.session_utterances(context.key, n))) for n in now]
+                pieces.append(self._attempted(view, sessions))
+        return pieces
+
     def recall(self, query: Query, *, within_budget: bool = True) -> Steps[Remembered]:
         """What all views recall, as one list; a view whose model fails recalls nothing, and that is noted."""
         context = self._context
@@ -148,17 +165,25 @@ class EnabledViews:
     def _digested(self, view: View) -> Steps[list[str]]:
         """Digest what is due, a batch at a time, so that an interruption loses little; a failure leaves the rest for
         later."""
-        context, shelf = self._context, self._context.shelf(view.name)
+        shelf = self._context.shelf(view.name)
         notes: list[str] = []
         while not notes and (sessions := shelf.undigested(BATCH if view.asks_model else None)):
-            by_number = {str(session.number): session for session in sessions}
-
-            def digest(items: Sequence[str], by_number: Mapping[str, Session] = by_number) -> Steps[None]:
-                return digested(view, [by_number[item] for item in items], context)
-
-            items = list(by_number)
-            notes = yield from attempted(context.store, context.key, view.name, items, digest, "to be summarized")
+            notes = yield from self._attempted(view, sessions)
         return notes
+
+    def _attempted(self, view: View, sessions: Sequence[Session]) -> Steps[list[str]]:
+        context, shelf = self._context, self._context.shelf(view.name)
+        by_number = {str(session.number): session for session in sessions}
+
+        def digest(items: Sequence[str]) -> Steps[None]:
+            latest = shelf.newest() if view.rewrites else None
+            late = [by_number[i] for i in items if latest and _earlier(by_number[i], latest[0].at)]
+            for session in late:
+                shelf.digest(session.number, [])
+            return digested(view, [by_number[item] for item in items if by_number[item] not in late], context)
+
+        items = list(by_number)
+        return attempted(context.store, context.key, view.name, items, digest, "to be summarized")
 
     def _observed(self, view: View, session: int, unanswered: frozenset[str]) -> Steps[list[str]]:
         context = self._context
@@ -176,6 +201,11 @@ class EnabledViews:
         except BackboneError as exc:
             return [], f"view {view.name!r} could not recall: {exc}"
         return recalled, ""
+
+
+def _earlier(session: Session, at: datetime) -> bool:
+    """Whether a session is imported, and ended before a time."""
+    return bool(session.utterances) and session.utterances[-1].channel == "import" and session.utterances[-1].at < at
 
 
 def digested(view: View, sessions: Sequence[Session], context: ViewContext) -> Steps[None]:

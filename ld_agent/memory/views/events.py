@@ -9,7 +9,7 @@ from ld_agent.checks.kept import true_event
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.index.base import Index, Search
 from ld_agent.memory.index.in_database import DatabaseFirst
-from ld_agent.memory.index.records import RecordIndex
+from ld_agent.memory.index.records import RecordIndex, make_passages
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import draft_of
@@ -83,8 +83,10 @@ class EventView(View):
                     details={"dropped": summary.dropped} if summary.dropped else {},
                 )
             )
-        for number, drafts in events.items():
-            self._shelf.digest(number, drafts)
+        stored = [record for number, drafts in events.items() for record in self._shelf.digest(number, drafts)]
+        if SCORERS[context.settings.scorer].needs_passages:
+            keys = self._shelf.without_passages(len(stored))
+            make_passages(self._shelf, keys, context.encoder, context.reading)  # now, so that no reply waits for it
 
     def recall(self, query: Query) -> Steps[list[Recalled]]:
         yield from ()

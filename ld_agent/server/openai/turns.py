@@ -26,7 +26,7 @@ from ld_agent.server.openai.repeats import begun, keep
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape, rounded
 from ld_agent.turn import INTERRUPTED
-from ld_agent.types import ReplyOptions, Utterance
+from ld_agent.types import ReplyOptions, Utterance, name_key
 
 PING = 15.0
 """Seconds of silence after which a stream sends a comment, to keep the connection open."""
@@ -219,8 +219,9 @@ def _said_next(stored: list[Line], asked: Asked) -> Comparison:
 
 def _speaker(conversation: Conversation, name: str | None) -> str | None:
     """The person's name, as in the first utterance, so that traits stay together if the display name changes."""
-    known = next((s for s in conversation.speakers if s != conversation.agent_name), None)
-    return known or (name if name != conversation.agent_name else None)
+    agent = name_key(conversation.agent_name)
+    known = conversation.relation.resources.store.first_speaker(conversation.key, conversation.agent_name)
+    return known or (name if name is None or name_key(name) != agent else None)
 
 
 def options(

@@ -212,4 +212,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             WHERE newer.conversation = trait.conversation AND newer.id = trait.superseded_by
             AND newer.source != ''""",
     ),
+    # 7: imported history: which message of which export an utterance is; the offset from UTC where it was said
+    (
+        f"""ALTER TABLE utterance ADD COLUMN source {TEXT} DEFAULT '',
+            ADD COLUMN utc_offset bigint NOT NULL DEFAULT 0""",
+        "CREATE UNIQUE INDEX utterance_source ON utterance (conversation, source) WHERE source != ''",
+        "DROP INDEX utterance_pending",
+        "CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0 AND source = ''",
+        "CREATE INDEX utterance_history ON utterance (conversation, at, pk) WHERE extracted = 0 AND source != ''",
+    ),
 )

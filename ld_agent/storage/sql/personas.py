@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ld_agent.storage.sql.store import SQLStore
 
 TRAIT = ", ".join(COLUMNS["trait"])
-UPDATED = ("last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by")
+UPDATED = ("at", "last_at", "mentions", "superseded_by", "holds_from", "holds_until", "ended_by")
 HOLDS_AGAIN = "superseded_by = NULL, holds_until = NULL, ended_by = ''"
 """What undoes the end of a trait."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Any
 
 from ld_agent.storage.columns import json_text, microseconds, moment
@@ -10,7 +11,7 @@ from ld_agent.storage.database import Database
 from ld_agent.storage.rows import FLAG_COLUMNS, JSON_COLUMNS, TIME_COLUMNS
 from ld_agent.types import Record, Utterance
 
-UTTERANCE = "id, speaker, text, at, session, channel, interrupted"
+UTTERANCE = "id, speaker, text, at, session, channel, interrupted, utc_offset"
 RECORD = "id, view, text, at, session, topics, sources, fallback, details, pinned, channel, said_by"
 
 
@@ -41,7 +42,7 @@ def thread_utterances(db: Database, key: int, thread: str) -> list[Utterance]:
         """SELECT id, speaker,
                   CASE WHEN EXISTS (SELECT 1 FROM change WHERE conversation = ?1 AND target = utterance.id)
                        THEN '' ELSE text END,
-                  at, session, channel, interrupted FROM utterance
+                  at, session, channel, interrupted, utc_offset FROM utterance
            WHERE conversation = ?1 AND (replaced = 0 OR text = '')
              AND session IN (SELECT number FROM session WHERE conversation = ?1 AND thread = ?2) ORDER BY pk""",
         (key, thread),
@@ -51,8 +52,13 @@ def thread_utterances(db: Database, key: int, thread: str) -> list[Utterance]:
 
 def _utterance(row: tuple[Any, ...]) -> Utterance:
     """An utterance from the columns `UTTERANCE`."""
-    i, speaker, text, at, session, channel, interrupted = row
-    return Utterance(i, speaker, text, moment(at), session, channel, bool(interrupted))
+    i, speaker, text, at, session, channel, interrupted, offset = row
+    return Utterance(i, speaker, text, moment(at), session, channel, bool(interrupted), offset)
+
+
+def offset_of(at: datetime) -> int:
+    """The offset from UTC of an aware time, in seconds."""
+    return int((at.utcoffset() or timedelta()).total_seconds())
 
 
 def record(row: tuple[Any, ...]) -> Record:

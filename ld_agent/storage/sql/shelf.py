@@ -13,6 +13,7 @@ from ld_agent.storage.columns import Vector, json_text, microseconds, vector_fro
 from ld_agent.storage.database import Database
 from ld_agent.storage.ranking import Inventory, Ranked, Ranking
 from ld_agent.storage.recollection import with_recall
+from ld_agent.storage.sql.history import ANY_IMPORTED, EVERYTHING, IMPORTED
 from ld_agent.storage.sql.rows import RECORD, record, record_values, utterances
 from ld_agent.types import Record, Session, Utterance, least_trusted
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 """Number of rows read at a time, so that no query stays open while the caller writes."""
-EVERYTHING = 2**62
-"""A LIMIT without effect; the engines spell "no limit" differently."""
 NOT_SET_ASIDE = f"""NOT EXISTS (SELECT 1 FROM failure WHERE conversation = ?1 AND work = ?2
                    AND item = {{item}} AND attempts >= {PATIENCE})"""
 
@@ -44,8 +43,8 @@ class SQLShelf:
             if self._db.row("SELECT 1 FROM enabled WHERE conversation = ? AND view = ?", (self._key, self._view)):
                 return
             first, closed = self._db.row(
-                """SELECT (SELECT min(session) FROM digested WHERE conversation = ?1 AND view = ?2),
-                          (SELECT max(number) FROM session WHERE conversation = ?1 AND closed = 1)""",
+                f"""SELECT (SELECT min(session) FROM digested WHERE conversation = ?1 AND view = ?2),
+                          (SELECT max(number) FROM session WHERE conversation = ?1 AND closed = 1 AND NOT {IMPORTED})""",
                 (self._key, self._view),
             )
             since = first - 1 if first is not None else closed or 0
@@ -69,7 +68,7 @@ class SQLShelf:
         )
 
     def undigested(self, most: int | None = None, *, backlog: bool = False) -> list[Session]:
-        aside = "" if backlog else f"AND {NOT_SET_ASIDE.format(item='CAST(number AS TEXT)')}"
+        aside = "" if backlog else f"AND NOT {IMPORTED} AND {NOT_SET_ASIDE.format(item='CAST(number AS TEXT)')}"
         mark = "0" if backlog else self._mark("through")
         rows = self._db.rows(
             f"""SELECT number FROM session WHERE conversation = ?1 AND number > {mark} AND closed = 1 AND NOT EXISTS
@@ -79,8 +78,27 @@ class SQLShelf:
         )
         return [Session(number, tuple(self._store.session_utterances(self._key, number))) for (number,) in rows]
 
+    def history(self) -> list[int]:
+        rows = self._db.rows(
+            f"""SELECT number FROM session WHERE conversation = ?1 AND closed = 1 AND {ANY_IMPORTED} AND {IMPORTED} AND NOT EXISTS
+                (SELECT 1 FROM digested WHERE conversation = ?1 AND view = ?2 AND session = number)
+                AND {NOT_SET_ASIDE.format(item="CAST(number AS TEXT)")}
+                ORDER BY (SELECT min(at) FROM utterance WHERE conversation = ?1 AND session = number), number""",
+            (self._key, self._view),
+        )
+        return [number for (number,) in rows]
+
     def _mark(self, column: str) -> str:
         return f"coalesce((SELECT {column} FROM enabled WHERE conversation = ?1 AND view = ?2), 0)"
+
+    def lacking(self) -> int:
+        row = self._db.row(
+            """SELECT (SELECT count(*) FROM session WHERE conversation = ?1 AND closed = 1) - (SELECT count(*) FROM digested
+               JOIN session ON session.conversation = digested.conversation AND number = session
+               WHERE digested.conversation = ?1 AND view = ?2 AND closed = 1)""",
+            (self._key, self._view),
+        )
+        return int(row[0])
 
     def backlog(self) -> int:
         row = self._db.row(
@@ -256,6 +274,15 @@ class SQLShelf:
             f"SELECT record, {column} FROM passage WHERE +conversation = ?2 AND {self._db.within('record', '?1')}",
             ([int(key) for key in keys], self._key),
         )
+
+    def without_passages(self, most: int) -> list[int]:
+        rows = self._db.rows(
+            """SELECT pk FROM record WHERE conversation = ?1 AND view = ?2 AND NOT EXISTS
+               (SELECT 1 FROM passage WHERE passage.conversation = ?1 AND record = record.pk)
+               ORDER BY pk DESC LIMIT ?3""",
+            (self._key, self._view, most),
+        )
+        return [row[0] for row in rows]
 
     def set_passages(self, passages: Mapping[int, tuple[str, bytes]]) -> None:
         with self._db.transaction(self._key):

@@ -19,18 +19,19 @@ from ld_agent.storage.database import EVERYONE, TurnLock, tenant_of
 from ld_agent.storage.sql import exchange as sql_exchange
 from ld_agent.storage.sql.edits import SQLEdits
 from ld_agent.storage.sql.encoder import NotedEncoder
+from ld_agent.storage.sql.history import EVERYTHING, IMPORTED, HistoryStore
 from ld_agent.storage.sql.personas import SQLPersonas
 from ld_agent.storage.sql.replacing import replace_utterances
-from ld_agent.storage.sql.rows import RECORD, record, thread_utterances, utterances
+from ld_agent.storage.sql.rows import RECORD, offset_of, record, thread_utterances, utterances
 from ld_agent.storage.sql.shelf import SQLShelf
-from ld_agent.types import Change, Record, Utterance, iso, utc
+from ld_agent.types import Change, Record, Utterance, iso, name_key, utc
 
 DELETED = "the conversation was deleted while in use; reopen it"
 OPEN_SESSIONS = "session INDEXED BY session_open"
 """For ``closed = 0``: left to itself, SQLite reads every session of a conversation."""
 
 
-class SQLStore(NotedEncoder):
+class SQLStore(HistoryStore, NotedEncoder):
     """See `ld_agent.storage.base.Store`. An engine's store says what a version is and how a conversation is deleted."""
 
     def close(self) -> None:
@@ -73,7 +74,7 @@ class SQLStore(NotedEncoder):
                 "INSERT INTO conversation (id, agent) VALUES (?, ?) ON CONFLICT DO NOTHING", (conversation_id, agent)
             )
             conversation = self.find_conversation(conversation_id)
-        if conversation is None or conversation.agent != agent:
+        if conversation is None or name_key(conversation.agent) != name_key(agent):
             stored = conversation.agent if conversation else "?"
             raise InputError(
                 f"conversation {conversation_id!r} has the agent {stored!r}, not {agent!r}; "
@@ -158,11 +159,22 @@ class SQLStore(NotedEncoder):
             if last and (at - last.at).total_seconds() > beta:
                 self.close_session(key, thread)
             number = self._open_session(key, thread)
-            utterance = Utterance(self.next_id(key, "utterances", "u"), speaker, text, at, number, channel, interrupted)
+            given = self.next_id(key, "utterances", "u")
+            utterance = Utterance(given, speaker, text, utc(at), number, channel, interrupted, offset_of(at))
             self.db.of(key).execute(
-                """INSERT INTO utterance (conversation, id, session, speaker, text, at, channel, interrupted)
-                   VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
-                (key, utterance.id, number, speaker, text, microseconds(at), channel, int(interrupted)),
+                """INSERT INTO utterance (conversation, id, session, speaker, text, at, channel, interrupted, utc_offset)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                (
+                    key,
+                    utterance.id,
+                    number,
+                    speaker,
+                    text,
+                    microseconds(at),
+                    channel,
+                    int(interrupted),
+                    utterance.utc_offset,
+                ),
             )
         return utterance
 
@@ -187,13 +199,14 @@ class SQLStore(NotedEncoder):
         return int(row[0]) if row else None
 
     def last_utterance(self, key: int, thread: str | None = None) -> Utterance | None:
-        number = "SELECT max(number) FROM session WHERE conversation = ?1"
+        number, here = "SELECT max(number) FROM session WHERE conversation = ?1", ""
         values: tuple[object, ...] = (key,) if thread is None else (key, thread)
         if thread is None:
+            number, here = f"{number} AND NOT {IMPORTED}", "AND source = ''"
             sessions = f"SELECT number FROM {OPEN_SESSIONS} WHERE conversation = ?1 AND closed = 0 UNION {number}"
         else:
             sessions = f"{number} AND thread = ?2"
-        where = f"conversation = ?1 AND session IN ({sessions}) ORDER BY pk DESC LIMIT 1"
+        where = f"conversation = ?1 AND session IN ({sessions}) {here} ORDER BY pk DESC LIMIT 1"
         return next(iter(utterances(self.db.of(key), where, values)), None)
 
     def open_utterances(self, key: int, thread: str | None = "") -> list[Utterance]:
@@ -240,10 +253,14 @@ class SQLStore(NotedEncoder):
             for row in self.db.of(key).rows("SELECT name FROM speaker WHERE conversation = ? ORDER BY first", (key,))
         ]
 
-    def unextracted(self, key: int, *, set_aside: bool = False) -> list[Utterance]:
+    def unextracted(
+        self, key: int, *, set_aside: bool = False, imported: bool = False, most: int | None = None
+    ) -> list[Utterance]:
         failed = f"FROM failure WHERE conversation = ?1 AND work = '{TRAITS}' AND item = utterance.id"
         waiting = "" if set_aside else f"AND NOT EXISTS (SELECT 1 {failed} AND attempts >= {PATIENCE})"
-        return utterances(self.db.of(key), f"conversation = ?1 AND extracted = 0 {waiting} ORDER BY pk", (key,))
+        which, order = ("source != ''", "at, pk") if imported else ("source = ''", "pk")
+        where = f"conversation = ?1 AND extracted = 0 AND {which} {waiting} ORDER BY {order} LIMIT ?2"
+        return utterances(self.db.of(key), where, (key, EVERYTHING if most is None else most))
 
     def answered(self, key: int, utterance: Utterance) -> str:
         last = utterances(

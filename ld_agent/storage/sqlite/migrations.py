@@ -228,4 +228,14 @@ MIGRATIONS: tuple[str, ...] = (
     UPDATE trait SET holds_until = newer.at, ended_by = newer.source FROM trait newer
         WHERE newer.conversation = trait.conversation AND newer.id = trait.superseded_by AND newer.source != '';
     """,
+    # 11: imported history: which message of which export an utterance is; the offset from UTC where it was said
+    """
+    -- a digest, or empty; the offset is in seconds
+    ALTER TABLE utterance ADD COLUMN source TEXT NOT NULL DEFAULT '';
+    ALTER TABLE utterance ADD COLUMN utc_offset INTEGER NOT NULL DEFAULT 0;
+    CREATE UNIQUE INDEX utterance_source ON utterance (conversation, source) WHERE source != '';
+    DROP INDEX utterance_pending;
+    CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0 AND source = '';
+    CREATE INDEX utterance_history ON utterance (conversation, at, pk) WHERE extracted = 0 AND source != '';
+    """,
 )

@@ -1,0 +1,131 @@
+"""``ld-agent memory import`` of histories that other programs export: what is stored, and what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from datetime import tzinfo
+from pathlib import Path
+from shlex import quote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ld_agent.cli.show import say
+from ld_agent.config import load_config
+from ld_agent.datasets.exports import Export, Message, format_of, read
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.running.history import Imported, People, plan, store_history
+from ld_agent.storage.address import is_address, shown
+from ld_agent.storage.opening import existing_store, open_store
+from ld_agent.terminal import bars
+from ld_agent.types import checked_name
+
+OWN = b"ld_agent.memory"
+"""What the first line of the project's own exports says."""
+SHOWN_EVERY = 500
+NAMED = 12
+"""People and chats that a summary names."""
+
+
+def is_own(source: Path) -> bool:
+    """Whether a file is an export of `ld-agent memory export`, or nothing that could be a history.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        with source.open("rb") as file:
+            start = file.read(200)
+    except OSError as exc:
+        raise InputError(f"{source} cannot be read: {exc.strerror}; check the path and its permissions") from exc
+    return OWN in start or not start.strip()
+
+
+def import_history(
+    source: Path,
+    store: str,
+    conversation: str,
+    *,
+    format: str | None,
+    me: str | None,
+    timezone: str | None,
+    dry: bool,
+    config: str | None,
+    overrides: list[str] | None,
+) -> None:
+    """Store the messages of an export in a conversation, and say what was stored.
+
+    Raises:
+        InputError: an unknown format, name or time zone.
+        DataFileError: the export is cut off or broken; what comes before is stored.
+    """
+    settings = load_config(config, overrides or [])
+    export = Export(source, _zone(timezone))
+    name, me = format_of(export, format), checked_name(me or settings.agent.user, "--me")
+    there = is_address(store) or Path(store).exists()
+    opened = existing_store(store) if there else None if dry else open_store(store)
+    imported, broken = Imported(), None
+    with closing(opened) if opened else nullcontext():
+        stored = opened.find_conversation(conversation) if opened else None
+        agent = stored.agent if stored else settings.agent.name
+        people = People(me, agent, name, opened.speakers(stored.key) if opened and stored else ())
+        with _progress(export, imported) as messages:
+            try:
+                if dry or opened is None:
+                    plan(opened, conversation, messages(name), people, imported)
+                else:
+                    store_history(opened, (conversation, agent), messages(name), people, settings.memory.beta, imported)
+            except DataFileError as exc:
+                broken = exc
+            except KeyboardInterrupt:
+                say(
+                    f"interrupted after {imported.stored} messages, which are stored; run the same command again to resume"
+                )
+                raise
+    _summarize(imported, export, name, dry)
+    if broken is not None:
+        raise broken
+    if imported.stored and not dry:
+        where = f"--store {shown(store)} --conversation {conversation}"
+        say(
+            f"what they tell is learned in the background of `ld-agent chat {where} agent.user={quote(me)}`, or now, with an"
+        )
+        say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError) as exc:
+        raise InputError(f"--timezone {name} is not a time zone; give a name like Europe/Paris") from exc
+
+
+@contextmanager
+def _progress(export: Export, imported: Imported) -> Iterator[Callable[[str], Iterator[Message]]]:
+    """Read messages under a progress bar."""
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with bars(*columns) as display:
+        task = display.add_task("reading", total=None)
+
+        def messages(format: str) -> Iterator[Message]:
+            for number, message in enumerate(read(export, format), 1):
+                if number % SHOWN_EVERY == 0:
+                    done = imported.stored + imported.known
+                    display.update(task, completed=export.done, total=export.total, description=f"{done} messages")
+                yield message
+
+        yield messages
+
+
+def _summarize(imported: Imported, export: Export, format: str, dry: bool) -> None:
+    """Say what an import stored, or would store."""
+    many = "message" if imported.stored == 1 else "messages"
+    known = f"; {imported.known} were stored already" if imported.known else ""
+    say(f"{format}: {imported.stored} {many} {'would be ' if dry else ''}stored{known}")
+    if imported.first and imported.last:
+        say(f"from {imported.first:%Y-%m-%d %H:%M%z} to {imported.last:%Y-%m-%d %H:%M%z}")
+    for what, counted in (("by", imported.people), ("in", imported.chats), ("left out:", +export.left)):
+        if counted:
+            more = f" and {len(counted) - NAMED} more" if len(counted) > NAMED else ""
+            say(f"{what} {', '.join(f'{name} ({count})' for name, count in counted.most_common(NAMED))}{more}")

@@ -1,0 +1,141 @@
+"""Stores an exported history, and learns from it in the background: each message once, in order of time, in small pieces.
+
+Storing asks no model, so that one can talk at once. Knows no format and no SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+
+from ld_agent.datasets.exports import ASSISTANTS
+from ld_agent.datasets.exports.message import AGENT, ME, Message, line_of
+from ld_agent.storage.base import Line, Store
+from ld_agent.types import LONGEST_NAME, checked_text, cleaned_name, name_key
+
+BATCH = 1000
+"""Messages stored at once: what an interruption loses at most."""
+
+
+@dataclass(slots=True)
+class Imported:
+    """What an import has stored, or would store.
+
+    Attributes:
+        stored: messages that were new.
+        known: messages that the store had already.
+        people: messages by name.
+        chats: messages by chat.
+    """
+
+    stored: int = 0
+    known: int = 0
+    people: Counter[str] = field(default_factory=Counter)
+    chats: Counter[str] = field(default_factory=Counter)
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+class People:
+    """The names of those who wrote, each person's in one spelling.
+
+    Args:
+        me: the name of who owns the history.
+        agent: the agent's.
+        format: of the export. Who is called like the agent in a chat between people is somebody else.
+        known: names used so far.
+    """
+
+    def __init__(self, me: str, agent: str, format: str, known: Iterable[str] = ()) -> None:
+        self._me, self._agent, self.format = me, agent, format
+        self._spelled = {name_key(name): name for name in [*known, me, agent]}
+        self._authors: dict[str, str] = {}
+        """Whose name each is, by its key, where an export tells people of one name apart."""
+
+    def name(self, message: Message) -> str:
+        """The name under which a message is stored."""
+        if message.by == ME:
+            return self._me
+        if message.by == AGENT:
+            return self._agent
+        name = cleaned_name(line_of(message.name))[: LONGEST_NAME - 20].strip() or "Unknown"
+        if name_key(name) == name_key(self._agent) and self.format not in ASSISTANTS:
+            name = f"{name} ({self.format})"
+        owner = self._authors.setdefault(name_key(name), message.author)
+        if message.author != owner and message.author and owner:
+            name = f"{name} ({message.author[-8:]})"
+        return self._spelled.setdefault(name_key(name), name)
+
+
+def store_history(
+    store: Store,
+    conversation: tuple[str, str],
+    messages: Iterable[Message],
+    people: People,
+    beta: float,
+    imported: Imported,
+) -> None:
+    """Store the messages of an export that are not stored yet; an interrupted import resumes when it is repeated.
+
+    Args:
+        conversation: its id and its agent's name.
+        beta: β in seconds, which divides chats into sessions.
+        imported: counts what has been done.
+    """
+    key = store.open_conversation(*conversation).key
+    try:
+        for batch in _batches(messages):
+            stored = store.add_history(key, [_line(message, people) for message in batch], beta)
+            _count(imported, batch, people, stored)
+    finally:
+        store.close_history(key)
+
+
+def plan(
+    store: Store | None, conversation: str, messages: Iterable[Message], people: People, imported: Imported
+) -> None:
+    """Count what `store_history` would store; ``store``: None for a new one."""
+    there = store.find_conversation(conversation) if store else None
+    for batch in _batches(messages):
+        sources = {_line(message, people).source for message in batch}
+        known = store.known_sources(there.key, list(sources)) if store and there else set()
+        _count(imported, batch, people, len(sources - known))
+
+
+def _batches(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """Messages by the batch; if reading fails, what was read before is handed out first."""
+    source = iter(messages)
+    while True:
+        batch: list[Message] = []
+        try:
+            batch.extend(islice(source, BATCH))
+        except Exception:
+            if batch:
+                yield batch
+            raise
+        if not batch:
+            return
+        yield batch
+
+
+def _line(message: Message, people: People) -> Line:
+    source = hashlib.blake2b(f"{people.format}/{message.id}".encode("utf-8", "replace"), digest_size=16).hexdigest()
+    thread = f"{people.format}: {line_of(message.chat) or 'chat'}"
+    speaker = people.name(message)
+    text = checked_text(message.text)
+    silent = message.by == AGENT or (text.startswith("[") and text.find("]") == len(text) - 1)  # nothing but a medium
+    return Line(source, thread, speaker, text, message.at, learned=silent)
+
+
+def _count(imported: Imported, batch: list[Message], people: People, stored: int) -> None:
+    imported.stored += stored
+    imported.known += len(batch) - stored
+    imported.people.update(people.name(message) for message in batch)
+    imported.chats.update(message.chat for message in batch)
+    times = [message.at for message in batch]
+    imported.first = min([*times, *([imported.first] if imported.first else [])])
+    imported.last = max([*times, *([imported.last] if imported.last else [])])

@@ -1,0 +1,254 @@
+"""One's own history: stored once, at once and in order of time; learned from later; what is older overrules nothing newer.
+And names: one person is one, however the name is written."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from agent_parts import DAY, START, Scene, requests_of
+from cli_commands import CommandLine
+
+from ld_agent.agent import Agent
+from ld_agent.datasets.exports.message import AGENT, ME, Message
+from ld_agent.errors import DataFileError, InputError
+from ld_agent.running import history
+from ld_agent.running.history import Imported, People, plan, store_history
+from ld_agent.running.rebuild import learn_history
+from ld_agent.storage.exchange import export_lines, import_file
+from ld_agent.storage.sqlite.store import Store
+from ld_agent.types import cleaned_name, name_key
+
+HOUR = timedelta(hours=1)
+CHAT = """[03.06.24, 09:00:00] Ann: I keep bees.
+[03.06.24, 09:01:00] Bo: How many hives?
+[04.06.24, 09:00:00] Bo: Well?
+[04.06.24, 09:01:00] Ann: I own 4 hives."""
+
+
+def told(number: int, text: str, at: datetime, name: str = "Ann", **more: str) -> Message:
+    return Message(str(number), "chat", name, text, at, **more)
+
+
+def stored(agent: Agent, messages: list[Message], name: str = "ann", format: str = "whatsapp") -> Imported:
+    there = agent.store.find_conversation(name)
+    known = agent.store.speakers(there.key) if there else []
+    imported = Imported()
+    people = People("Ann", "Sam", format, known)
+    store_history(agent.store, (name, "Sam"), messages, people, agent.config.memory.beta, imported)
+    return imported
+
+
+def learn(agent: Agent, name: str = "ann") -> None:
+    found = agent.store.find_conversation(name)
+    assert found
+    learn_history(agent, found, lambda left: None)
+
+
+# ---- storing
+
+
+def test_an_import_is_shown_then_stored_once(command_line: CommandLine, tmp_path: Path) -> None:
+    path, store = tmp_path / "WhatsApp Chat - Bo.txt", tmp_path / "me.db"
+    path.write_text(CHAT, encoding="utf-8")
+    command = ("memory", "import", path, "--store", store, "--conversation", "ann", "--me", "ann")
+    ran = command_line(*command, "--timezone", "Europe/Paris", "--dry-run")
+    assert (ran.code, ran.out, store.exists()) == (0, "", False)
+    assert "4 messages would be stored" in ran.err
+    for expected in ("4 messages stored", "0 messages stored; 4 were stored already"):
+        ran = command_line(*command, "--timezone", "Europe/Paris")
+        assert (ran.code, expected in ran.err) == (0, True), ran.err
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n[05.06.24, 10:00:00] Ann: And a bear.\n")
+    assert "1 message stored; 4 were" in command_line(*command, "--timezone", "Europe/Paris").err
+    rows = [json.loads(line) for line in command_line("memory", "export", "-", "--store", store).out.splitlines()]
+    said = [row for row in rows if row.get("kind") == "utterance"]
+    assert [(u["speaker"], u["text"], u["at"][:16], u["utc_offset"]) for u in said][::4] == [
+        ("ann", "I keep bees.", "2024-06-03T07:00", 7200), ("ann", "And a bear.", "2024-06-05T08:00", 7200),
+    ]  # fmt: skip
+    assert {row["thread"] for row in rows if row.get("kind") == "session"} == {"whatsapp: Bo"}
+    assert all(row["closed"] for row in rows if row.get("kind") == "session")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--from", "icq"], ["icq", "telegram", "whatsapp"]),
+        (["--from", "telegram"], ["format telegram", "whatsapp"]),
+        (["--timezone", "Mars/Base"], ["Mars/Base", "Europe/Paris"]),
+        (["--me", "a\nb"], ["--me"]),
+    ],
+)
+def test_what_cannot_be_imported_is_said_in_one_line(
+    command_line: CommandLine, tmp_path: Path, arguments: list[str], parts: list[str]
+) -> None:
+    path = tmp_path / "c.txt"
+    path.write_text(CHAT, encoding="utf-8")
+    ran = command_line("memory", "import", path, "--store", tmp_path / "me.db", *arguments)
+    assert (ran.code, len(ran.err.splitlines()), (tmp_path / "me.db").exists()) == (1, 1, False)
+    assert all(part in ran.err for part in parts), ran.err
+
+
+def test_an_interrupted_import_resumes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "BATCH", 3)
+    agent = scene.agent()
+    messages = [told(n, f"Line {n}.", START + n * HOUR * 2) for n in range(10)]
+
+    def broken() -> Iterator[Message]:
+        yield from messages[:7]
+        raise DataFileError("c.txt", None, "cut off")
+
+    with pytest.raises(DataFileError):
+        store_history(agent.store, ("ann", "Sam"), broken(), People("Ann", "Sam", "whatsapp"), 3600, Imported())
+    assert agent.conversation("ann").speakers == ["Ann"]
+    assert len(agent.conversation("ann").utterances) == 7
+    assert agent.store.open_threads(agent.conversation("ann").key) == []
+    imported = Imported()
+    plan(agent.store, "ann", iter(messages), People("Ann", "Sam", "whatsapp"), imported)
+    assert (imported.stored, imported.known) == (3, 7)
+    assert (stored(agent, messages).stored, stored(agent, messages).stored) == (3, 0)
+    assert [u.text for u in agent.conversation("ann").utterances] == [m.text for m in messages]
+
+
+def test_older_parts_of_a_chat_come_in_later(scene: Scene, tmp_path: Path) -> None:
+    agent = scene.agent()
+    stored(agent, [told(2, "Second.", START), told(3, "Third.", START + HOUR / 2)])
+    stored(agent, [told(1, "First.", START - DAY), told(4, "Fourth.", START + DAY)])
+    talk = agent.conversation("ann")
+    by_session: dict[int, list[str]] = {}
+    for u in talk.utterances:
+        by_session.setdefault(u.session, []).append(u.text)
+    assert sorted(by_session.values()) == [["First."], ["Fourth."], ["Second.", "Third."]]
+    backup = tmp_path / "b.jsonl"
+    backup.write_text("".join(f"{line}\n" for line in export_lines(agent.store)), encoding="utf-8")
+    other = Store(tmp_path / "other.db")
+    assert import_file(other, backup) == 1
+    assert list(export_lines(other)) == backup.read_text(encoding="utf-8").splitlines()
+    other.close()
+
+
+def test_what_was_forgotten_does_not_come_back(scene: Scene) -> None:
+    agent = scene.agent()
+    messages = [told(1, "I keep bees.", START), told(2, "I sold a boat.", START + HOUR / 4)]
+    stored(agent, messages)
+    talk = agent.conversation("ann")
+    talk.forget(talk.utterances[0].id)
+    assert stored(agent, messages).stored == 0
+    assert [u.text for u in agent.conversation("ann").utterances] == ["I sold a boat."]
+
+
+def test_the_offset_stays_with_a_line(scene: Scene) -> None:
+    agent = scene.agent()
+    tokyo = timezone(timedelta(hours=9))
+    stored(agent, [told(1, "It snowed.", datetime(2024, 1, 2, 6, tzinfo=tokyo))])
+    talk = agent.conversation("ann")
+    talk.observe("Yesterday too.", "Ann", "2024-01-03T06:00:00+09:00")
+    here = ["2024-01-02T06:00:00+09:00", "2024-01-03T06:00:00+09:00"]
+    assert [u.local_at.isoformat() for u in talk.utterances] == here
+    assert [u.local_at.isoformat() for u in talk.running] == here[1:]
+    assert talk.utterances[0].at.isoformat() == "2024-01-01T21:00:00+00:00"
+
+
+def test_the_speakers_day_is_the_day_that_is_remembered(scene: Scene) -> None:
+    agent = scene.agent({"extractor": "I swam in the fjord yesterday."})
+    at = datetime(2024, 1, 2, 6, tzinfo=timezone(timedelta(hours=9)))  # still 1 January in UTC
+    stored(agent, [told(1, "I swam in the fjord yesterday.", at)])
+    learn(agent)
+    [trait] = agent.conversation("ann").traits(history=True)
+    assert "1 January 2024" in trait.text
+
+
+# ---- learning
+
+
+def test_no_reply_waits_for_what_is_to_be_learned_from_history(scene: Scene) -> None:
+    agent = scene.agent()
+    lines = [told(n, f"I own boat {n}.", START - (40 - n) * DAY) for n in range(12)]
+    stored(agent, [*lines, told(99, "Shall I list them?", START - DAY, "", by=AGENT)])
+    talk = agent.conversation("ann")
+    talk.respond("Good morning!", "Ann", START)
+    assert len(requests_of(agent, "extractor")) <= 1
+    assert requests_of(agent, "summarizer") == []
+    assert agent.store.to_learn(talk.key) == 12
+    learn(agent)
+    asked = [request.messages[-1].content for request in requests_of(agent, "extractor")]
+    order = [n for content in asked for n in range(12) if f"boat {n}." in content]
+    assert sorted(order) == order
+    assert set(order) == {*range(12)}
+    assert not any("list them" in content for content in asked)
+    assert agent.store.to_learn(talk.key) == 0
+    events = [record for record in talk.records if record.view == "events"]
+    assert [r.at for r in events] == sorted(r.at for r in events)
+    assert len(events) == 13
+    assert {record.channel for record in events} == {"import"}
+
+
+def test_what_is_older_never_overrules_what_is_newer(scene: Scene) -> None:
+    agent = scene.agent()
+    talk = agent.conversation("ann")
+    talk.observe("I live in Oslo.", "Ann", START)
+    talk.end_session()
+    stored(agent, [told(1, "I live in Bergen.", START - 400 * DAY), told(2, "I live in Rome.", START - 900 * DAY)])
+    learn(agent)
+    traits = {t.text: t for t in agent.conversation("ann").traits(history=True)}
+    assert [t.text for t in agent.conversation("ann").persona("Ann")] == ["I live in Oslo."]
+    assert {t.text for t in talk.persona("Ann", as_of=START - 300 * DAY)} == {"I live in Bergen."}
+    assert traits["I live in Rome."].superseded_by == traits["I live in Bergen."].id
+    assert traits["I live in Bergen."].superseded_by == traits["I live in Oslo."].id
+
+
+def test_a_memory_that_is_rewritten_takes_in_nothing_older(scene: Scene) -> None:
+    agent = scene.agent(**{"memory.views": ["recursive"]})
+    talk = agent.conversation("ann")
+    talk.observe("I sing now.", "Ann", START)
+    talk.end_session()
+    stored(agent, [told(1, "I danced once.", START - 90 * DAY), told(2, "I paint now.", START + DAY)])
+    learn(agent)
+    newest = agent.conversation("ann").records[-1].text
+    assert "paint" in newest
+    assert "danced" not in newest
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    "name", ["Zoë", "ZOË", "Zoe\u0308", " Zoë ", "~ Zoë", "~\u202fZoë", "\u200eZoë\u200b", "Zo\u200dë", "\ufeffzoë"]
+)
+def test_a_name_is_one_however_it_is_written(scene: Scene, name: str) -> None:
+    talk = scene.agent().conversation("ann")
+    talk.observe("I live in Oslo.", "Zoë", START)
+    assert talk.observe("I keep bees.", name, START).speaker == "Zoë"
+    talk.observe("Lovely.", talk.agent_name, START)
+    assert talk.speakers == ["Zoë", "Sam"]
+    assert {t.text for t in talk.persona(name)} == {"I live in Oslo.", "I keep bees."}
+
+
+def test_names_are_stored_clean() -> None:
+    assert cleaned_name("  Ann\u00a0\u00a0 Lee\u200e ") == "Ann Lee"
+    assert cleaned_name("👩\u200d🌾 Ida") == "👩\u200d🌾 Ida"
+    assert name_key("STRASSE") == name_key("straße")
+    assert name_key("Zoé") != name_key("Zoë")
+
+
+def test_the_agent_is_one_too(scene: Scene) -> None:
+    agent = scene.agent()
+    talk = agent.conversation("ann")
+    talk.observe("Ahoy.", "SAM ", START)
+    assert talk.speakers == ["Sam"]
+    with pytest.raises(InputError, match="agent itself"):
+        talk.respond("Ahoy.", "sam", START)
+    assert agent.conversation("ann", agent_name="SAM") is talk
+
+
+def test_people_of_one_name_stay_two_and_nobody_becomes_the_agent() -> None:
+    people = People("Ann", "Sam", "discord", ["Zoë"])
+
+    def name(name: str, author: str = "", **more: str) -> str:
+        return people.name(told(1, "Hm.", START, name, author=author, **more))
+
+    assert [name("ZOË", "1"), name("Zoë", "2"), name("zoë", "1")] == ["Zoë", "Zoë (2)", "Zoë"]
+    assert [name("ann"), name("", by=ME), name("", by=AGENT), name("sam")] == ["Ann", "Ann", "Sam", "sam (discord)"]
+    assert People("Ann", "Sam", "sillytavern").name(told(1, "Hm.", START, "SAM")) == "Sam"
+    assert name("\n") == "Unknown"

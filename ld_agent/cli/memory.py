@@ -293,26 +293,26 @@ def _backfilled(agent: Agent, conversations: Sequence[StoredConversation]) -> tu
 
     lacking = {c.id: missing(agent, c) for c in conversations}
     total = sum(sum(views.values()) for views in lacking.values())
-    count, problems = 0, list[str]()
+    count, waiting, problems = 0, 0, list[str]()
     with bars() as progress:
-        agent.resources.progress = show = LongWork(progress)
+        agent.resources.progress = LongWork(progress)
         task = progress.add_task("digesting sessions", total=total)
+        messages = progress.add_task("learning from messages", total=None, visible=False)
 
         def taken(view: str, sessions: int) -> None:
             nonlocal count
             count += sessions
             progress.update(task, completed=count, description=f"digesting sessions: {view}")
 
+        def learned(left: int) -> None:
+            taken("all", total - count - sum(sum(missing(agent, one).values()) for one in conversations))
+            progress.update(messages, completed=waiting - left, total=waiting, visible=waiting > 0)
+
         try:
             for one in conversations:
-                if sum(lacking[one.id].values()) or agent.store.to_learn(one.key):
-                    waiting = agent.store.to_learn(one.key)
-                    problems += rebuild_views(
-                        agent,
-                        one,
-                        taken,
-                        lambda left, all=waiting: show("learning from messages", max(all - left, 0), max(all, 1)),
-                    )
+                waiting = agent.store.to_learn(one.key)
+                if sum(lacking[one.id].values()) or waiting:
+                    problems += rebuild_views(agent, one, taken, learned)
         except KeyboardInterrupt:
             say(f"interrupted after {count} of {total} sessions; run the same command again to resume")
             raise

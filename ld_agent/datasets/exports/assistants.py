@@ -55,7 +55,8 @@ def _of_chatgpt(name: str, message: Mapping[str, Any]) -> Said:
     shown = message.get("recipient") in (None, "all") and not more.get("is_visually_hidden_from_conversation")
     if not shown or content.get("content_type") not in (None, "text", "multimodal_text"):
         role = "tool"
-    parts = content.get("parts") if isinstance(content.get("parts"), list) else [content.get("text")]
+    listed = content.get("parts")
+    parts = listed if isinstance(listed, list) else [content.get("text")]
     files = [media(text_at(f, "mime_type", "mimeType"), text_at(f, "name")) for f in objects(more.get("attachments"))]
     heard = [text for part in parts if (text := _part_of_chatgpt(part))]
     if "[image]" in heard:

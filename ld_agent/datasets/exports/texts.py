@@ -42,7 +42,7 @@ def apple_time(line: str) -> tuple[datetime, str] | None:
         written, found, after = line.partition(half)
         if found and len(written) < 26:
             at = wall_time(" ".join((written + half).split()), "%b %d, %Y %I:%M:%S %p")
-            return at and (at, after.strip())
+            return (at, after.strip()) if at else None
     return None
 
 
@@ -111,7 +111,7 @@ def signal_head(line: str) -> tuple[datetime, str, str] | None:
     if not (line.startswith("[") and closed and colon and "," not in date and 0 < len(name) <= 100):
         return None
     at = wall_time(date, "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M")
-    return at and (at, name, text)
+    return (at, name, text) if at else None
 
 
 def _of_signal(part: Part, head: tuple[datetime, str], lines: list[str], seen: Counter[str]) -> Iterator[Message]:

@@ -230,6 +230,6 @@ def _at(head: re.Match[str], order: str) -> datetime | None:
         hour %= 12
     year = numbers["y"] + (2000 if numbers["y"] < 100 else 0)
     try:
-        return datetime(year, numbers["m"], numbers["d"], hour, minute, *second, tzinfo=UTC)
+        return datetime(year, numbers["m"], numbers["d"], hour, minute, sum(second), tzinfo=UTC)
     except ValueError:
         return None

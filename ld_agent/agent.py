@@ -149,7 +149,7 @@ class Agent:
 
     async def answer(
         self,
-        said: Sequence[tuple[str, str]],
+        said: Sequence[Sequence[str]],
         options: ReplyOptions | None = None,
         *,
         bare: bool = False,
@@ -158,7 +158,8 @@ class Agent:
         """Answer the last of some lines from these lines alone; nothing is recalled or stored.
 
         Args:
-            said: (role, text) pairs with the roles of chat APIs, ``user`` or ``assistant``; the last is the user's.
+            said: (role, text) pairs with the roles of chat APIs, ``user`` or ``assistant``, or with the speaker's name as a
+                third; the last is a user's.
             bare: omit the agent's instructions and persona, for tasks such as finding a title.
         """
         complete = self.resources.costs.ametered(self.resources.asking.acomplete)

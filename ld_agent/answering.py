@@ -23,9 +23,10 @@ from ld_agent.languages.reading import Reading
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.quotes import asks, is_evidence, worths
 from ld_agent.modules.choice import agreed, timely
-from ld_agent.modules.generator import Generator, Prompted, Situation
+from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader, answer_in
 from ld_agent.modules.replies import only_repeats, reply_text
+from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.modules.summarizer import whole_sentences
 from ld_agent.prompts import as_line, as_name
 from ld_agent.steps import Steps
@@ -42,9 +43,9 @@ questions about something never said, it does in 9 (`data/samples/questions.json
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
 REPEATED = "the model only repeated what had been said; it was asked again"
 LONGEST_QUOTE = 300  # characters
-_TAG = re.compile(r"</?\w+>")
 TRAITS_READ = 3
 """Maximum number of traits in a passage for the reader."""
+_TAG = re.compile(r"</?\w+>")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class Answering:
     def checks(self, situation: Situation, prompted: Prompted) -> bool:
         """Whether the answer is checked against what the user said, because that is what they ask about."""
         shown, reading = prompted.messages[0].content, situation.language.reading
-        return self.grounded and asks_what_was_told(situation.heard.text, reading, shown)
+        return self.grounded and situation.asks_from_memory and asks_what_was_told(situation.heard.text, reading, shown)
 
     def _unrepeated(
         self,
@@ -329,10 +330,8 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading
 
 def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utterance:
     """The line of a passage, by the person who said its last, that says most of an answer; of several, the last."""
-    words, lines = (
-        stems_of(answer, reading),
-        [said for said in reversed(passage) if said.speaker == passage[-1].speaker],
-    )
+    words = stems_of(answer, reading)
+    lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
     return max(lines, key=lambda said: len(words & stems_of(said.text, reading)))
 
 

@@ -7,7 +7,7 @@ nobody waits for it. Knows no SQL, no model and no thread.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -27,9 +27,10 @@ from ld_agent.memory.short_term import ShortTermCache
 from ld_agent.memory.views.base import Query
 from ld_agent.memory.views.enabled import Remembered
 from ld_agent.memory.when import as_dated
-from ld_agent.modules.generator import Generator, Prompted, Situation
+from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader
-from ld_agent.modules.replies import ReplyStream, decision, repeatable, reply_text, statements
+from ld_agent.modules.replies import ReplyStream, continued, decision, repeatable, reply_text, statements
+from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.revising.forgetting import FORGOTTEN, Forgetting, Request, quoted, request_in
 from ld_agent.running.stopwatch import Stopwatch
 from ld_agent.state import Relation
@@ -93,6 +94,7 @@ class Turn:
     _pieces: list[str] = field(default_factory=list)
     _finish: str = "stop"
     _why_none: str = ""
+    _calls: tuple[Mapping[str, Any], ...] = ()
     _said_before: frozenset[str] | None = None
 
     def reply(self, at: datetime | None, recorded: str | None = None) -> Steps[Reply]:
@@ -107,7 +109,8 @@ class Turn:
         answer, interrupted = yield from self._answer()
         said = self._said(answer, interrupted)
         self.watch.lap("generate")
-        kept = self._keep(said if recorded is None else recorded, at, interrupted) if said or recorded else None
+        text = self.options.passed.begun + said if recorded is None else recorded
+        kept = self._keep(text, at, interrupted) if text and not self._calls else None
         self.watch.lap("store")
         return self._reply(said, kept)
 
@@ -164,7 +167,7 @@ class Turn:
         said = self._holding(self._said_then())
         about = asked_about(self.heard.text, (*self._everyone(), *(u.speaker for u in said)), self._reading)
         self.quotes, self.passages = self._quotes(said, about), self._passages(said, about)
-        return self._situation(about)
+        return replace(self._situation(about), passed=self.options.passed)
 
     def _recall(self, query: Query) -> Steps[None]:
         """Let every view recall; pinned memories are always included."""
@@ -288,7 +291,9 @@ class Turn:
         self._said_before = None if answering.checks(situation, prompted) else self._not_to_be_repeated()
         answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, self._said_before)
         self.notes += answer.notes
+        self.notes += answer.completion.notes
         self._finish, self._why_none = answer.completion.finish, answer.completion.why_none("generator")
+        self._calls = answer.completion.calls
         if views.decides:
             verdict = decision(answer.completion.text)
             self.decision = NOT_STATED if verdict is None else "yes" if verdict else "no"
@@ -318,7 +323,9 @@ class Turn:
         tokens = Tokens(sum(c.prompt_tokens for c in self._seen), sum(c.completion_tokens for c in self._seen))
         about = (self.remembered.recalled, self.traits, tuple(self.notes), self.watch.milliseconds, tokens)
         prompt = tuple({"role": m.role, "content": m.content} for m in self._prompted.messages)
-        return Reply(said, kept, self.heard, *about, self._explanations(), self.quotes, self._finish, prompt)
+        return Reply(
+            said, kept, self.heard, *about, self._explanations(), self.quotes, self._finish, prompt, self._calls
+        )
 
     def _explanations(self) -> dict[str, dict[str, Any]]:
         """How the recall of each view came about, and what the answer decided for it."""
@@ -354,6 +361,7 @@ class Turn:
             decides=relation.views.decides,
             said=self._said_before,
             language=relation.models.language,
+            begun=self.options.passed.begun,
         )
 
     def _not_to_be_repeated(self) -> frozenset[str] | None:
@@ -374,10 +382,10 @@ class Turn:
         said = reply_text(answer, self.relation.agent_name, people, decides=decides, said=self._said_before)
         if interrupted:
             self.notes.append(INTERRUPTED)
-        elif not said:
+        elif not said and not self._calls and not self.options.passed.begun:
             said = self._words.speechless
             self.notes.append(f"{self._why_none}; {STOCK_PHRASE}" if self._why_none else NO_REPLY)
-        return said
+        return continued(self.options.passed.begun, said)
 
     def _keep(self, text: str, at: datetime | None, interrupted: bool) -> Utterance:
         """Store the reply, after everything that was said while it was generated."""

@@ -294,6 +294,43 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """A tool's call or result in a chat: read by the model, but not remembered.
+
+    Attributes:
+        after: the last line of a person before it; "": what is answered.
+        name: of the tool.
+        text: of a result; "": a call.
+        wire: the message as an endpoint gets it.
+    """
+
+    after: str
+    name: str
+    text: str
+    wire: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a client's request has besides text, for a model that takes it.
+
+    Attributes:
+        media: the images and files of each line, as parts of OpenAI's protocol.
+        parameters: the client's tools, as in the request's JSON.
+        asides: calls and results of tools, in order.
+        begun: how the reply begins, which is to be continued.
+    """
+
+    media: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    asides: tuple[Aside, ...] = ()
+    begun: str = ""
+
+
+NOTHING_PASSED = Passed()
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyOptions:
     """Overrides of the config for one reply.
 
@@ -303,6 +340,7 @@ class ReplyOptions:
         top_p: of the sampling; None: ``modules.generator.top_p``.
         seed: of the sampling; None: each utterance of a conversation has its own.
         instructions: added to the agent's own instructions, cut to a quarter of the model's window.
+        passed: what a client sent besides text.
     """
 
     max_new_tokens: int | None = None
@@ -310,6 +348,7 @@ class ReplyOptions:
     top_p: float | None = None
     seed: int | None = None
     instructions: str = ""
+    passed: Passed = NOTHING_PASSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +358,7 @@ class Reply:
     Attributes:
         text: the generated reply.
         utterance: the agent's utterance as stored (with teacher forcing, the recorded reply); None: the reply was
-            interrupted before its first word.
+            interrupted before its first word, or calls a tool.
         heard: the user's utterance that was answered.
         recalled: the memories in the prompt, best first; empty: no relevant memory.
         traits: the traits in the prompt, by speaker.
@@ -329,6 +368,7 @@ class Reply:
         explanations: what each view can say about its recall beyond the numbers (rounds, keywords, selections).
         finish: "stop" (the model ended the reply) or "length" (``max_new_tokens`` did).
         prompt: the prompt as sent to the model, one ``{"role", "content"}`` per message.
+        calls: calls of the client's tools; ``text`` then goes with them, and nothing of it is stored.
     """
 
     text: str
@@ -343,6 +383,7 @@ class Reply:
     quotes: tuple[Utterance, ...] = ()
     finish: str = "stop"
     prompt: tuple[Mapping[str, str], ...] = ()
+    calls: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

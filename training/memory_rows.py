@@ -19,7 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ld_agent.modules.generator import Situation, render
+from ld_agent.modules.generator import render
+from ld_agent.modules.situation import Situation
 from ld_agent.types import Utterance
 from training.command import run_command
 from training.memory_relations import led, lists

@@ -7,8 +7,8 @@ own LoRA adapter, so that requests of different modules share one forward pass.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from ld_agent.backbones.answer_text import cleaned
 
@@ -21,14 +21,25 @@ _LACKS: Mapping[str, str] = {
     "tool": "the model called a tool instead of answering; switch tools off at the endpoint, or use another model",
     "empty": "the endpoint gave an empty answer; check the server's log and backbone.model",
 }
+NOT_PASSED: Mapping[str, str] = {
+    "media": "the model takes no images or files; it was told where they stand",
+    "tools": "the model takes no tools; it was not told of them",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chat message. ``content`` is data: control tokens in it reach the model as plain text."""
+    """One chat message. ``content`` is data: control tokens in it reach the model as plain text.
+
+    Attributes:
+        media: images and files that ``content`` only names, for an endpoint, as parts of OpenAI's protocol.
+        wire: what an endpoint gets instead, a call of a tool or its result; ``content`` says the same.
+    """
 
     role: Literal["system", "user", "assistant"]
     content: str
+    media: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
+    wire: Mapping[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,7 @@ class Request:
         on_text: called with each piece of the answer as it is generated.
         cacheable_prefix: leading messages that are constant over many calls, worth keeping encoded; a hint only.
         read: applied to the answer before it is parsed; see `Language.canonical`.
+        parameters: of an endpoint's call, as the client gave them: its tools.
     """
 
     messages: tuple[Message, ...]
@@ -61,6 +73,13 @@ class Request:
     on_text: Callable[[str], None] | None = None
     cacheable_prefix: int = 0
     read: Callable[[str], str] | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """What only some models take of this request: "media", "tools"."""
+        media = any(message.media for message in self.messages)
+        return (*(("media",) if media else ()), *(("tools",) if self.parameters else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,8 @@ class Completion:
         lack: why there is no answer, if the model or endpoint gave none; an empty text alone is an answer.
         reasoned: there was reasoning, which the text lacks.
         unopened: no tag opened it.
+        calls: of the client's tools.
+        notes: what of the request the model did not get.
     """
 
     text: str
@@ -81,6 +102,8 @@ class Completion:
     lack: Lack = ""
     reasoned: bool = False
     unopened: bool = False
+    calls: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         answer = cleaned(self.text)
@@ -107,7 +130,8 @@ class Backbone(Protocol):
         ...
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
-        """Answer every request, in order.
+        """Answer every request, in order. Only a backbone with a true ``passes_on`` reads a message's ``media`` and ``wire``, and
+        ``parameters``.
 
         What ``on_text`` raises, such as `ReplyStopped`, and a KeyboardInterrupt propagate; pieces already passed to
         ``on_text`` remain with the caller.

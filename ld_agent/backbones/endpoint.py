@@ -15,14 +15,16 @@ import random
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from ld_agent.backbones.address import address, client, key
-from ld_agent.backbones.base import Completion, Lack, Message, Request
-from ld_agent.backbones.estimate import as_plain_text, estimated_prompt, estimated_tokens
+from ld_agent.backbones.base import NOT_PASSED, Completion, Lack, Message, Request
+from ld_agent.backbones.client_message import tool_calls
+from ld_agent.backbones.estimate import estimated_prompt, estimated_tokens
 from ld_agent.backbones.reasoning import OMITTED, split, text_of
-from ld_agent.backbones.refusals import SYSTEM_WORDS, Received, alternating, error_text, quoted, retry_after
+from ld_agent.backbones.refusals import Received, error_text, on_wire, quoted, refused, retry_after
 from ld_agent.errors import BackboneError, ConfigError, ModelError
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -76,10 +78,15 @@ class EndpointBackbone:
         extra: further parameters of every call, as in the request's JSON.
         pause: coroutine that waits the given seconds between two tries.
 
+    Attributes:
+        passes_on: images, files and tools of a client are sent as they came; without those that the endpoint refuses.
+
     Raises:
         ModelError: the ``openai`` package is missing, no key is set, or base_url is not an http address.
         ConfigError: ``extra`` has a parameter that is set here.
     """
+
+    passes_on = True
 
     def __init__(
         self,
@@ -189,20 +196,21 @@ class EndpointBackbone:
             )
         shown: list[str] = []
         failures, model = 0, self._served_name(request)
-        merged = model in self._without_system
+        without = ["system"] if model in self._without_system else []
         while True:
-            parameters = self._parameters(request, merged)
+            parameters = self._parameters(request, without)
             try:
                 async with self._slots:
                     completion = await self._call(request, parameters, shown, pieces)
-                if merged:
+                if "system" in without:
                     self._without_system.add(model)
-                return completion
+                return replace(completion, notes=tuple(NOT_PASSED[what] for what in without if what in NOT_PASSED))
             except self._openai.OpenAIError as exc:
                 if self._leave_out_refused(parameters, exc):
                     continue
-                if not merged and _refuses_system(parameters, exc):
-                    merged = True
+                status = getattr(exc, "status_code", None)
+                if what := refused(parameters, bool(request.parameters), status, _said(exc), without):
+                    without.append(what)
                     continue
                 wait = self._wait_before_retry(exc, failures)
                 if wait is None or _has_text(shown) or failures >= self._max_retries:
@@ -221,6 +229,7 @@ class EndpointBackbone:
             if request.on_text is None:
                 return self._completion(request, answer)
             usage = finish = None
+            calls: list[Any] = []
             async with answer as stream:
                 received = Received(stream.response)
                 async for chunk in stream:
@@ -228,8 +237,9 @@ class EndpointBackbone:
                     deadline.reschedule(self._loop.time() + self._timeout)
                     usage = getattr(chunk, "usage", None) or usage
                     choice = _first_choice(chunk)
-                    text = _said_by_model(getattr(choice, "delta", None), again=bool(shown))
-                    if text:
+                    delta = getattr(choice, "delta", None)
+                    calls += getattr(delta, "tool_calls", None) or ()
+                    if text := _said_by_model(delta, again=bool(shown)):
                         shown.append(text)
                         pieces.put((request, text))
                     finish = getattr(choice, "finish_reason", None) or finish
@@ -237,10 +247,11 @@ class EndpointBackbone:
             return self._unstreamed(request, received.text, pieces)
         if finish is None and not received.whole:
             raise self._error(request, "the stream was interrupted", "try again and check the server's log")
-        return self._counted(request, "".join(shown), finish, usage)
+        return self._counted(request, "".join(shown), finish, usage, calls)
 
     def _unstreamed(self, request: Request, body: str, pieces: Pieces) -> Completion:
         """The answer of an endpoint that does not stream, or its error."""
+        answer: Any
         try:
             answer = self._openai.types.chat.ChatCompletion.construct(**json.loads(body))
         except (ValueError, TypeError):
@@ -259,11 +270,15 @@ class EndpointBackbone:
                 raise self._error(request, f"the answer is an error: {self._quoted(error)}", fix)
             seen = self._quoted(getattr(answer, "model_dump_json", lambda **_: str(answer))(exclude_unset=True))
             raise self._error(request, f"the answer is not a chat completion: {seen}", "check backbone.base_url (…/v1)")
-        return self._counted(request, text, getattr(choice, "finish_reason", None), getattr(answer, "usage", None))
+        finish, calls = getattr(choice, "finish_reason", None), getattr(message, "tool_calls", None) or ()
+        return self._counted(request, text, finish, getattr(answer, "usage", None), calls)
 
-    def _counted(self, request: Request, text: str, finish: Any, usage: Any) -> Completion:
+    def _counted(self, request: Request, text: str, finish: Any, usage: Any, made: Sequence[Any]) -> Completion:
         answer = split(text)
-        lack: Lack = "" if answer.text.strip() else _LACKS.get(finish, "reasoning" if answer.reasoned else "empty")
+        calls = tool_calls([call.model_dump(exclude_unset=True) for call in made]) if request.parameters else ()
+        lack: Lack = (
+            "" if answer.text.strip() or calls else _LACKS.get(finish, "reasoning" if answer.reasoned else "empty")
+        )
         prompt, completion = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
         return Completion(
             text,
@@ -271,20 +286,21 @@ class EndpointBackbone:
             completion if isinstance(completion, int) else estimated_tokens(text),
             "length" if finish == "length" or (finish == "content_filter" and not lack) else "stop",
             lack,
+            calls=calls,
         )
 
     def _served_name(self, request: Request) -> str:
         return self._models.get(request.module, self._model)
 
-    def _parameters(self, request: Request, merged: bool) -> dict[str, Any]:
+    def _parameters(self, request: Request, without: Sequence[str]) -> dict[str, Any]:
         model = self._served_name(request)
-        messages = alternating(request.messages) if merged else request.messages
         parameters: dict[str, Any] = {
             "model": model,
-            "messages": [{"role": m.role, "content": as_plain_text(m.content)} for m in messages],
+            "messages": on_wire(request.messages, without),
             "temperature": request.temperature,
             "seed": request.seed,
             self._length_name: request.max_new_tokens,
+            **({} if "tools" in without else request.parameters),
         }
         if request.top_p is not None and request.temperature > 0:
             parameters["top_p"] = request.top_p
@@ -367,14 +383,6 @@ def _said_by_model(message: Any, *, again: bool = False) -> str | None:
 
 def _has_text(shown: Sequence[str]) -> bool:
     return any(text != OMITTED for text in shown)
-
-
-def _refuses_system(sent: Mapping[str, Any], exc: Exception) -> bool:
-    """Whether a call may have been refused because of its system message; some servers call that their own failure."""
-    if getattr(exc, "status_code", None) not in (400, 422, 500):
-        return False
-    said = _said(exc).casefold()
-    return any(m["role"] == "system" for m in sent["messages"]) and any(word in said for word in SYSTEM_WORDS)
 
 
 def _said(exc: Exception) -> str:

@@ -20,8 +20,9 @@ _HARMONY_MESSAGE = re.compile(
 )
 OMITTED = "<think>…</think>"
 """Stands for reasoning that an endpoint returns in a field of its own."""
-IMAGE = "[image]"
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "refusal"})
+_PLACES = ("image", "audio", "video", "file", "document")
+_LONGEST_NAME = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def opened(prompt: str) -> str:
 def text_of(content: object, between: str = "\n") -> str | None:
     """Return the text of a message's content in any shape of OpenAI's protocol; None: it has another shape.
 
-    Of a list of parts, texts are joined, an image is `IMAGE`, and everything else (such as reasoning) is left out.
+    Of a list of parts, texts are joined; an image, a sound or a file leaves its place ("[image]", "[file: name]"), and everything
+    else (such as reasoning) is left out.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -95,8 +97,29 @@ def text_of(content: object, between: str = "\n") -> str | None:
     return between.join(text for text in texts if text)
 
 
+def is_media(part: object) -> bool:
+    """Whether a part of a message is something else than text, to be seen, heard or read: `text_of` leaves its place."""
+    return isinstance(part, Mapping) and _part(part).startswith("[") and _words(part) is None
+
+
+def _words(part: Mapping[str, object]) -> str | None:
+    """The text of a part; None: it is no text."""
+    kind = str(part.get("type", ""))
+    if kind not in _TEXT_PARTS:
+        return None
+    text = part.get("text", part.get("refusal"))
+    return text if isinstance(text, str) else ""
+
+
 def _part(part: Mapping[str, object]) -> str:
-    kind, text = str(part.get("type", "")), part.get("text")
-    if kind in _TEXT_PARTS:
-        return text if isinstance(text, str) else ""
-    return IMAGE if "image" in kind else ""
+    kind, words = str(part.get("type", "")), _words(part)
+    if words is not None:
+        return words
+    place = next((place for place in _PLACES if place in kind), "")
+    if place not in ("file", "document"):
+        return f"[{place}]" if place else ""
+    inner = part.get("file")
+    names = {**part, **(inner if isinstance(inner, Mapping) else {})}
+    name = next((str(names[key]) for key in ("filename", "name", "title") if names.get(key)), "")
+    name = " ".join(name.replace("[", "(").replace("]", ")").split())[:_LONGEST_NAME]
+    return f"[file: {name}]" if name else "[file]"

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from ld_agent.backbones.base import Message
+from ld_agent.backbones.estimate import as_plain_text
 
 QUOTED_CHARACTERS = 200
 SHORT_KEY = 8
 """A key with fewer characters may be part of a word, so it is masked only where it stands alone."""
-SYSTEM_WORDS = ("system", "developer", "role")
-"""Words of a refusal of the system role; templates that do not know it also say that roles must alternate."""
+_WORDS = {
+    "media": ("image", "audio", "video", "file", "modal", "vision", "content", "string"),
+    "tools": ("tool", "function"),
+    "begun": ("assistant", "last message", "prefix", "prefill"),
+    "system": ("system", "developer", "role"),
+}
+"""Words with which endpoints refuse a part of a call; templates without a system role also say that roles must alternate."""
+_CONTINUE = "(Continue this reply without repeating it: {begun})"
+_STATUS = frozenset({400, 404, 415, 422, 500, 501})
+"""Some servers call it their own failure."""
 
 
 def alternating(messages: Sequence[Message]) -> list[Message]:
@@ -22,11 +32,46 @@ def alternating(messages: Sequence[Message]) -> list[Message]:
     merged: list[Message] = []
     for message in messages:
         role = "user" if message.role == "system" else message.role
-        if merged and merged[-1].role == role:
-            merged[-1] = Message(role, f"{merged[-1].content}\n\n{message.content}")
+        last = merged[-1] if merged else None
+        if last and last.role == role and not (last.wire or message.wire):
+            merged[-1] = Message(role, f"{last.content}\n\n{message.content}", (*last.media, *message.media))
         else:
-            merged.append(Message(role, message.content))
+            merged.append(replace(message, role=role))
     return merged
+
+
+def on_wire(messages: Sequence[Message], without: Collection[str]) -> list[dict[str, Any]]:
+    """Messages as an endpoint gets them, without what it refuses: "system", "media", "tools", "begun"."""
+    if "begun" in without:
+        messages = (*messages[:-1], Message("user", _CONTINUE.format(begun=messages[-1].content)))
+    plain = [m if m.wire is None or "tools" not in without else Message(m.role, m.content) for m in messages]
+    return [_on_wire(m, "media" in without) for m in (alternating(plain) if "system" in without else plain)]
+
+
+def _on_wire(message: Message, without_media: bool) -> dict[str, Any]:
+    given = message.wire or {"role": message.role, "content": message.content}
+    text = as_plain_text(given["content"]) if given["content"] else given["content"]
+    if not message.media or without_media:
+        return {**given, "content": text}
+    return {**given, "content": [{"type": "text", "text": text}, *message.media]}
+
+
+def refused(sent: Mapping[str, Any], tools: bool, status: int | None, said: str, without: Collection[str]) -> str:
+    """What of a call an endpoint may have refused, by the words of its error: one of those of `on_wire`; "": nothing.
+
+    Args:
+        tools: the call has the client's tools.
+        without: what it was already called without.
+    """
+    messages, said = sent["messages"], said.casefold()
+    there = {
+        "media": any(isinstance(m["content"], list) for m in messages),
+        "tools": tools or any(m["role"] == "tool" for m in messages),
+        "begun": messages[-1]["role"] == "assistant",
+        "system": any(m["role"] == "system" for m in messages),
+    }
+    likely = (what for what, words in _WORDS.items() if there[what] and any(word in said for word in words))
+    return next((what for what in likely if what not in without), "") if status in _STATUS else ""
 
 
 def error_text(body: Any) -> str:

@@ -1,8 +1,8 @@
-"""Chats with an assistant, JSON lines in any of three shapes: OpenAI's ``messages`` of role and content, ShareGPT's
-``conversations`` of from and value, and RefGPT's ``dialogue``, one text with marks such as ``<user 1>:``.
+"""Chats with an assistant, JSON lines or a JSON list in any of three shapes: OpenAI's ``messages`` of role and content,
+ShareGPT's ``conversations`` of from and value, and RefGPT's ``dialogue``, one text with marks such as ``<user 1>:``.
 
-A line is one session, undated: it begins at `dating.ANCHOR`. The agent is "Assistant", the other is "User". Messages of the
-system, reasoning, and answers of nothing else are left out.
+A chat is one session, undated: it begins at `dating.ANCHOR`. The agent is "Assistant", the other is "User", or each of several by
+name. Messages are read as the server reads them: without the system's, tools' and reasoning, with "[image]" for what is no text.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ld_agent.backbones.reasoning import text_of, without_reasoning
+from ld_agent.backbones.client_message import client_message
 from ld_agent.datasets.base import Episode, Report, Turn
 from ld_agent.datasets.dating import ANCHOR, spaced
-from ld_agent.datasets.records import Record, UniqueIds, built, json_lines
+from ld_agent.datasets.records import Record, UniqueIds, built, json_records
+from ld_agent.errors import InputError
 
 AGENT, USER = "Assistant", "User"
-ROLES = {"assistant": AGENT, "gpt": AGENT, "bot": AGENT, "user": USER, "human": USER}
-SILENT = frozenset({"system"})
 SHAPES = {"messages": ("role", "content"), "conversations": ("from", "value")}
 MARK = re.compile(r"<(user|assistant)(?: \d+)?>(?:\s*\(word count[^)]*\))?\s*[:：]", re.IGNORECASE)
 
 
 def recognises(value: Any) -> bool:
+    if isinstance(value, list) and value:
+        value = value[0]
     if not isinstance(value, dict):
         return False
     said = [value[key][0] for key in SHAPES if isinstance(value.get(key), list) and value[key]]
@@ -34,20 +35,21 @@ def recognises(value: Any) -> bool:
 
 
 def read(path: Path, report: Report) -> Iterator[Episode]:
-    """Yield one episode per line. A chat without both roles is a bad record."""
+    """Yield one episode per chat. A chat without both roles is a bad record."""
     unique = UniqueIds()
-    return built(json_lines(path, report), lambda record: _episode(record, unique), report)
+    return built(json_records(path, report), lambda record: _episode(record, unique), report)
 
 
 def _episode(record: Record, unique: UniqueIds) -> Episode:
     said = list(_said(record))
-    if {speaker for speaker, _ in said} != {AGENT, USER}:
+    speakers = {speaker for speaker, _ in said}
+    if AGENT not in speakers or len(speakers) < 2:
         raise record.error("the chat needs utterances of both the user and the assistant")
     turns = tuple(
         Turn(speaker, text, at, 1) for (speaker, text), at in zip(said, spaced(ANCHOR, len(said)), strict=True)
     )
-    name = record.values.get("id")
-    return Episode(unique(str(name) if name else f"{record.path.stem}-{record.line}"), AGENT, turns, {}, record.source)
+    name = record.values.get("id") or f"{record.path.stem}-{record.line or int(record.where[1:-1]) + 1}"
+    return Episode(unique(str(name)), AGENT, turns, {}, record.source)
 
 
 def _said(record: Record) -> Iterator[tuple[str, str]]:
@@ -57,24 +59,14 @@ def _said(record: Record) -> Iterator[tuple[str, str]]:
         ends = [mark.start() for mark in marks[1:]] + [len(text)]
         for mark, end in zip(marks, ends, strict=True):
             if words := text[mark.end() : end].strip():
-                yield ROLES[mark[1].lower()], words
+                yield AGENT if mark[1].lower() == "assistant" else USER, words
         return
     key = next(key for key in SHAPES if key in record)
-    role_key, text_key = SHAPES[key]
     for message in record.records(key):
-        role = message.text(role_key)
-        if role in SILENT:
-            continue
-        if role not in ROLES:
-            raise message.error(f"{role_key} {role!r} is not one of {', '.join(ROLES)}")
-        speaker, text = ROLES[role], _text(message, text_key)
-        if speaker == USER:
-            yield speaker, text
-        elif answer := without_reasoning(text).strip():
-            yield speaker, answer
-
-
-def _text(message: Record, key: str) -> str:
-    content = message.values.get(key)
-    parts = text_of(content) if isinstance(content, list) else None
-    return (message.text(key) if parts is None else message.checked_text(parts, key)).strip()
+        try:
+            said = client_message(message.values)
+        except InputError as exc:
+            raise message.error(str(exc)) from exc
+        if said is not None and said.role in ("assistant", "user") and said.text.strip():
+            text = message.checked_text(said.text, SHAPES[key][1]).strip()
+            yield AGENT if said.role == "assistant" else said.name or USER, text

@@ -6,13 +6,13 @@ create_agent(model, middleware=[MemoryMiddleware(agent.conversation("ann"))])
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AnyMessage, SystemMessage
 
-from ld_agent.backbones.reasoning import without_reasoning
+from ld_agent.backbones.client_message import ClientMessage, client_message
 from ld_agent.conversation import Conversation
 from ld_agent.integrations.remembered import remembered
 
@@ -21,7 +21,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
     """One conversation's memory around an agent; use one middleware per person.
 
     Args:
-        person: what the user is called in the conversation; None: ``agent.user``.
+        person: what the user is called in the conversation; None: by the message's name, or else ``agent.user``.
     """
 
     def __init__(self, conversation: Conversation, person: str | None = None) -> None:
@@ -42,23 +42,28 @@ class MemoryMiddleware(AgentMiddleware[Any, Any]):
         await asyncio.to_thread(self._keep, state["messages"])
 
     def _with_memory(self, request: Any) -> Any:
-        known = remembered(self._conversation, asked) if (asked := _last(request.messages, "human")) else ""
+        known = remembered(self._conversation, asked.text) if (asked := _last(request.messages, "user")) else ""
         if not known:
             return request
         before = request.system_prompt
         return request.override(system_message=SystemMessage("\n\n".join(filter(None, (before, known)))))
 
     def _keep(self, messages: list[AnyMessage]) -> None:
-        if said := _last(messages, "human"):
-            self._conversation.observe(said, self._person)
-        if (answer := _last(messages[-1:], "ai")) and said:
-            self._conversation.observe(answer, self._conversation.agent_name)
+        if said := _last(messages, "user"):
+            self._conversation.observe(said.text, self._person or said.name or None)
+        if (answer := _last(messages[-1:], "assistant")) and said:
+            self._conversation.observe(answer.text, self._conversation.agent_name)
         self._conversation.learn_later()
 
 
-def _last(messages: list[AnyMessage], kind: str) -> str:
-    """The text of the last message of a type; "" for none."""
-    texts: Iterable[str] = (str(message.text) for message in reversed(messages) if message.type == kind)
-    if kind == "ai":
-        texts = map(without_reasoning, texts)
-    return next((text for text in texts if text.strip()), "")
+def _last(messages: list[AnyMessage], role: str) -> ClientMessage | None:
+    """The last message of a role that says something."""
+    said = (client_message(_given(message)) for message in reversed(messages))
+    return next((one for one in said if one is not None and one.role == role and one.text.strip()), None)
+
+
+def _given(message: AnyMessage) -> dict[str, Any]:
+    content = message.content
+    parts = [content] if isinstance(content, str) else content
+    as_parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
+    return {"role": message.type, "content": as_parts, "name": message.name}

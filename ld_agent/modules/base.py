@@ -10,7 +10,7 @@ from functools import partial
 
 from ld_agent.backbones import build_backbone
 from ld_agent.backbones.answer_text import AnswerStream
-from ld_agent.backbones.base import Backbone, Completion, Message, Request
+from ld_agent.backbones.base import NOT_PASSED, Backbone, Completion, Message, Request
 from ld_agent.config import Config
 from ld_agent.config.sections import ModuleSection, ModulesSection
 from ld_agent.errors import BackboneError
@@ -89,6 +89,10 @@ class Models:
     def backbone_key(self, module: str) -> str:
         """A value that is equal for modules sharing a backbone; loads nothing."""
         return "" if self._given is not None else self._sections[module].model_dump_json()
+
+    def passes_on(self, module: str) -> bool:
+        """Whether the model of a module gets what a client sent besides text: images, tools."""
+        return bool(getattr(self.backbone(module), "passes_on", False))
 
     def settings(self, module: str) -> ModuleSection:
         return self._settings[module]
@@ -181,6 +185,8 @@ class Models:
                 self._unopened.add(self.backbone_key(batch[0].module))
             if self._reasons_unmarked(batch[0].module):
                 completions = [_without_cut_reasoning(completion) for completion in completions]
+            if not self.passes_on(batch[0].module):
+                completions = [_noted(*both) for both in zip(completions, batch, strict=True)]
             answers.update(zip(positions, map(_bounded, completions, batch), strict=True))
         return [answers[p] for p in range(len(requests))]
 
@@ -202,6 +208,13 @@ def _without_cut_reasoning(completion: Completion) -> Completion:
     """No answer, if the limit cut a text off before any reasoning in it has ended."""
     cut = completion.finish == "length" and not completion.reasoned
     return replace(completion, text="", lack="reasoning") if cut else completion
+
+
+def _noted(completion: Completion, request: Request) -> Completion:
+    """The completion, with notes on what this model does not take."""
+    return (
+        replace(completion, notes=tuple(NOT_PASSED[what] for what in request.passes)) if request.passes else completion
+    )
 
 
 def _bounded(completion: Completion, request: Request) -> Completion:

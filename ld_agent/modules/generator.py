@@ -5,17 +5,19 @@ Renders a prompt that fits the model's window; what is left out is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
 
 from ld_agent.backbones.base import Completion, Message, Request
-from ld_agent.languages import ENGLISH, Language
+from ld_agent.languages import Language
+from ld_agent.modules.asides import native, with_passed, with_results
 from ld_agent.modules.base import Models
+from ld_agent.modules.situation import Prompted, Situation
 from ld_agent.prompts import as_line, as_name
-from ld_agent.types import Recalled, ReplyOptions, Utterance
+from ld_agent.types import NOTHING_PASSED, Aside, Recalled, ReplyOptions
 
 T = TypeVar("T")
 DECISION_TOKENS = 12
@@ -30,56 +32,6 @@ UNLIKE = 16
 DIRECT = "generator_direct"
 """The prompt for models that follow instructions; it says on which day a memory was told."""
 SHORTEST_HEARD = 64  # characters; a window without room for them has none for the instructions either
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """Everything a reply is made from.
-
-    Attributes:
-        agent: name of the replying agent.
-        heard: u', the utterance to answer; not in ``context``.
-        context: M_S, the running session before it, oldest first.
-        recalled: m, best first.
-        quotes: verbatim utterances of earlier sessions, oldest first.
-        passages: what was said in earlier sessions, most relevant first, each line with what led up to it; for the reader
-            alone, not in the prompt.
-        traits: P_u and P_a: traits by speaker, the agent's under its own name.
-        people: everyone else who takes part.
-        steps: instructions of the memory mechanisms on how to use what was recalled.
-        examples: earlier replies as models; the first to be dropped if the window is small.
-        labelled: label each memory with its mechanism.
-        decides: the answer also says whether ``heard`` is worth remembering; see `decision`.
-        instructions: those of the caller, added to the agent's own and cut to a quarter of the window.
-        language: of the prompt.
-        doubted: the channel of each trait that was not said in the chat, by speaker and text.
-        about: the only speaker whom ``heard`` asks about by name, if any; see `asked_about`.
-    """
-
-    agent: str
-    heard: Utterance
-    context: tuple[Utterance, ...] = ()
-    recalled: tuple[Recalled, ...] = ()
-    traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    people: tuple[str, ...] = ()
-    steps: str = ""
-    examples: tuple[str, ...] = ()
-    labelled: bool = False
-    decides: bool = False
-    quotes: tuple[Utterance, ...] = ()
-    passages: tuple[tuple[Utterance, ...], ...] = ()
-    instructions: str = ""
-    language: Language = ENGLISH
-    doubted: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompted:
-    """A rendered prompt, with notes on what had to be left out."""
-
-    messages: tuple[Message, ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +87,7 @@ class Generator:
     def __init__(self, models: Models, prompting: str) -> None:
         self._models = models
         layouts = {"paper": render_as_paper, "rsum": render_as_rsum, "direct": render_directly}
-        self._render = layouts.get(prompting, render)
+        self._layout = layouts.get(prompting, render)
 
     def prompt_for(self, situation: Situation) -> Prompted:
         """Render a situation so that it fits the window, for training and inference.
@@ -144,6 +96,7 @@ class Generator:
         memories, the oldest traits, the middle of the utterance.
         """
         notes: list[str] = []
+        situation = with_results(situation, bool(self._native(situation)))
         if situation.instructions:
             situation = self._with_bounded_instructions(situation, notes)
         for part in _DROPPED:
@@ -157,6 +110,17 @@ class Generator:
             )
             situation = shortened
         return Prompted(self._render(situation), tuple(notes))
+
+    def _native(self, situation: Situation) -> tuple[Aside, ...]:
+        """The calls and results of tools that the model gets in its own protocol."""
+        asides = native(situation.passed, situation.heard.text)
+        return asides if asides and self._models.passes_on("generator") else ()
+
+    def _render(self, situation: Situation) -> tuple[Message, ...]:
+        messages = self._layout(situation)
+        if situation.passed == NOTHING_PASSED:
+            return messages
+        return with_passed(messages, situation.passed, self._native(situation))
 
     def _without_excess(self, situation: Situation, part: _Part, notes: list[str]) -> Situation:
         """The situation with as much of one part as fits the window."""
@@ -185,7 +149,7 @@ class Generator:
         if temperature > 0:  # replies may vary, so they should
             said = [message.content for message in messages if message.role != "system" and message.content]
             request = replace(request, unlike=tuple(said[-UNLIKE:]))
-        request = replace(request, temperature=temperature, top_p=top_p)
+        request = replace(request, temperature=temperature, top_p=top_p, parameters=options.passed.parameters)
         return replace(request, max_new_tokens=request.max_new_tokens + DECISION_TOKENS) if decides else request
 
     def reworded(self, request: Request) -> Request:

@@ -20,6 +20,8 @@ BORDER = re.compile(r"(?:^|[\n。.!?！？…”’」』\"'])[\s*#\-【\[（(]*
 """Where a line or sentence begins."""
 FEWEST_REPEATED = 4
 """Minimum number of words of a sentence that must not be repeated; shorter ones ("Oh no!") may be."""
+CJK = "\u2e80"
+"""The first character of scripts that write no blanks between words."""
 COMING = re.compile(
     r"(?:^|\n|(?<=[.!?…\"'”)。！？]))[\s<*_\[(#-]*(?:"
     r"r(?:e(?:m(?:e(?:m(?:b(?:er?)?)?)?)?)?)?|d(?:e(?:c(?:i(?:s(?:i(?:on?)?)?)?)?)?)?)?[\s>*_\])]*$",
@@ -56,6 +58,14 @@ def reply_text(
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()
     return text if said is None else _unrepeated(text, said)
+
+
+def continued(begun: str, said: str) -> str:
+    """What to append to a reply that has begun: with the blank that models leave out, without the beginning that some repeat."""
+    if not begun or said.startswith(begun):
+        return said[len(begun) :]
+    spaced = said[:1].isalnum() and said[:1] < CJK
+    return f" {said}" if spaced and (begun[-1].isalnum() or begun[-1] in ".,;:!?…") else said
 
 
 def repeatable(lines: Iterable[str]) -> frozenset[str]:
@@ -126,6 +136,7 @@ class ReplyStream:
         said: as for `reply_text`; a potential repetition is held back until it differs, and so are short sentences
             before it, because an answer that `only_repeats` may be replaced.
         language: that of the prompt; its own markers are not shown either.
+        begun: see `continued`.
     """
 
     def __init__(
@@ -137,7 +148,9 @@ class ReplyStream:
         decides: bool = False,
         said: Collection[str] | None = None,
         language: Language = ENGLISH,
+        begun: str = "",
     ) -> None:
+        self._begun = begun
         self._read = partial(language.canonical_reply, decides=decides)
         self._markers = [marker.casefold() for marker in language.reply_markers(decides=decides)]
         self._agent, self._speakers, self._show, self._decides, self._said = agent, speakers, show, decides, said
@@ -160,6 +173,9 @@ class ReplyStream:
         kept = reply_text(settled, self._agent, self._speakers, decides=self._decides, said=self._said)
         if self._said and repeatable([kept]).issubset(self._said):
             return  # shown only if nothing else comes
+        if self._begun.startswith(kept):
+            return  # perhaps repeated
+        kept = continued(self._begun, kept)
         if len(kept) > len(self._shown) and kept.startswith(self._shown):
             self._show(kept[len(self._shown) :])
             self._shown = kept

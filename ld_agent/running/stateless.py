@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ld_agent.backbones.base import Completion, Message
-from ld_agent.modules.generator import Generator, Situation
-from ld_agent.modules.replies import ReplyStream, reply_text
+from ld_agent.modules.generator import Generator
+from ld_agent.modules.replies import ReplyStream, continued, reply_text
+from ld_agent.modules.situation import Situation
 from ld_agent.steps import Steps
 from ld_agent.types import ReplyOptions, Utterance, checked_text
 
@@ -18,37 +19,45 @@ if TYPE_CHECKING:
 
 def without_memory(
     resources: Resources,
-    said: Sequence[tuple[str, str]],
+    said: Sequence[Sequence[str]],
     options: ReplyOptions | None,
     bare: bool,
     on_text: Callable[[str], None] | None,
 ) -> Steps[Completion]:
-    """Answer the last of some (role, text) lines; see `Agent.answer`."""
+    """Answer the last of some lines; see `Agent.answer`."""
     options, config = options or ReplyOptions(), resources.config.agent
     generator = Generator(resources.models, resources.config.modules.generator.prompting)
-    show = on_text
+    show, people = on_text, tuple[str, ...]()
     if bare:
         system = (Message("system", options.instructions),) if options.instructions else ()
-        lines = [Message("assistant" if role == "assistant" else "user", checked_text(text)) for role, text in said]
+        lines = [Message("assistant" if role == "assistant" else "user", checked_text(text)) for role, text, *_ in said]
         messages = (*system, *lines)
     else:
         now = resources.clock()
         lines_said = [
-            Utterance("", config.name if role == "assistant" else config.user, checked_text(text), now, 1)
-            for role, text in said
+            Utterance(
+                "", config.name if role == "assistant" else "".join(name) or config.user, checked_text(text), now, 1
+            )
+            for role, text, *name in said
         ]
+        people = tuple(dict.fromkeys(u.speaker for u in lines_said if u.speaker != config.name))
         persona = {config.name: config.persona} if config.persona else {}
         situation = Situation(
             config.name,
             lines_said[-1],
             tuple(lines_said[:-1]),
             traits=persona,
-            people=(config.user,),
+            people=people,
             instructions=options.instructions,
+            passed=options.passed,
         )
         messages = generator.prompt_for(situation).messages
         language = resources.models.language
-        show = ReplyStream(config.name, (config.user,), on_text, language=language) if on_text else None
+        show = (
+            ReplyStream(config.name, people, on_text, language=language, begun=options.passed.begun)
+            if on_text
+            else None
+        )
     [completion] = yield [generator.request(messages, show, options=options)]
-    text = completion.text if bare else reply_text(completion.text, config.name, (config.user,))
-    return replace(completion, text=text)
+    text = completion.text if bare else reply_text(completion.text, config.name, people)
+    return replace(completion, text=continued(options.passed.begun, text))

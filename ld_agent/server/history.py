@@ -26,11 +26,15 @@ RETRIEVED = "<context>"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the agent or the person; a stored one with the text "" was corrected or forgotten, and may have been
-    anything."""
+    """One line of the agent or a person; a stored one with the text "" was corrected or forgotten, and may have been
+    anything.
+
+    ``name``: of the person; "": not given.
+    """
 
     by_agent: bool
     text: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +92,16 @@ def same(stored: Line, sent: Line) -> bool:
     return _alike(_plain(stored), _plain(sent))
 
 
-def _plain(line: Line) -> tuple[bool, str]:
-    return line.by_agent, " ".join(line.text.split())
+def _plain(line: Line) -> Line:
+    return Line(line.by_agent, " ".join(line.text.split()), line.name)
 
 
-def _alike(stored: tuple[bool, str], sent: tuple[bool, str]) -> bool:
-    if stored == sent or (stored[0] == sent[0] and not stored[1]):
+def _alike(stored: Line, sent: Line) -> bool:
+    if stored.by_agent != sent.by_agent or (stored.name and sent.name and stored.name != sent.name):
+        return False
+    if stored.text == sent.text or not stored.text:
         return True
-    by_agent, text = sent
-    return by_agent and stored[0] and bool(text) and stored[1].startswith(text)
+    return sent.by_agent and bool(sent.text) and stored.text.startswith(sent.text)
 
 
 def _unanswered(stored: Sequence[Line], last: Line) -> bool:
@@ -111,7 +116,7 @@ def _overlap(stored: Sequence[Line], sent: Sequence[Line]) -> tuple[int, int]:
         common, longest = 0, min(most, len(kept) - start)
         while common < longest and _alike(kept[start + common], given[common]):
             common += 1
-        if common > best[1] and any(text for _, text in kept[start : start + common]):
+        if common > best[1] and any(line.text for line in kept[start : start + common]):
             best = (start, common)
         if common == most:  # no match is longer, and no later one is as long
             break

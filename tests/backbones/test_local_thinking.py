@@ -66,7 +66,7 @@ def test_reasoning_that_a_template_opens_is_closed_or_known() -> None:
     thinking = chat_tokens(OPENING, thinking=True)
     assert prompt(thinking, CHAT).endswith("assistant\n<think>\n")
     pieces: list[str] = []
-    TextStream(thinking, pieces.append).update(thinking._ids("newts</think>Two."), last=True)
+    TextStream(thinking, pieces.append, thinking.opening([])).update(thinking._ids("newts</think>Two."), last=True)
     assert "".join(pieces) == "<think>newts</think>Two."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,7 +189,32 @@ def test_chats_are_read_without_reasoning_and_from_parts(tmp_path: Path) -> None
     (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
     (chat,) = load_episodes(tmp_path / "chat.jsonl")
     assert [turn.text for turn in chat.turns] == ["I typed <think>.", "Here they are.\n[image]", "Nice!", "How many?"]
-    messages[2]["content"] = [{"type": "input_audio"}]
+    messages[2]["content"] = {"text": "no list"}
     (tmp_path / "chat.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
-    with pytest.raises(DataFileError, match="content is empty"):
+    with pytest.raises(DataFileError, match="neither text nor a list of parts"):
         load_episodes(tmp_path / "chat.jsonl")
+
+
+@pytest.mark.parametrize("indent", [None, 2, "lines"])
+def test_chats_are_read_as_the_server_reads_messages(tmp_path: Path, indent: Any) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "depth", "arguments": "{}"}}
+    chat = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "name": "Lena", "content": [{"type": "file", "file": {"filename": "pond.pdf"}}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "12 m"},
+        {"role": "assistant", "content": "It is 12 m deep."},
+        {"role": "user", "name": "Omar", "content": "Thanks."},
+    ]
+    other = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]
+    chats = [{"messages": chat, "tools": []}, {"conversations": other}]
+    text = "\n".join(map(json.dumps, chats)) if indent == "lines" else json.dumps(chats, indent=indent)
+    (tmp_path / "chats.json").write_text(text)
+    pond, greeting = load_episodes(tmp_path / "chats.json")
+    assert [(turn.speaker, turn.text) for turn in pond.turns] == [
+        ("Lena", "[file: pond.pdf]"),
+        ("Assistant", "It is 12 m deep."),
+        ("Omar", "Thanks."),
+    ]
+    assert [turn.text for turn in greeting.turns] == ["Hi", "Ho"]
+    assert greeting.id == "chats-2"

@@ -9,8 +9,9 @@ import pytest
 from ld_agent.backbones.scripted import ScriptedBackbone
 from ld_agent.languages import ENGLISH
 from ld_agent.modules.base import Models
-from ld_agent.modules.generator import Generator, Situation, render
+from ld_agent.modules.generator import Generator, render
 from ld_agent.modules.replies import ReplyStream, only_repeats, repeatable, reply_text
+from ld_agent.modules.situation import Situation
 from ld_agent.types import Recalled, Record, Utterance
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -19,8 +19,9 @@ from ld_agent.memory.quotes import passages
 from ld_agent.memory.topics import TopicExtractor
 from ld_agent.modules.base import Models
 from ld_agent.modules.choice import agreed, timely
-from ld_agent.modules.generator import Generator, Situation
+from ld_agent.modules.generator import Generator
 from ld_agent.modules.reader import Reader, answer_in
+from ld_agent.modules.situation import Situation
 from ld_agent.steps import run
 from ld_agent.types import Utterance
 

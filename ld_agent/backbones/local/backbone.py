@@ -181,14 +181,18 @@ class LocalBackbone:
         from ld_agent.backbones.local.decoding import decode
 
         assert self._steps is not None
-        streams = [TextStream(self._tokens, r.on_text) if r.on_text is not None else None for r in requests]
+        openings = [self._tokens.opening(r.messages) for r in requests]
+        streams = [
+            TextStream(self._tokens, r.on_text, opening) if r.on_text is not None else None
+            for r, opening in zip(requests, openings, strict=True)
+        ]
         rows = [self._row(*given) for given in zip(requests, prompts, streams, strict=True)]
         decode(self._steps([ids for ids, _, _ in prompts]), rows, self._choice)
         completions = []
-        for row, stream, (ids, _, _) in zip(rows, streams, prompts, strict=True):
+        for row, stream, opening, (ids, _, _) in zip(rows, streams, openings, prompts, strict=True):
             if stream is not None:
                 stream.update(row.out, last=True)
-            text = self._tokens.opening + self._tokens.decode(row.out).strip()
+            text = opening + self._tokens.decode(row.out).strip()
             completions.append(Completion(text, len(ids), len(row.out), "stop" if row.stopped else "length"))
         return completions
 

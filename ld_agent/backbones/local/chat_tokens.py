@@ -49,11 +49,10 @@ class ChatTokens:
         self._lock = threading.RLock()
 
     def encode_messages(self, messages: Sequence[Message]) -> list[int]:
-        """Return the prompt's token ids, up to the point where the answer begins.
+        """Return the prompt's token ids, up to the point where the answer begins; a last message of the assistant is continued.
 
         The tokenizer's chat template is used where there is one. Otherwise the contents are joined with blank lines,
-        system messages first; for a decoder-only model a blank line follows, unless the last message is the
-        assistant's and is to be continued.
+        system messages first; for a decoder-only model a blank line follows, unless the last message is continued.
 
         Raises:
             BackboneError: the chat template cannot render these messages.
@@ -86,7 +85,8 @@ class ChatTokens:
             stripped = not (marked[1] and marked[3])
             pieces += [text[end : marked.start()], content.strip() if stripped else content]
             end = marked.end()
-        return [*pieces, text[end:]]
+        continued = bool(messages) and messages[-1].role == "assistant"
+        return [*pieces, "" if continued else text[end:]]
 
     def start_of(self, messages: Sequence[Message], place: int) -> int:
         """Return the number of ids before the content of one message in a rendered prompt."""
@@ -95,11 +95,14 @@ class ChatTokens:
         return len(self._joined_ids(self._pieces(messages)[: 2 * place + 1]))
 
     @cached_property
-    def opening(self) -> str:
-        """The tag with which a prompt ends if the answer begins inside reasoning; "" if it does not."""
+    def _opening(self) -> str:
         if self._tokenizer.chat_template is None:
             return ""
         return opened(self._rendered((Message("user", "?"),)))
+
+    def opening(self, messages: Sequence[Message]) -> str:
+        """The tag with which a prompt ends if the answer begins inside reasoning; "" if it does not."""
+        return "" if messages and messages[-1].role == "assistant" else self._opening
 
     def encode_answer(self, text: str) -> list[int]:
         """Return the ids of an answer as a training target: its text as plain text, then the token that ends it."""
@@ -185,10 +188,10 @@ class TextStream:
     the final text, stripped.
     """
 
-    def __init__(self, tokens: ChatTokens, on_text: Callable[[str], None]) -> None:
+    def __init__(self, tokens: ChatTokens, on_text: Callable[[str], None], opening: str = "") -> None:
         self._tokens, self._on_text, self._given = tokens, on_text, 0
-        if tokens.opening:
-            on_text(tokens.opening)
+        if opening:
+            on_text(opening)
 
     def update(self, ids: Sequence[int], last: bool = False) -> None:
         """Emit the new text in ``ids``, which only grows; with ``last``, also an unfinished character."""

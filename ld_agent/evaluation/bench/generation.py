@@ -15,7 +15,8 @@ from ld_agent.backbones.weights import resolve_model
 from ld_agent.config import Config
 from ld_agent.evaluation.bench.recall import sample
 from ld_agent.evaluation.bench.timing import in_process, peak_mb
-from ld_agent.modules.generator import Situation, render
+from ld_agent.modules.generator import render
+from ld_agent.modules.situation import Situation
 from ld_agent.types import Utterance
 
 PROMPTS, NEW_TOKENS = 8, 48

@@ -23,7 +23,8 @@ from ld_agent.errors import ConfigError
 from ld_agent.evaluation.bench.random_memory import START
 from ld_agent.evaluation.bench.timing import in_process, machine, measuring
 from ld_agent.files import shipped_path
-from ld_agent.modules.generator import Situation, render
+from ld_agent.modules.generator import render
+from ld_agent.modules.situation import Situation
 from ld_agent.types import Recalled, Record, Utterance
 
 BATCH, LORA_R, LORA_ALPHA, LEARNING_RATE = 8, 8, 16, 5e-4

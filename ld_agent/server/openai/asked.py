@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ld_agent.server.history import Line
 from ld_agent.types import Reply, ReplyOptions
@@ -19,7 +20,7 @@ class Asked:
     Attributes:
         conversation: its id in the store; None: nothing is remembered.
         thread: None: none was named, and the request is not compared with what is stored.
-        lines: the chat as the client sent it; the last is the person's, to be answered.
+        lines: the chat as the client sent it; the last is a person's, to be answered; none: the thread's last line is.
         whole: the client always sends the whole chat.
         name: what a new person is called in prompts.
         key: the Idempotency-Key.
@@ -50,6 +51,7 @@ class Answered:
     Attributes:
         finish: "stop", "length", or `CUT_OFF`.
         reply: None where nothing is remembered, and for a repeated request.
+        calls: of the client's tools.
     """
 
     id: str
@@ -60,8 +62,11 @@ class Answered:
     reply: Reply | None = None
     notes: tuple[str, ...] = ()
     repeated: bool = False
+    calls: tuple[Mapping[str, Any], ...] = ()
 
     @property
-    def finish_reason(self) -> Literal["stop", "length"]:
+    def finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
         """`finish` in the words of OpenAI's protocol."""
+        if self.calls:
+            return "tool_calls"
         return "length" if self.finish == "length" else "stop"

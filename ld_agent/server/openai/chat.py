@@ -5,23 +5,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field
 
-from ld_agent.backbones.reasoning import text_of, without_reasoning
 from ld_agent.server.errors import ERRORS, ApiError, as_api_error
-from ld_agent.server.history import Line, is_task
+from ld_agent.server.history import is_task
 from ld_agent.server.identity import HEADERS, MEMORY_HEADER, ChatCaller, addressed
 from ld_agent.server.openai.asked import Answered, Asked
 from ld_agent.server.openai.handing_out import handed_out
-from ld_agent.server.openai.turns import RunningTurn, checked_lines, explained, fingerprint, new_id, options
+from ld_agent.server.openai.reading import ChatMessage, ToolRequest, read_chat
+from ld_agent.server.openai.turns import RunningTurn, explained, fingerprint, new_id, options
 from ld_agent.server.service import Service
 
 SEED = Field(ge=1 - 2**53, le=2**53 - 1, description="Of the sampling. Default: another one for each request.")
-Text = Annotated[str, Field(max_length=1_000_000)]
 IdempotencyKey = Annotated[
     str | None,
     Header(
@@ -33,38 +32,11 @@ IdempotencyKey = Annotated[
 ]
 
 
-class TextPart(BaseModel):
-    type: Literal["text", "input_text", "output_text"]
-    text: Text
-
-
-class ReasoningPart(BaseModel):
-    """Reasoning of a model, which is not read."""
-
-    type: Literal["thinking", "reasoning", "redacted_thinking"]
-
-
-class ChatMessage(BaseModel):
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: Text | list[TextPart | ReasoningPart] | None = None
-
-    @property
-    def text(self) -> str:
-        return said_in(self.content, self.role)
-
-
-def said_in(content: str | Sequence[TextPart | ReasoningPart] | None, role: str) -> str:
-    """The text of a message, an assistant's without its reasoning."""
-    parts = content if content is None or isinstance(content, str) else [part.model_dump() for part in content]
-    text = text_of(parts) or ""
-    return without_reasoning(text) if role == "assistant" else text
-
-
 class StreamOptions(BaseModel):
     include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(ToolRequest):
     """The fields of OpenAI's protocol that are used here; others are ignored."""
 
     model: str
@@ -90,13 +62,14 @@ class Usage(BaseModel):
 
 class AssistantMessage(BaseModel):
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
+    tool_calls: list[dict[str, Any]] | None = None
 
 
 class Choice(BaseModel):
     index: int = 0
     message: AssistantMessage
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "tool_calls"]
 
 
 class ChatCompletion(BaseModel):
@@ -158,16 +131,14 @@ async def chat_completions(
     service: Service = request.app.state.service
     check_model(service, body.model)
     whom = addressed(request, body.user or body.safety_identifier, body.metadata)
-    instructions = "\n\n".join(m.text for m in body.messages if m.role in ("system", "developer") and m.text.strip())
-    lines = checked_lines(
-        [Line(m.role == "assistant", m.text) for m in body.messages if m.role in ("user", "assistant")]
-    )
-    task = is_task(lines, instructions, bool(body.stream))
+    chat = read_chat([m.model_dump(exclude_unset=True) for m in body.messages], body.of_tools)
+    task = is_task(chat.lines, chat.instructions, bool(body.stream))
+    most = body.max_completion_tokens or body.max_tokens
     asked = Asked(
         None if whom.person is None or task else caller.conversation_id(whom.person),
         whom.thread,
-        lines,
-        options(body.max_completion_tokens or body.max_tokens, body.temperature, body.top_p, body.seed, instructions),
+        chat.lines,
+        options(most, body.temperature, body.top_p, body.seed, chat.instructions, chat.passed),
         whom.whole,
         whom.name,
         idempotency_key,
@@ -203,11 +174,13 @@ def usage(answered: Answered) -> Usage:
 
 
 def _completion(asked: Asked, answered: Answered) -> dict[str, Any]:
+    calls = [dict(call) for call in answered.calls] or None
+    message = AssistantMessage(content=answered.text if answered.text or not calls else None, tool_calls=calls)
     return ChatCompletion(
         id=answered.id,
         created=int(time.time()),
         model=asked.model,
-        choices=[Choice(message=AssistantMessage(content=answered.text), finish_reason=answered.finish_reason)],
+        choices=[Choice(message=message, finish_reason=answered.finish_reason)],
         usage=usage(answered),
         ld_agent=explained(answered),
     ).model_dump(exclude_none=True)
@@ -238,6 +211,8 @@ async def stream(turn: RunningTurn, asked: Asked, with_usage: bool) -> AsyncIter
         answered = await turn.work
         if answered.text.startswith(said) and answered.text != said:
             yield chunk({"content": answered.text[len(said) :]})
+        if answered.calls:
+            yield chunk({"tool_calls": [{"index": n, **call} for n, call in enumerate(answered.calls)]})
         yield chunk({}, answered.finish_reason, ld_agent=explained(answered))
         if with_usage:
             yield event(head | {"choices": [], "usage": usage(answered).model_dump()})

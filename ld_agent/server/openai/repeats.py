@@ -12,6 +12,9 @@ from ld_agent.server.service import Service
 from ld_agent.storage.served import BEGUN, Answer
 from ld_agent.types import Utterance
 
+CALLED = "tool_calls"
+"""The finish of an answer that called the client's tools; its text is not stored, so a repeated request gets another."""
+
 
 def begun(service: Service, conversation: Conversation, asked: Asked) -> Answered | None:
     """Record that a keyed request is being answered, or return its earlier answer.
@@ -39,8 +42,9 @@ def begun(service: Service, conversation: Conversation, asked: Asked) -> Answere
 def keep(service: Service, conversation: Conversation, asked: Asked, answered: Answered) -> None:
     """Store the answer to a request, for repeated requests and for lookups by id."""
     reply = answered.reply
-    if reply is not None and reply.utterance is not None and (asked.kept or asked.key):
-        kept = _answer(service, asked, reply.utterance.id, answered.finish)
+    if reply is not None and (reply.utterance is not None or answered.calls) and (asked.kept or asked.key):
+        said = "" if reply.utterance is None else reply.utterance.id
+        kept = _answer(service, asked, said, CALLED if answered.calls else answered.finish)
         kept = replace(kept, prompt_tokens=answered.prompt_tokens, completion_tokens=answered.completion_tokens)
         service.answers.keep(conversation.key, kept)
 
@@ -61,6 +65,8 @@ def _settled(service: Service, conversation: Conversation, asked: Asked, answer:
     if answer.finish == BEGUN:
         reply = _replied(conversation, asked, running, answer.reply)
         return None if reply is None else replace(answer, reply=reply, finish="stop")
+    if answer.finish == CALLED:
+        return None
     if answer.finish != CUT_OFF or not running or running[-1].id != answer.reply:
         return answer
     conversation.replace([answer.reply])
@@ -70,7 +76,12 @@ def _settled(service: Service, conversation: Conversation, asked: Asked, answer:
 
 def _replied(conversation: Conversation, asked: Asked, running: list[Utterance], before: str) -> str | None:
     """The id of the reply to a request that began after another utterance; None: there is none."""
-    if len(running) < 2 or running[-1].speaker != conversation.agent_name or _number(running[-1].id) <= _number(before):
+    if (
+        not asked.lines
+        or len(running) < 2
+        or running[-1].speaker != conversation.agent_name
+        or _number(running[-1].id) <= _number(before)
+    ):
         return None
     heard = Line(running[-2].speaker == conversation.agent_name, running[-2].text)
     return running[-1].id if same(heard, asked.lines[-1]) else None

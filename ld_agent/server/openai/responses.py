@@ -5,27 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from ld_agent.server.errors import ERRORS, ApiError, as_api_error
-from ld_agent.server.history import Line
 from ld_agent.server.identity import HEADERS, MEMORY_HEADER, Caller, ChatCaller, addressed, checked_id
 from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
-from ld_agent.server.openai.chat import (
-    SEED,
-    IdempotencyKey,
-    ReasoningPart,
-    Text,
-    TextPart,
-    check_model,
-    said_in,
-)
+from ld_agent.server.openai.chat import SEED, IdempotencyKey, check_model
 from ld_agent.server.openai.handing_out import handed_out
-from ld_agent.server.openai.turns import RunningTurn, checked_lines, explained, fingerprint, new_id, options
+from ld_agent.server.openai.reading import Content, Text, ToolRequest, read_chat
+from ld_agent.server.openai.turns import RunningTurn, explained, fingerprint, new_id, options
 from ld_agent.server.service import Service
 from ld_agent.types import ReplyOptions
 
@@ -33,25 +25,25 @@ STATUS = {"length": "incomplete", CUT_OFF: "cancelled"}
 ResponseId = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class InputMessage(BaseModel):
-    type: Literal["message"] = "message"
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[TextPart | ReasoningPart]
+class InputItem(BaseModel):
+    """A message, or an item of another type: a call of a tool, its result."""
 
-    @property
-    def text(self) -> str:
-        return said_in(self.content, self.role)
+    model_config = ConfigDict(extra="allow")
+    type: str = "message"
+    role: Literal["system", "developer", "user", "assistant", "tool"] | None = None
+    content: Content | None = None
+    name: Annotated[str | None, Field(description="Who says this, where several people talk.")] = None
 
 
 class ConversationRef(BaseModel):
     id: ResponseId
 
 
-class ResponseRequest(BaseModel):
+class ResponseRequest(ToolRequest):
     """The fields of OpenAI's protocol that are used here; others are ignored."""
 
     model: str
-    input: Text | Annotated[list[InputMessage], Field(min_length=1)]
+    input: Text | Annotated[list[InputItem], Field(min_length=1)]
     instructions: Text | None = None
     previous_response_id: ResponseId | None = None
     conversation: ResponseId | ConversationRef | None = None
@@ -82,7 +74,7 @@ class ResponseBody(BaseModel):
     error: None = None
     incomplete_details: dict[str, str] | None = None
     parallel_tool_calls: bool = False
-    tool_choice: str = "none"
+    tool_choice: str | dict[str, Any] = "none"
     tools: list[dict[str, Any]] = []
     temperature: float | None = None
     top_p: float | None = None
@@ -147,15 +139,15 @@ async def _asked(
         if conversation not in (None, of_answer):
             raise ApiError(404, f"no response {body.previous_response_id!r} of this person", "response_not_found")
         conversation, thread = of_answer, answer.thread
-    messages = [InputMessage(role="user", content=body.input)] if isinstance(body.input, str) else body.input
-    system = [m.text for m in messages if m.role in ("system", "developer")]
-    instructions = "\n\n".join(text for text in [body.instructions or "", *system] if text.strip())
-    lines = [Line(m.role == "assistant", m.text) for m in messages if m.role in ("user", "assistant")]
+    messages = [InputItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+    given = [m.model_dump(exclude_unset=True) for m in messages]
+    chat = read_chat(given, body.of_tools, continues=conversation is not None)
+    instructions = "\n\n".join(text for text in (body.instructions or "", chat.instructions) if text.strip())
     return Asked(
         conversation,
         answer_id if thread is None else thread,
-        checked_lines(lines),
-        options(body.max_output_tokens, body.temperature, body.top_p, body.seed, instructions),
+        chat.lines,
+        options(body.max_output_tokens, body.temperature, body.top_p, body.seed, instructions, chat.passed),
         False,
         whom.name,
         idempotency_key,
@@ -187,6 +179,25 @@ def _part(text: str) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": []}
 
 
+def _calls(answered: Answered) -> list[dict[str, Any]]:
+    """The calls of an answer as items of responses."""
+    return [
+        {
+            "id": f"fc_{call['id']}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": call["id"],
+            **call["function"],
+        }
+        for call in answered.calls
+    ]
+
+
+def _output(answered: Answered) -> list[dict[str, Any]]:
+    said = [_message(answered.id, answered.text)] if answered.text or not answered.calls else []
+    return [*said, *_calls(answered)]
+
+
 def _body(body: ResponseRequest, asked: Asked, answered: Answered | None) -> dict[str, Any]:
     """The response; None: it has just begun."""
     cut = answered is not None and answered.finish == "length"
@@ -203,12 +214,15 @@ def _body(body: ResponseRequest, asked: Asked, answered: Answered | None) -> dic
         created_at=int(time.time()),
         status=status,
         model=body.model,
-        output=[_message(answered.id, answered.text)] if answered else [],
+        output=_output(answered) if answered else [],
         usage=usage,
         previous_response_id=body.previous_response_id,
         conversation=ConversationRef(id=asked.thread) if body.conversation is not None and asked.thread else None,
         instructions=body.instructions,
         metadata=body.metadata or {},
+        parallel_tool_calls=bool(body.parallel_tool_calls),
+        tool_choice=body.tool_choice or ("auto" if body.tools else "none"),
+        tools=body.tools or [],
         incomplete_details={"reason": "max_output_tokens"} if cut else None,
         temperature=body.temperature,
         top_p=body.top_p,
@@ -216,41 +230,69 @@ def _body(body: ResponseRequest, asked: Asked, answered: Answered | None) -> dic
     ).model_dump()
 
 
-async def _events(turn: RunningTurn, body: ResponseRequest, asked: Asked) -> AsyncIterator[str]:
-    """The response while it is generated, as named and numbered server-sent events."""
-    number = -1
+class _Events:
+    """The named and numbered server-sent events of one response."""
 
-    def event(kind: str, **values: Any) -> str:
-        nonlocal number
-        number += 1
-        data = {"type": kind, "sequence_number": number} | values
+    def __init__(self, asked: Asked) -> None:
+        self._id, self._number, self._said, self._begun = asked.id, -1, "", False
+        item = _message(asked.id, "")["id"]
+        self._place: dict[str, Any] = {"item_id": item, "output_index": 0, "content_index": 0}
+
+    def event(self, kind: str, **values: Any) -> str:
+        self._number += 1
+        data = {"type": kind, "sequence_number": self._number} | values
         return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
 
-    begun = _body(body, asked, None)
-    identity = _message(asked.id, "")["id"]
-    place: dict[str, Any] = {"item_id": identity, "output_index": 0, "content_index": 0}
-    said = ""
+    def piece(self, text: str) -> Iterator[str]:
+        """The next piece of the message, which begins with its first."""
+        if not self._begun:
+            self._begun = True
+            yield self.event("response.output_item.added", output_index=0, item=_message(self._id, "", "in_progress"))
+            yield self.event("response.content_part.added", **self._place, part=_part(""))
+        if text:
+            self._said += text
+            yield self.event("response.output_text.delta", **self._place, delta=text, logprobs=[])
+
+    def items(self, answered: Answered) -> Iterator[str]:
+        """What is left of the answer: the end of its message, then calls."""
+        text = answered.text
+        if text or not answered.calls:
+            yield from self.piece(text[len(self._said) :] if text.startswith(self._said) else "")
+        if self._begun:
+            yield self.event("response.output_text.done", **self._place, text=text, logprobs=[])
+            yield self.event("response.content_part.done", **self._place, part=_part(text))
+            yield self.event("response.output_item.done", output_index=0, item=_message(self._id, text))
+        for index, call in enumerate(_calls(answered), int(self._begun)):
+            place = {"item_id": call["id"], "output_index": index}
+            begun = call | {"arguments": "", "status": "in_progress"}
+            yield self.event("response.output_item.added", output_index=index, item=begun)
+            yield self.event("response.function_call_arguments.delta", **place, delta=call["arguments"])
+            yield self.event(
+                "response.function_call_arguments.done", **place, name=call["name"], arguments=call["arguments"]
+            )
+            yield self.event("response.output_item.done", output_index=index, item=call)
+
+
+async def _events(turn: RunningTurn, body: ResponseRequest, asked: Asked) -> AsyncIterator[str]:
+    """The response while it is generated."""
+    events, begun = _Events(asked), _body(body, asked, None)
     try:
-        yield event("response.created", response=begun)
-        yield event("response.in_progress", response=begun)
-        yield event("response.output_item.added", output_index=0, item=_message(asked.id, "", "in_progress"))
-        yield event("response.content_part.added", **place, part=_part(""))
+        yield events.event("response.created", response=begun)
+        yield events.event("response.in_progress", response=begun)
         async for piece in turn.pieces():
             if piece is None:
                 yield ": waiting\n\n"
-            else:
-                said += piece
-                yield event("response.output_text.delta", **place, delta=piece, logprobs=[])
+            for event in events.piece(piece) if piece else ():
+                yield event
         answered = await turn.work
-        if answered.text.startswith(said) and answered.text != said:
-            yield event("response.output_text.delta", **place, delta=answered.text[len(said) :], logprobs=[])
-        yield event("response.output_text.done", **place, text=answered.text, logprobs=[])
-        yield event("response.content_part.done", **place, part=_part(answered.text))
-        yield event("response.output_item.done", output_index=0, item=_message(asked.id, answered.text))
+        for event in events.items(answered):
+            yield event
         done = _body(body, asked, answered)
-        yield event("response.incomplete" if answered.finish == "length" else "response.completed", response=done)
+        yield events.event(
+            "response.incomplete" if done["status"] == "incomplete" else "response.completed", response=done
+        )
     except Exception as exc:
         error = as_api_error(exc)
-        yield event("error", message=error.message, code=error.code, param=error.param)
+        yield events.event("error", message=error.message, code=error.code, param=error.param)
     finally:
         turn.leave()

@@ -20,18 +20,16 @@ from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError, ReplyStopped
 from ld_agent.revising.forgetting import FORGOTTEN
 from ld_agent.server.errors import ApiError
-from ld_agent.server.history import Comparison, Line, compare
+from ld_agent.server.history import Comparison, Line, compare, same
 from ld_agent.server.openai.asked import CUT_OFF, Answered, Asked
 from ld_agent.server.openai.repeats import begun, keep
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape, rounded
 from ld_agent.turn import INTERRUPTED
-from ld_agent.types import ReplyOptions, Utterance, name_key
+from ld_agent.types import Passed, ReplyOptions, Utterance, name_key
 
 PING = 15.0
 """Seconds of silence after which a stream sends a comment, to keep the connection open."""
-MESSAGES = 1000
-"""Maximum number of messages in a request."""
 CLOSED_SESSION = "the request changes turns of a finished session; its memory is not changed"
 
 
@@ -126,7 +124,7 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
         LDAgentError: as `Conversation.arespond`.
     """
     if asked.conversation is None:
-        said = [("assistant" if line.by_agent else "user", line.text) for line in asked.lines]
+        said = [("assistant" if line.by_agent else "user", line.text, line.name) for line in asked.lines]
         try:
             done = await service.agents[asked.model or service.model].answer(
                 said, asked.options, bare=asked.task, on_text=hear
@@ -136,10 +134,11 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
         except (BackboneError, ModelError) as exc:
             raise ApiError(502, f"the model failed: {exc}; nothing was stored", "model_failed") from exc
         text, why = done.text, done.why_none("generator")
-        if not text.strip() and not asked.task:
+        if not text.strip() and not asked.task and not done.calls and not asked.options.passed.begun:
             text = service.agents[asked.model or service.model].resources.models.language.words.speechless
-        notes = (why,) if why else ()
-        return Answered(asked.id, text, done.finish, done.prompt_tokens, done.completion_tokens, notes=notes)
+        notes = (*done.notes, *((why,) if why else ()))
+        tokens = done.prompt_tokens, done.completion_tokens
+        return Answered(asked.id, text, done.finish, *tokens, notes=notes, calls=done.calls)
     async with service.lock(asked.conversation):
         conversation = await service.open(asked.conversation, asked.thread or "", asked.model)
         async with conversation.relation.turnstile.aheld():
@@ -157,13 +156,21 @@ async def _answered(
         conversation, lambda: _prepared(service, conversation, asked)
     )
     listening: dict[str, Any] = {"on_text": hear, "options": asked.options}
-    if compared.answer_again:
+    if compared.answer_again or not asked.lines:
         reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
     else:
-        reply = await conversation.arespond(asked.lines[-1].text, speaker, **listening)
+        said = asked.lines[-1]
+        reply = await conversation.arespond(said.text, _known_as(said, conversation) or speaker, **listening)
     finish = CUT_OFF if INTERRUPTED in reply.notes else reply.finish
     answered = Answered(
-        asked.id, reply.text, finish, reply.tokens.prompt, reply.tokens.completion, reply, (*notes, *reply.notes)
+        asked.id,
+        reply.text,
+        finish,
+        reply.tokens.prompt,
+        reply.tokens.completion,
+        reply,
+        (*notes, *reply.notes),
+        calls=reply.calls,
     )
     await service.brief(lambda: keep(service, conversation, asked, answered))
     if FORGOTTEN in reply.notes:
@@ -187,8 +194,12 @@ def _prepared(
     """Synchronise the thread with the client's lines; return the speaker, the comparison and notes."""
     speaker = _speaker(conversation, asked.name)
     stored = _stored(service, conversation, asked)
-    lines = [Line(u.speaker == conversation.agent_name, u.text) for u in stored]
-    compared = compare(lines, asked.lines, asked.whole) if asked.thread is not None else _said_next(lines, asked)
+    lines = [Line(u.speaker == conversation.agent_name, u.text, u.speaker) for u in stored]
+    if not asked.lines:
+        if not lines or lines[-1].by_agent:
+            raise ApiError(400, "the thread has no message of the user to answer", "invalid_messages", "messages")
+        return speaker, Comparison(len(lines), 0, answer_again=True), ()
+    compared = _continuing(lines, asked) or _compared(lines, asked)
     running = {u.id for u in service.agent.store.open_utterances(conversation.key, asked.thread or "")}
     left_out = stored[compared.recognised :] if compared.replaced else []
     replaced = [u for u in left_out if u.text or u.id in running]  # a line without a text may have been forgotten
@@ -200,8 +211,22 @@ def _prepared(
         conversation.replace([u.id for u in replaced])
         service.unexplain(conversation.id)
     for line in compared.missing:
-        conversation.observe(line.text, conversation.agent_name if line.by_agent else speaker)
+        conversation.observe(
+            line.text, conversation.agent_name if line.by_agent else _known_as(line, conversation) or speaker
+        )
     return speaker, compared, ()
+
+
+def _continuing(stored: list[Line], asked: Asked) -> Comparison | None:
+    """The comparison if the reply that has begun is stored, or another in its place: it is replaced by the longer one."""
+    if not asked.options.passed.begun or len(stored) < 2 or not stored[-1].by_agent:
+        return None
+    return Comparison(len(stored) - 1, 1, answer_again=True) if same(stored[-2], asked.lines[-1]) else None
+
+
+def _known_as(line: Line, conversation: Conversation) -> str | None:
+    """The name that a person's line has of its own."""
+    return line.name if line.name not in ("", conversation.agent_name) else None
 
 
 def _stored(service: Service, conversation: Conversation, asked: Asked) -> list[Utterance]:
@@ -212,9 +237,11 @@ def _stored(service: Service, conversation: Conversation, asked: Asked) -> list[
     return store.open_utterances(conversation.key, thread)
 
 
-def _said_next(stored: list[Line], asked: Asked) -> Comparison:
-    """Without a thread there is no comparison: the last line is appended."""
-    return compare(stored, asked.lines[-1:], whole=False)
+def _compared(stored: list[Line], asked: Asked) -> Comparison:
+    """The comparison with the thread; without a thread there is none, and the last line is appended."""
+    if asked.thread is None:
+        return compare(stored, asked.lines[-1:], whole=False)
+    return compare(stored, asked.lines, asked.whole)
 
 
 def _speaker(conversation: Conversation, name: str | None) -> str | None:
@@ -225,28 +252,17 @@ def _speaker(conversation: Conversation, name: str | None) -> str | None:
 
 
 def options(
-    most: int | None, temperature: float | None, top_p: float | None, seed: int | None, instructions: str
+    most: int | None,
+    temperature: float | None,
+    top_p: float | None,
+    seed: int | None,
+    instructions: str,
+    passed: Passed,
 ) -> ReplyOptions:
     """What a request wants of its reply. Without a seed each draws its own, so that a regenerated reply differs."""
-    return ReplyOptions(most, temperature, top_p, secrets.randbits(31) if seed is None else seed, instructions)
+    drawn = secrets.randbits(31) if seed is None else seed
+    return ReplyOptions(most, temperature, top_p, drawn, instructions, passed)
 
 
 def new_id(prefix: str) -> str:
     return f"{prefix}{uuid.uuid4().hex}"
-
-
-def checked_lines(lines: list[Line]) -> tuple[Line, ...]:
-    """The lines of a request.
-
-    Raises:
-        ApiError: too many, none, the last is not the person's, or it is empty.
-    """
-    if len(lines) > MESSAGES:
-        raise ApiError(
-            413, f"{len(lines)} messages; send at most {MESSAGES}, the latest ones", "too_many_messages", "messages"
-        )
-    if not lines or lines[-1].by_agent:
-        raise ApiError(400, "the last message must be the user's", "invalid_messages", "messages")
-    if not lines[-1].text.strip():
-        raise ApiError(400, "the last message is empty; give it some text", "empty_message", "messages")
-    return tuple(line for line in lines if line.text.strip())

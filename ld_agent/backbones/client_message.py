@@ -1,0 +1,147 @@
+"""What a message of a chat says, in any shape that clients send: the one place that knows these shapes.
+
+Knows the messages of chat completions, the items of responses, ShareGPT's lines and LangChain's roles; nothing of a
+server, a corpus or who is talking.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ld_agent.backbones.reasoning import is_media, text_of, without_reasoning
+from ld_agent.errors import InputError
+
+Role = Literal["system", "user", "assistant", "tool"]
+Json = Mapping[str, Any]
+ROLES: Mapping[str, Role] = {
+    **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("user", "human"), "user"),
+    **dict.fromkeys(("assistant", "ai", "gpt", "bot", "model"), "assistant"),
+    **dict.fromkeys(("tool", "function", "observation", "function_call_output"), "tool"),
+    **dict.fromkeys(("custom_tool_call_output",), "tool"),
+    **dict.fromkeys(("function_call", "custom_tool_call"), "assistant"),
+}
+"""What a role, or the type of an item without one, stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMessage:
+    """One message.
+
+    Attributes:
+        role: a developer is the system; a function is a tool.
+        text: what is said; of an assistant without reasoning, with places such as "[image]" for what is no text.
+        name: of the speaker or the tool, if given.
+        media: images, sounds and files, as parts of chat completions.
+        calls: tool calls, as in chat completions.
+        call_id: of the call that a tool answers.
+    """
+
+    role: Role
+    text: str
+    name: str = ""
+    media: tuple[Json, ...] = ()
+    calls: tuple[Json, ...] = ()
+    call_id: str = ""
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        """A call or result as a message of chat completions."""
+        if self.role == "tool":
+            return {"role": "tool", "tool_call_id": self.call_id, "content": self.text}
+        return {"role": self.role, "content": self.text or None} | ({"tool_calls": [*self.calls]} if self.calls else {})
+
+
+def client_messages(given: Iterable[Json]) -> list[ClientMessage]:
+    """Read messages in order.
+
+    Calls join the assistant's text before them, and tools get the names of their calls. Items that say nothing, such as
+    reasoning, are left out.
+
+    Raises:
+        InputError: a message of an unknown role or shape; names it.
+    """
+    read, names = list[ClientMessage](), dict[str, str]()
+    for number, one in enumerate(given):
+        message = client_message(one, f"messages[{number}]")
+        if message is None:
+            continue
+        names |= {str(call.get("id")): str(call.get("function", {}).get("name", "")) for call in message.calls}
+        if message.role == "tool" and not message.name:
+            message = replace(message, name=names.get(message.call_id, ""))
+        if message.calls and read and read[-1].role == "assistant":
+            text = "\n".join(filter(None, (read[-1].text, message.text)))
+            message = replace(message, text=text, calls=(*read.pop().calls, *message.calls))
+        read.append(message)
+    return read
+
+
+def client_message(given: Json, where: str = "the message") -> ClientMessage | None:
+    """Read one message; None: it says nothing to anybody, such as an item of reasoning.
+
+    Raises:
+        InputError: an unknown role or shape.
+    """
+    said = str(given.get("role") or given.get("from") or given.get("type"))
+    if said == "reasoning":
+        return None
+    role = ROLES.get(said.casefold())
+    if role is None:
+        raise InputError(f"{where}: role {said[:40]!r} is not one of {', '.join(ROLES)}")
+    content = next(
+        (given[key] for key in ("content", "value", "output", "refusal") if given.get(key) is not None), None
+    )
+    text = text_of(content)
+    if text is None:
+        raise InputError(f"{where}: the content is neither text nor a list of parts")
+    parts = [part for part in content if is_media(part)] if isinstance(content, list | tuple) else []
+    return ClientMessage(
+        role,
+        without_reasoning(text) if role == "assistant" else text,
+        str(given.get("name") or "") if given.get("type") not in CALLS else "",
+        tuple(_as_part(part) for part in parts),
+        _calls(given) if role == "assistant" else (),
+        str(given.get("tool_call_id") or given.get("call_id") or ""),
+    )
+
+
+CALLS = frozenset({"function_call", "custom_tool_call"})
+
+
+def _calls(given: Json) -> tuple[Json, ...]:
+    if given.get("type") in CALLS:
+        arguments = given.get("arguments", given.get("input", ""))
+        function = {"name": given.get("name", ""), "arguments": arguments}
+        return ({"id": given.get("call_id", ""), "type": "function", "function": function},)
+    if legacy := given.get("function_call"):
+        return ({"id": "", "type": "function", "function": legacy},)
+    return tuple(call for call in given.get("tool_calls") or () if isinstance(call, Mapping))
+
+
+def _as_part(part: Json) -> Json:
+    """A part of responses as one of chat completions, which models' endpoints take; any other part is left as it is."""
+    if part.get("type") == "input_image" and part.get("image_url"):
+        detail = {"detail": part["detail"]} if part.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": part["image_url"], **detail}}
+    if part.get("type") == "input_file" and not part.get("file_url"):
+        return {"type": "file", "file": {k: v for k, v in part.items() if k != "type" and v is not None}}
+    return part
+
+
+def tool_calls(given: Sequence[Json]) -> tuple[Json, ...]:
+    """The calls of a model from its message or from the pieces of a stream, which share an index."""
+    calls = dict[Any, dict[str, Any]]()
+    for piece in given:
+        index = piece.get("index")
+        call = calls.setdefault(len(calls) if index is None else index, {"id": "", "type": "function", "function": {}})
+        call |= {key: value for key, value in piece.items() if key not in ("index", "function") and value}
+        function, more = call["function"], piece.get("function") or {}
+        arguments = more.get("arguments") or ""
+        function["name"] = more.get("name") or function.get("name", "")
+        function["arguments"] = function.get("arguments", "") + (
+            arguments if isinstance(arguments, str) else json.dumps(arguments)
+        )
+    return tuple(call | {"id": call["id"] or f"call_{index}"} for index, call in calls.items())

@@ -1,0 +1,332 @@
+"""Messages as clients send them: images, tools, names, replies to be continued; before a model with text only and an endpoint."""
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+from agent_parts import confessed
+from openai import AsyncOpenAI
+from server_parts import Client, Served, events
+
+from ld_agent.backbones.base import Request
+from ld_agent.backbones.endpoint import EndpointBackbone
+
+pytestmark = pytest.mark.anyio
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+FILE = {"type": "file", "file": {"filename": "tides.pdf", "file_data": "data:application/pdf;base64,AAAA"}}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"town": "Turku"}'}}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+async def sent(client: Client, messages: list[Any], **more: Any) -> Any:
+    headers = {"X-LD-Person": "ann", "X-LD-Thread": "t"} | more.pop("headers", {})
+    body = {"model": "default", "messages": messages, **more}
+    response = await client.post("/v1/chat/completions", json=body, headers=headers)
+    assert response.status_code == 200, response.text
+    return events(response) if more.get("stream") else response.json()
+
+
+def shown(client: Client) -> str:
+    """The last prompt of a reply, as text."""
+    request = [r for r in client.backbone.requests if r.module == "generator"][-1]
+    return "\n".join(f"{m.role}: {m.content}" for m in request.messages)
+
+
+# ---- before a model that reads text
+
+
+@pytest.mark.parametrize(
+    ("parts", "stored"),
+    [
+        ([text("My boat."), IMAGE], "My boat.\n[image]"),
+        ([FILE, text("Read this.")], "[file: tides.pdf]\nRead this."),
+        ([{"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}], "[audio]"),
+        ([{"type": "file", "file": {"file_id": "f-1"}}], "[file]"),
+        ([IMAGE, IMAGE, text("Which?")], "[image]\n[image]\nWhich?"),
+    ],
+)
+async def test_what_is_no_text_leaves_its_place(client: Client, parts: list[Any], stored: str):
+    answer = await sent(client, [{"role": "user", "content": parts}])
+    assert (await client.said())[0] == stored
+    assert any("takes no images" in note for note in answer["ld_agent"]["notes"])
+    chat = [{"role": "user", "content": parts}, {"role": "assistant", "content": (await client.said())[1]}]
+    await sent(client, [*chat, {"role": "user", "content": "She is called Puffin."}])
+    assert (await client.said())[2] == "She is called Puffin."
+    assert len(await client.said()) == 4
+
+
+async def test_a_tools_result_is_read_but_not_remembered(client: Client):
+    asked = {"role": "user", "content": "What is the weather in Turku?"}
+    called = {"role": "assistant", "content": "Let me look.", "tool_calls": [CALL]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": [text("12 C"), IMAGE]}
+    answer = await sent(client, [asked, called, result], tools=[WEATHER])
+    assert "weather, from a tool: 12 C" in shown(client).replace("written by", "from")
+    assert any("takes no tools" in note for note in answer["ld_agent"]["notes"])
+    reply = (await client.said())[1]
+    assert (await client.said()) == ["What is the weather in Turku?", reply]
+    chat = [asked, called, result, {"role": "assistant", "content": reply}, {"role": "user", "content": "Thanks!"}]
+    await sent(client, chat)
+    assert [u for u in await client.said() if "12 C" in u or "Let me" in u] == []
+    assert len(await client.said()) == 4
+    assert shown(client).index("12 C") < shown(client).index("Thanks!")
+
+
+async def test_a_long_result_is_bounded(client: Client):
+    asked = {"role": "user", "content": "What does the log say?"}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "start " + "x" * 100_000 + " the end"}
+    await sent(client, [asked, {"role": "assistant", "content": None, "tool_calls": [CALL]}, result])
+    assert "start" in shown(client)
+    assert "the end" in shown(client)
+    assert len(shown(client)) < 6000
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_reply_that_has_begun_is_continued(served: Served, stream: bool):
+    chat = [
+        {"role": "user", "content": "A story of a gull?"},
+        {"role": "assistant", "content": "Once upon a time, a gull"},
+    ]
+    async with served({"generator": "flew over the sea."}) as client:
+        answer = await sent(client, chat, stream=stream)
+        if stream:
+            said = "".join(c["choices"][0]["delta"].get("content", "") for c in answer)
+        else:
+            said = answer["choices"][0]["message"]["content"]
+        assert said == " flew over the sea."
+        assert await client.said() == ["A story of a gull?", "Once upon a time, a gull flew over the sea."]
+        assert shown(client).endswith("assistant: Once upon a time, a gull")
+        chat[1]["content"] += said
+        await sent(client, chat)
+        assert (await client.said())[1:] == ["Once upon a time, a gull flew over the sea. flew over the sea."]
+        await sent(client, chat, headers={"X-LD-Person": ""})
+
+
+async def test_a_model_that_repeats_the_beginning_is_not_heard_twice(served: Served):
+    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Once upon"}]
+    async with served({"generator": "Once upon a time."}) as client:
+        streamed = await sent(client, chat, stream=True)
+        assert "".join(c["choices"][0]["delta"].get("content", "") for c in streamed) == " a time."
+        assert (await client.said())[-1] == "Once upon a time."
+
+
+async def test_names_separate_the_people_of_a_group(client: Client):
+    chat = [
+        {"role": "user", "name": "Lena", "content": "I bake bread."},
+        {"role": "assistant", "name": "helper", "content": "Lovely."},
+        {"role": "user", "name": "Omar", "content": "I cycle to work."},
+    ]
+    for _ in range(2):
+        await sent(client, chat)
+    found = client.service.agent.store.find_conversation("ann")
+    said = client.service.agent.store.utterances(found.key)
+    assert [(u.speaker, u.text) for u in said[:3]] == [
+        ("Lena", "I bake bread."),
+        ("Sam", "Lovely."),
+        ("Omar", "I cycle to work."),
+    ]
+    assert len(said) == 4
+    assert "Omar: I cycle to work." in shown(client)
+    await sent(client, chat, headers={"X-LD-Person": ""})
+    assert "Omar: I cycle to work." in shown(client)
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([{"role": "assistant", "content": "Hi."}], "no message of the user"),
+        ([{"role": "tool", "tool_call_id": "c1", "content": "12"}], "no message of the user"),
+        ([{"role": "user", "content": [{"type": "hologram"}]}], "the last message is empty"),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused(client: Client, messages: list[Any], words: str):
+    response = await client.post("/v1/chat/completions", json={"model": "default", "messages": messages})
+    assert (response.status_code, words in response.text) == (400, True)
+
+
+# ---- before an endpoint
+
+
+class Endpoint(ThreadingHTTPServer):
+    """Calls the weather, then says what the last message says; the bodies it got are in ``bodies``."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Call)
+        self.bodies: list[dict[str, Any]] = []
+        self.refuses: Callable[[dict[str, Any]], str] = lambda body: ""
+
+
+class Call(BaseHTTPRequestHandler):
+    server: Endpoint
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.bodies.append(body)
+        if error := self.server.refuses(body):
+            return self.answer(400, "application/json", json.dumps({"error": {"message": error}}))
+        last, made = body["messages"][-1], body.get("tools") and body["messages"][-1]["role"] != "tool"
+        message = {"content": None, "tool_calls": [CALL]} if made else {"content": f"It is {last['content']}."}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "tool_calls" if made else "stop"}
+        if not body.get("stream"):
+            choices = [choice | {"message": {"role": "assistant", **message}}]
+            return self.answer(200, "application/json", json.dumps({"choices": choices}))
+        pieces = [{"content": message["content"]}]
+        if made:
+            function = CALL["function"]
+            halves = [{**function, "arguments": '{"town"'}, {"arguments": ': "Turku"}'}]
+            first = {"index": 0, "id": "c1", "type": "function", "function": halves[0]}
+            pieces = [{"tool_calls": [first]}, {"tool_calls": [{"index": 0, "function": halves[1]}]}]
+        chunks = [{"choices": [{"index": 0, "delta": piece}]} for piece in pieces]
+        chunks.append({"choices": [choice | {"delta": {}}]})
+        return self.answer(
+            200, "text/event-stream", "".join(f"data: {json.dumps(c)}\n\n" for c in chunks) + "data: [DONE]\n\n"
+        )
+
+    def answer(self, status: int, kind: str, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-endpoint-0123456789")
+    with Endpoint() as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def reached(endpoint: Endpoint, served: Served) -> Iterator[Callable[[Client], AsyncOpenAI]]:
+    """Let the served agent's replies come from the endpoint, and talk with it through OpenAI's client."""
+    backbone = EndpointBackbone("m", base_url=f"http://127.0.0.1:{endpoint.server_port}/v1")
+
+    def connect(client: Client) -> AsyncOpenAI:
+        scripted = client.backbone
+
+        class Both:
+            passes_on, context_window, count_tokens, close = True, 8192, backbone.count_tokens, scripted.close
+
+            def generate(self, requests: list[Request]) -> Any:
+                return (backbone if requests[0].module == "generator" else scripted).generate(requests)
+
+        client.service.agent.models._given = Both()
+        person = {"X-LD-Person": "ann", "X-LD-Thread": "t"}
+        http = httpx.AsyncClient(transport=client._transport)
+        return AsyncOpenAI(base_url="http://localhost/v1", api_key="none", http_client=http, default_headers=person)
+
+    yield connect
+    backbone.close()
+
+
+async def test_images_reach_an_endpoint_untouched_in_every_turn(served: Served, endpoint: Endpoint, reached: Any):
+    async with served({"extractor": confessed}) as client:
+        openai = reached(client)
+        chat: list[Any] = [{"role": "user", "content": [text("My boat."), IMAGE, FILE]}]
+        first = await openai.chat.completions.create(model="default", messages=chat)
+        chat += [
+            {"role": "assistant", "content": first.choices[0].message.content},
+            {"role": "user", "content": "Her colour?"},
+        ]
+        await openai.chat.completions.create(model="default", messages=chat)
+        for body in endpoint.bodies:
+            parts = next(m["content"] for m in body["messages"] if isinstance(m["content"], list))
+            assert (parts[0]["text"].endswith("[file: tides.pdf]"), parts[1:]) == (True, [IMAGE, FILE])
+        await openai.responses.create(
+            model="default",
+            input=[
+                {
+                    "role": "user",
+                    "content": [{"type": "input_image", "image_url": IMAGE["image_url"]["url"], "detail": "low"}],
+                }
+            ],
+        )
+        assert endpoint.bodies[-1]["messages"][-1]["content"][1]["image_url"]["detail"] == "low"
+
+
+async def test_an_endpoint_that_refuses_images_or_tools_answers_without_and_a_note_says_so(
+    served: Served, endpoint: Endpoint, reached: Any
+):
+    def refuses(body: dict[str, Any]) -> str:
+        lists = any(isinstance(m["content"], list) for m in body["messages"])
+        return "image_url is not supported by this model" if lists else "no tool use here" if "tools" in body else ""
+
+    endpoint.refuses = refuses
+    async with served() as client:
+        reached(client)
+        answer = await sent(client, [{"role": "user", "content": [text("My boat."), IMAGE]}], tools=[WEATHER])
+    assert len(endpoint.bodies) == 3
+    assert {note.partition(";")[0] for note in answer["ld_agent"]["notes"]} == {
+        "the model takes no images or files",
+        "the model takes no tools",
+    }
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_tool_call_comes_back_and_its_result_is_answered(
+    served: Served, endpoint: Endpoint, reached: Any, stream: bool
+):
+    async with served() as client:
+        openai = reached(client)
+        chat: list[Any] = [{"role": "user", "content": "What is the weather in Turku?"}]
+        more: dict[str, Any] = {"model": "default", "tools": [WEATHER], "tool_choice": "auto"}
+        if stream:
+            async with openai.chat.completions.stream(messages=chat, **more) as events_of_it:
+                completion = await events_of_it.get_final_completion()
+        else:
+            completion = await openai.chat.completions.create(messages=chat, **more)
+        [choice] = completion.choices
+        assert choice.finish_reason == "tool_calls"
+        [call] = choice.message.tool_calls
+        assert (call.function.name, json.loads(call.function.arguments)) == ("weather", {"town": "Turku"})
+        assert await client.said() == ["What is the weather in Turku?"]
+        chat += [
+            choice.message.model_dump(exclude_unset=True),
+            {"role": "tool", "tool_call_id": call.id, "content": "12 C"},
+        ]
+        done = await openai.chat.completions.create(messages=chat, **more)
+        assert done.choices[0].message.content == "It is 12 C."
+        called, result = endpoint.bodies[-1]["messages"][-2:]
+        assert (called["role"], called["tool_calls"][0]["id"]) == ("assistant", "c1")
+        assert result == {"role": "tool", "tool_call_id": "c1", "content": "12 C"}
+        assert await client.said() == ["What is the weather in Turku?", "It is 12 C."]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_response_calls_a_tool_and_is_continued(served: Served, endpoint: Endpoint, reached: Any, stream: bool):
+    tool = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+    async with served() as client:
+        openai = reached(client)
+        asked: dict[str, Any] = {"model": "default", "tools": [tool], "input": "What is the weather in Turku?"}
+        if stream:
+            kinds = []
+            async for event in await openai.responses.create(stream=True, **asked):
+                kinds.append(event.type)
+            response = event.response
+            assert "response.function_call_arguments.done" in kinds
+            assert "response.output_text.done" not in kinds
+        else:
+            response = await openai.responses.create(**asked)
+        [call] = response.output
+        assert (call.type, call.name, json.loads(call.arguments)) == ("function_call", "weather", {"town": "Turku"})
+        assert endpoint.bodies[-1]["tools"][0]["function"]["name"] == "weather"
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "12 C"}
+        alone = await openai.responses.create(model="default", previous_response_id=response.id, input=[result])
+        assert "12 C" in endpoint.bodies[-1]["messages"][-1]["content"]
+        assert alone.output_text.startswith("It is ")
+        assert len(await client.said()) == 2

@@ -15,7 +15,7 @@ from typing import Any
 from ld_agent.backbones.client_message import client_message
 from ld_agent.datasets.base import Episode, Report, Turn
 from ld_agent.datasets.dating import ANCHOR, spaced
-from ld_agent.datasets.records import Record, UniqueIds, built, json_records
+from ld_agent.datasets.records import Record, UniqueIds, built, json_document, json_lines, text_lines
 from ld_agent.errors import InputError
 
 AGENT, USER = "Assistant", "User"
@@ -37,7 +37,10 @@ def recognises(value: Any) -> bool:
 def read(path: Path, report: Report) -> Iterator[Episode]:
     """Yield one episode per chat. A chat without both roles is a bad record."""
     unique = UniqueIds()
-    return built(json_records(path, report), lambda record: _episode(record, unique), report)
+    if not next((line for _, line in text_lines(path, report)), "").startswith("["):
+        return built(json_lines(path, report), lambda record: _episode(record, unique), report)
+    chats = enumerate(json_document(path))
+    return built(chats, lambda chat: _episode(Record(chat[1], path, None, f"[{chat[0]}]"), unique), report)
 
 
 def _episode(record: Record, unique: UniqueIds) -> Episode:

@@ -97,22 +97,6 @@ def json_lines(path: Path, report: Report) -> Iterator[Record]:
             report(exc)
 
 
-def json_records(path: Path, report: Report) -> Iterator[Record]:
-    """Yield the records of a JSON list, or of JSON lines; report what is not a JSON object.
-
-    Raises:
-        InputError: the file cannot be opened.
-    """
-    if not next((line for _, line in text_lines(path, lambda error: None)), "").startswith("["):
-        yield from json_lines(path, report)
-        return
-    for number, value in enumerate(json_document(path)):
-        try:
-            yield Record(value, path, None, f"[{number}]")
-        except DataFileError as exc:
-            report(exc)
-
-
 def text_lines(path: Path, report: Report) -> Iterator[tuple[int, str]]:
     """Yield the non-blank lines with their numbers, from 1; report lines that are not UTF-8."""
     try:

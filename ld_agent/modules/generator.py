@@ -160,7 +160,7 @@ class Generator:
         """The longest beginning of a text that has at most so many tokens."""
 
         def count(part: str) -> int:
-            return self._models.count_tokens("generator", [Message("assistant", part)])
+            return self._models.count_tokens("generator", [Message("user", part)])
 
         room = count("") + most
         if count(text) <= room:

@@ -16,7 +16,9 @@ from ld_agent.server.identity import Caller
 
 JSON_METHODS = ("POST", "PUT", "PATCH")
 MOST = 2 * 2**20
-"""Maximum number of bytes of a body."""
+"""Maximum number of bytes of a body without media."""
+MOST_WITH_MEDIA = 16 * 2**20
+MEDIA = (b";base64,", b'"input_audio"', b'"file_data"')
 DRAINED = 64 * 2**20
 """Bytes of an oversized body that are read and discarded, so that the client receives the error."""
 
@@ -56,12 +58,15 @@ class Bodies:
                 return None
             part = message.get("body", b"")
             size += len(part)
-            if size <= MOST:
+            more, body = message.get("more_body"), b""
+            if size <= MOST_WITH_MEDIA:
                 parts.append(part)
-            elif size > DRAINED or not message.get("more_body"):
-                raise ApiError(413, f"the body has more than {MOST} bytes; send less", "body_too_large")
-            if not message.get("more_body"):
-                return b"".join(parts)
+                body = body if more else b"".join(parts)
+            allowed = MOST_WITH_MEDIA if more or any(mark in body for mark in MEDIA) else MOST
+            if size > (DRAINED if more else allowed):
+                raise ApiError(413, f"the body has more than {allowed} bytes; send less", "body_too_large")
+            if not more:
+                return body
 
 
 def _check_content_type(scope: Scope) -> None:

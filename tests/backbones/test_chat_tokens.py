@@ -61,6 +61,12 @@ def test_prompts_are_tokenized_as_the_tokenizer_itself_does(embedded: LocalBackb
     assert embedded.encode_messages(messages) == own
 
 
+def test_an_answer_that_has_begun_is_continued(embedded: LocalBackbone) -> None:
+    talk = (Message("user", "A story?"), Message("assistant", "Once upon a time, a gull"))
+    shown = embedded._tokens._tokenizer.decode(embedded.encode_messages(talk))
+    assert shown.endswith("<|im_start|>assistant\nOnce upon a time, a gull")
+
+
 def test_training_and_inference_see_the_same_ids(embedded: LocalBackbone) -> None:
     tokens = embedded._tokens
     messages = [Message("system", "Be kind."), Message("user", "Hi")]

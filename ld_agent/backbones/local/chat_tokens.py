@@ -85,8 +85,7 @@ class ChatTokens:
             stripped = not (marked[1] and marked[3])
             pieces += [text[end : marked.start()], content.strip() if stripped else content]
             end = marked.end()
-        continued = bool(messages) and messages[-1].role == "assistant"
-        return [*pieces, "" if continued else text[end:]]
+        return [*pieces, "" if _is_begun(messages) else text[end:]]
 
     def start_of(self, messages: Sequence[Message], place: int) -> int:
         """Return the number of ids before the content of one message in a rendered prompt."""
@@ -102,7 +101,7 @@ class ChatTokens:
 
     def opening(self, messages: Sequence[Message]) -> str:
         """The tag with which a prompt ends if the answer begins inside reasoning; "" if it does not."""
-        return "" if messages and messages[-1].role == "assistant" else self._opening
+        return "" if _is_begun(messages) else self._opening
 
     def encode_answer(self, text: str) -> list[int]:
         """Return the ids of an answer as a training target: its text as plain text, then the token that ends it."""
@@ -179,6 +178,11 @@ class ChatTokens:
         )
         closed = generation_prompt and not self._thinking and (tag := opened(text))
         return f"{text.rstrip()}\n\n</{tag[1:]}\n\n" if closed else text
+
+
+def _is_begun(messages: Sequence[Message]) -> bool:
+    """Whether the last message is an answer to be continued."""
+    return bool(messages) and messages[-1].role == "assistant" and bool(messages[-1].content)
 
 
 class TextStream:

@@ -192,9 +192,8 @@ class Answering:
             failed: see `_read`.
         """
         answer = self._supported(situation, completion, _told(self.generator, situation, prompted))
-        if not completion.text or (
-            answer.text and not _says_nothing(answer.text, situation) and self._rests(situation, answer)
-        ):
+        nothing = not completion.text or completion.calls
+        if nothing or (answer.text and not _says_nothing(answer.text, situation) and self._rests(situation, answer)):
             return answer
         if not self.reads_first:
             read = yield from self._read(situation, failed)

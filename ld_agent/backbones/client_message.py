@@ -116,9 +116,11 @@ def _calls(given: Json) -> tuple[Json, ...]:
         arguments = given.get("arguments", given.get("input", ""))
         function = {"name": given.get("name", ""), "arguments": arguments}
         return ({"id": given.get("call_id", ""), "type": "function", "function": function},)
-    if legacy := given.get("function_call"):
+    legacy, calls = given.get("function_call"), given.get("tool_calls")
+    if isinstance(legacy, Mapping):
         return ({"id": "", "type": "function", "function": legacy},)
-    return tuple(call for call in given.get("tool_calls") or () if isinstance(call, Mapping))
+    listed = calls if isinstance(calls, list) else ()
+    return tuple(call for call in listed if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping))
 
 
 def _as_part(part: Json) -> Json:

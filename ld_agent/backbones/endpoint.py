@@ -275,7 +275,7 @@ class EndpointBackbone:
 
     def _counted(self, request: Request, text: str, finish: Any, usage: Any, made: Sequence[Any]) -> Completion:
         answer = split(text)
-        calls = tool_calls([call.model_dump(exclude_unset=True) for call in made]) if request.parameters else ()
+        calls = tool_calls([call.to_dict() for call in made]) if request.parameters else ()
         lack: Lack = (
             "" if answer.text.strip() or calls else _LACKS.get(finish, "reasoning" if answer.reasoned else "empty")
         )

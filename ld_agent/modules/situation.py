@@ -55,8 +55,8 @@ class Situation:
 
     @property
     def asks_from_memory(self) -> bool:
-        """Whether the answer can only be in the memory: the client has no tools, and no reply has begun."""
-        return not (self.passed.parameters or self.passed.asides or self.passed.begun)
+        """Whether only the memory can answer: no tool has, and no reply has begun."""
+        return not self.passed.begun and all(aside.after not in (self.heard.text, "") for aside in self.passed.asides)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from ld_agent.errors import InputError
+from ld_agent.passed import NOTHING_PASSED, Passed
 
 LONGEST_NAME = 100
 CHANNELS = ("chat", "observe", "import", "tool", "document")
@@ -291,43 +292,6 @@ class Prompt:
     recalled: tuple[Recalled, ...] = ()
     traits: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Aside:
-    """A tool's call or result in a chat: read by the model, but not remembered.
-
-    Attributes:
-        after: the last line of a person before it; "": what is answered.
-        name: of the tool.
-        text: of a result; "": a call.
-        wire: the message as an endpoint gets it.
-    """
-
-    after: str
-    name: str
-    text: str
-    wire: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """What a client's request has besides text, for a model that takes it.
-
-    Attributes:
-        media: the images and files of each line, as parts of OpenAI's protocol.
-        parameters: the client's tools, as in the request's JSON.
-        asides: calls and results of tools, in order.
-        begun: how the reply begins, which is to be continued.
-    """
-
-    media: tuple[tuple[str, tuple[Mapping[str, Any], ...]], ...] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    asides: tuple[Aside, ...] = ()
-    begun: str = ""
-
-
-NOTHING_PASSED = Passed()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ld_agent.backbones.base import Message
+from ld_agent.passed import Aside, Passed
 from ld_agent.prompts import as_line
-from ld_agent.types import Aside, Passed, Utterance
+from ld_agent.types import Utterance
 
 if TYPE_CHECKING:
     from ld_agent.modules.situation import Situation

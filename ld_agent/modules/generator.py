@@ -16,8 +16,9 @@ from ld_agent.languages import Language
 from ld_agent.modules.asides import native, with_passed, with_results
 from ld_agent.modules.base import Models
 from ld_agent.modules.situation import Prompted, Situation
+from ld_agent.passed import NOTHING_PASSED, Aside
 from ld_agent.prompts import as_line, as_name
-from ld_agent.types import NOTHING_PASSED, Aside, Recalled, ReplyOptions
+from ld_agent.types import Recalled, ReplyOptions
 
 T = TypeVar("T")
 DECISION_TOKENS = 12

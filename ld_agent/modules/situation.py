@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from ld_agent.backbones.base import Message
 from ld_agent.languages import ENGLISH, Language
-from ld_agent.types import NOTHING_PASSED, Passed, Recalled, Utterance
+from ld_agent.passed import NOTHING_PASSED, Passed
+from ld_agent.types import Recalled, Utterance
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ld_agent.backbones.client_message import ClientMessage, client_messages
 from ld_agent.errors import InputError
+from ld_agent.passed import Aside, Passed
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Line
-from ld_agent.types import Aside, Passed, checked_name
+from ld_agent.types import checked_name
 
 MESSAGES = 1000
 """Maximum number of messages in a request."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from ld_agent.conversation import Conversation
 from ld_agent.errors import BackboneError, ModelError, ReplyStopped
+from ld_agent.passed import Passed
 from ld_agent.revising.forgetting import FORGOTTEN
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Comparison, Line, compare, same
@@ -26,7 +27,7 @@ from ld_agent.server.openai.repeats import begun, keep
 from ld_agent.server.service import Service
 from ld_agent.server.shapes import RecalledShape, rounded
 from ld_agent.turn import INTERRUPTED
-from ld_agent.types import Passed, ReplyOptions, Utterance, name_key
+from ld_agent.types import ReplyOptions, Utterance, name_key
 
 PING = 15.0
 """Seconds of silence after which a stream sends a comment, to keep the connection open."""

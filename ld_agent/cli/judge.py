@@ -143,7 +143,8 @@ def form(
         str,
         typer.Option(
             "--questions",
-            help="chat (whole dialogues; also files of ld-agent run), recursive, memory, benchmark.",
+            help="chat (whole dialogues; also files of ld-agent run), recursive, memory, benchmark, pairs "
+            "(which reply of two runs is preferred; also files of ld-agent run).",
         ),
     ] = "chat",
     limit: Drawn = None,
@@ -156,6 +157,8 @@ def form(
       ld-agent judge form runs/recursive runs/none --out page.html --limit 50
 
       ld-agent judge form knowledge.jsonl --questions benchmark --out page.html --limit 50
+
+      ld-agent judge form here.jsonl alone.jsonl --questions pairs --out page.html
     """
     from ld_agent.evaluation.judging.form import write_form
     from ld_agent.evaluation.judging.form_items import shown
@@ -179,7 +182,7 @@ def agree(
     """Measure agreement between people, or between a judge and people: kappas, share of equal ratings, Spearman's rho.
 
     Labels are JSON lines of "key", "label" and, for ratings, "aspect". With verdicts about several runs, a label also names
-    the folder of its "run".
+    the folder of its "run". Of pairs, --key shows how often each run is preferred.
 
     Examples:
 
@@ -188,13 +191,16 @@ def agree(
       ld-agent judge agree runs/conditional/judge-score.jsonl runs/history/judge-score.jsonl labels.jsonl
     """
     from ld_agent.evaluation.judging.agreement import read_ratings
-    from ld_agent.evaluation.judging.form import keep_ratings, read_key, summary, systems_of
+    from ld_agent.evaluation.judging.form import keep_ratings, preferences, read_key, summary, systems_of
 
     if keep and key is None:
         raise InputError("--keep needs --key, which says what the ratings are about")
     form_id, ratings = read_ratings(files)
-    known = read_key(key, form_id) if key else {}
+    known = read_key(key, form_id, ratings) if key else {}
     if keep and key is not None:
         for path in keep_ratings(ratings, known, key):
             say(f"kept in {path}")
-    print_figures(summary(ratings, systems_of(known) if known else None), as_json)
+    if known.get("questions") == "pairs":
+        print_figures(preferences(ratings, known), as_json)
+    else:
+        print_figures(summary(ratings, systems_of(known) if known else None), as_json)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from cli_commands import CommandLine, conversation_line, scripted_config
+from cli_commands import CommandLine, conversation_line, light_config, scripted_config
 
 from ld_agent.datasets.base import Episode, Turn
 from ld_agent.errors import DataFileError, InputError
@@ -100,7 +100,7 @@ def test_ratings_by_keyboard_survive_a_reload_and_are_exported(tmp_path: Path):
     assert {aspect: dict(items) for aspect, items in ratings.items()} == {
         aspect: {"1": {"Ann": 1}} for aspect in ("coherence", "fluency", "engagingness")
     }
-    assert len(systems_of(read_key(key, form))) == 6
+    assert len(systems_of(read_key(key, form, ratings))) == 6
 
 
 # ---- from data to the tables, by command
@@ -222,3 +222,39 @@ def test_a_chat_is_rated_whole(tmp_path: Path, corpus: Path, command: CommandLin
     assert ([*item.candidates], item.lines[1], item.lines.count(BREAK)) == (["sam"], ("Agent", "How nice."), 1)
     with pytest.raises(InputError, match="takes one file of ld-agent ecm build"):
         shown([run], "benchmark")
+
+
+@pytest.mark.parametrize("stored", ["folders", "files"])
+def test_which_of_two_runs_is_preferred_blind(tmp_path: Path, corpus: Path, command: CommandLine, stored: str):
+    (tmp_path / "c.jsonl").write_text(conversation_line("c1", turns=4) + conversation_line("c2", turns=4))
+    how = ("run", tmp_path / "c.jsonl") if stored == "files" else ("eval", "response", corpus, "--no-perplexity")
+    replies = {"scripted-0": "How nice.", "scripted-1": "Tell me more."}
+    runs = [tmp_path / f"{name}.jsonl" for name in replies]
+    configs = [light_config(tmp_path, generator=reply) for reply in replies.values()]
+    for run, config in zip(runs, configs, strict=True):
+        assert command(*how, "-c", config, "memory.views=[none]", "personas.cap=0", "--out", run).code == 0
+    page, key = tmp_path / "page.html", tmp_path / "page.key.json"
+    assert "takes two runs" in command("judge", "form", runs[0], "--questions", "pairs", "--out", page).err
+    assert command("judge", "form", *runs, "--questions", "pairs", "--out", page).code == 0
+    assert not re.search(r"https?:|scripted-", page.read_text())
+    shown = json.loads(page.read_text().split('id="data">')[1].split("</script>")[0])
+    sides = {item: about["system"] for item, about in json.loads(key.read_text())["items"].items()}
+    assert [item["reply"] for item in shown["items"]] == [[replies[name] for name in names] for names in sides.values()]
+    assert {left for left, _ in sides.values()} == {*replies}
+    # the first pair makes no difference, in the second the one run is better, in all others the other
+    wanted = ["no difference", "scripted-1", *["scripted-0"] * (len(sides) - 2)]
+    chosen = [(names[0], "no difference", names[1]).index(of) for names, of in zip(sides.values(), wanted, strict=True)]
+    rows = [line("ann", item, value, "preferred", shown["form"]) for item, value in zip(sides, chosen, strict=True)]
+    rows += [line("ann", item, int(n < 2), "memory", shown["form"]) for n, item in enumerate(sides)]
+    (tmp_path / "r.jsonl").write_text("".join(rows))
+    result = json.loads(command("judge", "agree", tmp_path / "r.jsonl", "--key", key, "--json").out)
+    counts = {name: about["count"] for name, about in result["preferred"].items()}
+    assert counts == {"scripted-0": len(sides) - 2, "scripted-1": 1, "no difference": 1}
+    assert [about["count"] for about in result["preferred where memory helps"].values()] == [0, 1, 1]
+    better = result["preferred"]["scripted-0"]
+    assert better["share"] == pytest.approx(1 - 2 / len(sides))
+    low, high = better["interval"]
+    assert low < better["share"] < high
+    assert result["intervals_over"] == ("conversations" if stored == "files" else "pairs")
+    (tmp_path / "r.jsonl").write_text(line("ann", "999", 1, "preferred", shown["form"]))
+    assert "has no item '999'" in command("judge", "agree", tmp_path / "r.jsonl", "--key", key).err

@@ -15,9 +15,11 @@ from statistics import fmean
 from typing import Any
 
 from ld_agent.errors import DataFileError, InputError
+from ld_agent.evaluation.bootstrap import interval
 from ld_agent.evaluation.judging.agreement import Ratings, Value, agreement
 from ld_agent.evaluation.judging.judge import ERRORS, Case, Verdict
 from ld_agent.evaluation.judging.verdicts import PEOPLE, Judged, write_verdicts
+from ld_agent.evaluation.metrics import mean
 from ld_agent.evaluation.tables.runs import FIGURES, write_figures
 from ld_agent.files import write_text
 
@@ -40,6 +42,10 @@ QUESTIONS: dict[str, dict[str, Question]] = {
         "related": ("Is the question related to the source dialogue?", ANSWERED),
         "appropriate": ("Is the reply appropriate, given the source dialogue?", ANSWERED),
     },
+    "pairs": {
+        "preferred": ("Which reply would you rather get from a friend?", ("left", "no difference", "right")),
+        "memory": ("Would it help here to remember an earlier conversation?", ANSWERED),
+    },
     "memory": {"error": ("What is wrong with this statement of the memory?", ("nothing", *ERRORS.values()))},
 }
 FOR_TABLES = ("recursive", "memory", "benchmark")
@@ -51,14 +57,18 @@ def write_form(cases: Sequence[Case], kind: str, out: Path, seed: int = 0, **abo
     """Write the page and, next to it, the key that maps items to systems; return the key's path.
 
     Args:
-        cases: each with candidates to rate by themselves; "": the lines as a whole.
+        cases: each with candidates to rate by themselves or, of pairs, left and right; "": the lines as a whole.
         kind: a key of `QUESTIONS`.
         seed: of the shuffled order.
         about: further entries of the key, such as the runs' folders.
     """
     if kind not in QUESTIONS:
         raise InputError(f"questions={kind!r} is not one of {', '.join(QUESTIONS)}")
-    order = [(case, system, reply) for case in cases for system, reply in case.candidates.items()]
+    order: list[tuple[Case, str | list[str], str | list[str]]] = (
+        [(case, [*case.candidates], [*case.candidates.values()]) for case in cases]
+        if kind == "pairs"
+        else [(case, system, reply) for case in cases for system, reply in case.candidates.items()]
+    )
     random.Random(seed).shuffle(order)
     content = json.dumps([[case.id, system, case.lines, reply] for case, system, reply in order])
     form = hashlib.sha256(f"{kind} {seed} {content}".encode()).hexdigest()[:12]
@@ -81,7 +91,7 @@ def write_page(
 
     Args:
         form: identifies the page; what was answered on it is kept in the browser under this name.
-        items: the ``id``, ``lines`` and ``reply`` of each.
+        items: the ``id``, ``lines`` and ``reply`` of each, or both replies of a pair.
         labels: names for the values of the only question; the page then exports ``{"id", "label"}`` instead of ratings.
     """
     asked = [{"name": name, "text": text, "values": values} for name, (text, values) in questions.items()]
@@ -89,8 +99,8 @@ def write_page(
     write_text(out, TEMPLATE.read_text(encoding="utf-8").replace("{{DATA}}", page.replace("<", "\\u003c")))
 
 
-def read_key(path: Path, form: str) -> Mapping[str, Any]:
-    """Return a form's key, as `write_form` wrote it."""
+def read_key(path: Path, form: str, ratings: Ratings) -> Mapping[str, Any]:
+    """Return the key of a form, as `write_form` wrote it, after checking that it names the items of the ratings."""
     try:
         key: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         systems_of(key)
@@ -98,6 +108,10 @@ def read_key(path: Path, form: str) -> Mapping[str, Any]:
         raise DataFileError(path, 1, "not a key written by ld-agent judge form") from exc
     if key.get("form") != form:
         raise DataFileError(path, 1, f"the key of form {key.get('form')!r}, but the ratings are for form {form!r}")
+    if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
+        raise InputError(
+            f"{path} has no item {min(strange)!r}, which has a rating; export the ratings from the page again"
+        )
     return key
 
 
@@ -118,6 +132,41 @@ def summary(ratings: Ratings, systems: Mapping[str, str] | None = None) -> dict[
     if systems is not None:
         result["systems"] = {name: _means(ratings, systems, name) for name in sorted(set(systems.values()))}
     return result | {"all": _means(ratings)}
+
+
+def preferences(ratings: Ratings, key: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how often each run of a form of pairs was preferred, of all and where remembering would help.
+
+    ``share`` is in [0, 1], of the ratings, those of no difference too. Its ``interval`` resamples conversations or, if there is
+    only one, pairs.
+    """
+    given = [(item, who, value) for item, by in ratings.get("preferred", {}).items() for who, value in by.items()]
+    if bad := [value for _, _, value in given if value not in (0, 1, 2)]:
+        raise InputError(f"a rating of a pair is 0, 1 or 2, not {bad[0]!r}")
+    helped = {(item, who) for item, by in ratings.get("memory", {}).items() for who, value in by.items() if value == 1}
+    groups = {"preferred": given, "preferred where memory helps": [one for one in given if one[:2] in helped]}
+    left_right = {item: about["system"] for item, about in key["items"].items()}
+    systems = sorted({name for names in left_right.values() for name in names})
+    of = {item: about["key"].rpartition("/")[0] for item, about in key["items"].items()}
+    over = "conversations" if len(set(of.values())) > 1 else "pairs"
+    result: dict[str, Any] = {"aspects": {aspect: agreement(items) for aspect, items in ratings.items()}}
+    for group, rated in groups.items():
+        chosen = [(left_right[item][0], "no difference", left_right[item][1])[int(value)] for item, _, value in rated]
+        units = [of[item] if over == "conversations" else item for item, _, _ in rated]
+        result[group] = {
+            name: _preferred([one == name for one in chosen], units) for name in (*systems, "no difference")
+        }
+    return result | {"intervals_over": over}
+
+
+def _preferred(chosen: Sequence[bool], units: Sequence[str]) -> dict[str, Any]:
+    share = mean(map(float, chosen))
+    return {
+        "count": sum(chosen),
+        "of": len(chosen),
+        "share": share.overall if chosen else None,
+        "interval": interval(share, units) if chosen else None,
+    }
 
 
 def _means(ratings: Ratings, systems: Mapping[str, str] | None = None, system: str = "") -> dict[str, float | None]:
@@ -151,10 +200,6 @@ def keep_ratings(ratings: Ratings, key: Mapping[str, Any], path: Path) -> list[P
     """Write ratings where `tables` finds them: next to the runs they are about or, of a benchmark, beside the key at ``path``."""
     if (asked := key["questions"]) not in FOR_TABLES:
         raise InputError(f"no table has ratings of {asked!r}, only of {', '.join(FOR_TABLES)}; omit --keep")
-    if strange := {item for items in ratings.values() for item in items} - set(key["items"]):
-        raise InputError(
-            f"{path} has no item {min(strange)!r}, which has a rating; export the ratings from the page again"
-        )
     if asked == "benchmark":
         both = qualified(ratings)
         agreed, share = agreement(both), _mean(both)

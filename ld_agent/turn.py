@@ -233,8 +233,8 @@ class Turn:
         )
 
     def _dated(self, said: Sequence[Utterance]) -> tuple[Utterance, ...]:
-        """Lines of earlier sessions with dates for their relative times, "yesterday", as models do not reckon."""
-        return tuple(as_dated(one, self._reading) for one in said)
+        """Lines of earlier sessions with dates for their relative times, "yesterday", and ages of today, as models do not reckon."""
+        return tuple(as_dated(one, self._reading, self.heard.at) for one in said)
 
     def _said_then(self) -> list[Utterance]:
         """What was said in the recalled sessions, oldest first, if any of it is wanted."""

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 from ld_agent.checks.east_asian_numbers import chinese_number
+from ld_agent.checks.numbers import numbers
 from ld_agent.languages.dates import Dates
 from ld_agent.languages.reading import Reading
 from ld_agent.languages.relative import Form, Relative, RelativeKind
@@ -49,10 +50,32 @@ def dated(text: str, at: datetime, reading: Reading, lines: Sequence[str] | None
     return _dated(text, today, reading, believed)
 
 
-def as_dated(said: Utterance, reading: Reading) -> Utterance:
-    """Return an utterance with the dates that its relative times stand for; its text in the store stays."""
-    text = dated(said.text, said.local_at, reading)
+def as_dated(said: Utterance, reading: Reading, now: datetime) -> Utterance:
+    """Return an utterance with the dates that its relative times stand for, and what its ages are ``now``; its text in the store
+    stays."""
+    text = aged(dated(said.text, said.local_at, reading), said.local_at, now, reading)
     return said if text == said.text else replace(said, text=text)
+
+
+def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
+    """Return a text with the ages that it tells as they are ``now``, whole years after it was said ``at``.
+
+    >>> from datetime import UTC
+    >>> from ld_agent.languages import ENGLISH
+    >>> aged("I turned fifty!", datetime(2025, 3, 12, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC), ENGLISH.reading)
+    'I turned fifty (51 now)!'
+    """
+    years = now.year - at.year - ((now.month, now.day) < (at.month, at.day))
+    for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
+        if years > 0:
+            text = relative.age.sub(lambda told: told[0] + _present(told["age"], years, relative.aged), text)
+    return text
+
+
+def _present(age: str, years: int, written: str) -> str:
+    """An age some years later, as it is written after it; "": it is no number."""
+    told = numbers(age)
+    return f" {written.format(age=int(told[0][1]) + years)}" if [word for word, _ in told] == [age] else ""
 
 
 def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, datetime | None]:

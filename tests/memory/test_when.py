@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from ld_agent.languages import ENGLISH
-from ld_agent.memory.when import as_dated, dated, held
+from ld_agent.memory.when import aged, as_dated, dated, held
 from ld_agent.types import Utterance
 
 READING = ENGLISH.reading
@@ -114,9 +114,23 @@ def test_a_year_that_the_calendar_lacks_stays():
 
 def test_an_utterance_keeps_everything_but_its_text():
     said = Utterance("u1", "Maya", "I came yesterday.", AT, 3, "observe")
-    assert as_dated(said, READING) == Utterance("u1", "Maya", "I came on 11 March 2026.", AT, 3, "observe")
+    assert as_dated(said, READING, AT) == Utterance("u1", "Maya", "I came on 11 March 2026.", AT, 3, "observe")
     same = Utterance("u2", "Maya", "I have a cat.", AT, 3)
-    assert as_dated(same, READING) is same
+    assert as_dated(same, READING, AT) is same
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("I turned fifty today!", "I turned fifty (51 now) today!"),
+        ("She's forty-two.", "She's forty-two (43 now)."),
+        ("He is 34 years old", "He is 34 (35 now) years old"),
+        ("I'm two minutes late, it is ten.", "I'm two minutes late, it is ten."),
+    ],
+)
+def test_an_age_moves_on_with_whole_years(said, expected):
+    assert aged(said, AT, AT + timedelta(days=400), READING) == expected
+    assert aged(said, AT, AT + timedelta(days=300), READING) == said
 
 
 @pytest.mark.parametrize(

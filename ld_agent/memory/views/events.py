@@ -13,7 +13,7 @@ from ld_agent.memory.index.records import RecordIndex, make_passages
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
 from ld_agent.memory.views.stored import draft_of
-from ld_agent.memory.when import as_dated
+from ld_agent.memory.when import dated
 from ld_agent.modules.summarizer import Summary, is_noted
 from ld_agent.steps import Steps
 from ld_agent.storage.base import Draft
@@ -57,7 +57,7 @@ class EventView(View):
         context = self._context
         if context.check is None or is_noted(session):
             return summary
-        lines = [(u.speaker, as_dated(u, context.reading).text) for u in session.utterances]
+        lines = [(u.speaker, dated(u.text, u.at, context.reading)) for u in session.utterances]
         kept = true_event(context.check, lines, "" if summary.fallback else summary.text, context.agent)
         return replace(summary, text=kept.text, dropped=kept.dropped)
 

@@ -1,9 +1,8 @@
 """Answer one utterance: read or generate a reply, drop what is made up, and check a denial against what the user said.
 
-Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo
-last year.". So the reader, where there is one, looks for the answer in one passage after the other, before the generator
-is asked or when it denies. If that finds nothing, the question is asked again with the most relevant line right before
-it; if the answer is still a denial, the line itself is quoted. Knows no store and no view.
+Asked "Which city do I live in?", a small model may say that it was not told although its prompt shows "I moved to Oslo.".
+So the reader, where there is one, looks for the answer in one passage after the other, before the generator or when it
+denies; then the question is asked again with the most relevant line before it, or the line is quoted. Knows no store.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ld_agent.backbones.base import Completion
 from ld_agent.checks.invention import Topics, answers_nothing, asks_what_was_told, supported
-from ld_agent.checks.kept import deciding, is_true_answer, unquoted
+from ld_agent.checks.kept import asks_for_memory, deciding, is_true_answer, unquoted
 from ld_agent.checks.learned import StatementCheck
 from ld_agent.checks.named import names, part_about
 from ld_agent.checks.not_knowing import says_unknown
@@ -37,14 +36,13 @@ Hear = Callable[[str], None]
 Passage = Sequence[Utterance]
 
 BEARING = 0.65
-"""Minimum worth (`memory.quotes.worths`) of a line the user said for a denial to be doubted because of it. For 190
-questions about something the user said, the best line reaches it in 108 cases and contains the answer in 87; for 74
-questions about something never said, it does in 9 (`data/samples/questions.jsonl`)."""
+"""Minimum worth (`memory.quotes.worths`) of the user's line for a denial to be doubted: the best line has it in 108 of 190
+questions about what was said, in 87 with the answer, and in 9 of 74 about what was not (`data/samples/questions.jsonl`)."""
 QUOTED = "the model denied something the user may have said; their words are quoted instead"
+UNDECIDED = "nothing that was said decides it"
 REPEATED = "the model only repeated what had been said; it was asked again"
 LONGEST_QUOTE = 300  # characters
-TRAITS_READ = 3
-"""Maximum number of traits in a passage for the reader."""
+TRAITS_READ = 3  # in a passage for the reader, at most
 _TAG = re.compile(r"</?\w+>")
 
 
@@ -92,6 +90,7 @@ class Answering:
         options: ReplyOptions | None = None,
         listen: Callable[[], Hear | None] = lambda: None,
         said: Collection[str] | None = None,
+        checked: bool | None = None,
     ) -> Steps[Answer]:
         """Answer a rendered situation.
 
@@ -99,8 +98,9 @@ class Answering:
             listen: makes what hears the pieces of one answer as they are generated; an answer that is checked arrives
                 whole, after the check.
             said: sentences not to say again (`repeatable`): an answer of nothing else is asked for once more.
+            checked: what `checks` says; None: it is asked.
         """
-        if not self.checks(situation, prompted):
+        if not (self.checks(situation, prompted) if checked is None else checked):
             return (yield from self._unrepeated(situation, prompted, options, listen, said))
         factual = replace(options or ReplyOptions(), temperature=0.0)  # what was told has one answer: it is not sampled
         answer = yield from self._checked(situation, prompted, factual)
@@ -112,8 +112,12 @@ class Answering:
 
     def checks(self, situation: Situation, prompted: Prompted) -> bool:
         """Whether the answer is checked against what the user said, because that is what they ask about."""
-        shown, reading = prompted.messages[0].content, situation.language.reading
-        return self.grounded and situation.asks_from_memory and asks_what_was_told(situation.heard.text, reading, shown)
+        text = situation.heard.text
+        if not (self.grounded and situation.asks_from_memory):
+            return False
+        if self.check is not None:
+            return _asks_whether(situation) or asks_for_memory(self.check, text)
+        return asks_what_was_told(text, situation.language.reading, prompted.messages[0].content)
 
     def _unrepeated(
         self,
@@ -211,8 +215,8 @@ class Answering:
         return answer if says_unknown(answer.text, situation.language.reading) else replace(answer, text=words.not_told)
 
     def _rests(self, situation: Situation, answer: Answer, *passages: Passage) -> bool:
-        """Whether one of the passages, or of those given, supports an answer; only a model that has a reader is asked that."""
-        if self.check is None or not self.reads_first or not (read := passages or self._passages(situation)):
+        """Whether one of the passages, or of those given, supports an answer."""
+        if self.check is None or not (read := passages or self._passages(situation)):
             return True
         heard, lines = situation.heard, [[(said.speaker, said.text) for said in passage] for passage in read]
         return is_true_answer(self.check, lines, heard.speaker, heard.text, answer.text)
@@ -244,18 +248,19 @@ class Answering:
         return replace(answer, notes=(*answer.notes, f"read in: {said.text}"))
 
     def _whether(self, situation: Situation) -> Answer | None:
-        """What the user said that decides whether something is so, as models get yes and no wrong; None: nothing does."""
-        heard, reading = situation.heard, situation.language.reading
-        if self.check is None or not reading.pattern("asks_whether").search(heard.text):
+        """What the user said last that decides whether something is so, as models get yes and no wrong; None: it is not asked."""
+        heard, reading, words = situation.heard, situation.language.reading, situation.language.words
+        if self.check is None or not _asks_whether(situation):
             return None
         passages = self._passages(situation)
-        lines = [[(said.speaker, said.text) for said in passage] for passage in passages]
-        if (place := deciding(self.check, lines, heard.speaker, heard.text)) is None:
-            return None
-        told = _source(passages[place], heard.text, reading).text
-        return Answer(
-            situation.language.words.reason.format(told=told), Completion("", 0, 0, "stop"), (f"decided by: {told}",)
+        lines = [[(u.speaker, u.text) for u in passage] for passage in passages]
+        places = deciding(self.check, lines, heard.speaker, heard.text)
+        if not places:
+            return Answer(words.not_told, Completion("", 0, 0, "stop"), (UNDECIDED,)) if self.reads_first else None
+        last = max(
+            (_source(passages[n], heard.text, reading) for n in places), key=lambda said: (bool(said.id), said.at)
         )
+        return Answer(words.reason.format(told=last.text), Completion("", 0, 0, "stop"), (f"decided by: {last.text}",))
 
     def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:
         """The supported answer that the reader found in a passage, if any."""
@@ -306,6 +311,10 @@ class Answering:
         return [replace(heard, id="", speaker=person, text=text, session=-n) for n, text in enumerate(known, 1)]
 
 
+def _asks_whether(situation: Situation) -> bool:
+    return situation.language.reading.pattern("asks_whether").search(situation.heard.text) is not None
+
+
 def _asks(said: Utterance) -> bool:
     """Whether an utterance only asks, apart from what it quotes."""
     return asks(replace(said, text=unquoted([("", said.text)])[0][1]))
@@ -322,7 +331,7 @@ def _chosen(heard: Utterance, found: Sequence[tuple[Utterance, Answer]], reading
     line = best[0]
     if not line.id:  # a trait: nobody knows when it was said
         return best
-    alike = [best, *(one for one in found if _elsewhere(one[0], line))]
+    alike = [best, *(o for o in found if o[0].id and o[0].speaker == line.speaker and o[0].session != line.session)]
     answers, sessions = [answer.text for _, answer in alike], [said.session for said, _ in alike]
     return alike[timely(heard.text, answers, sessions, reading)]
 
@@ -332,11 +341,6 @@ def _source(passage: Sequence[Utterance], answer: str, reading: Reading) -> Utte
     words = stems_of(answer, reading)
     lines = [said for said in reversed(passage) if said.speaker == passage[-1].speaker]
     return max(lines, key=lambda said: len(words & stems_of(said.text, reading)))
-
-
-def _elsewhere(said: Utterance, line: Utterance) -> bool:
-    """Whether it was said by the same person in another session."""
-    return bool(said.id) and said.speaker == line.speaker and said.session != line.session
 
 
 def _only_about(person: str, situation: Situation) -> Situation:

@@ -233,7 +233,7 @@ class Turn:
         )
 
     def _dated(self, said: Sequence[Utterance]) -> tuple[Utterance, ...]:
-        """Lines of earlier sessions with dates for their relative times, "yesterday", and ages of today, as models do not reckon."""
+        """Lines of earlier sessions with dates for "yesterday" and ages of today, because models do not reckon."""
         return tuple(as_dated(one, self._reading, self.heard.at) for one in said)
 
     def _said_then(self) -> list[Utterance]:
@@ -288,8 +288,11 @@ class Turn:
         """The model's answer; its decision whether the utterance is worth remembering, if any, is noted."""
         views = self.relation.views
         answering = self._answering()
-        self._said_before = None if answering.checks(situation, prompted) else self._not_to_be_repeated()
-        answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, self._said_before)
+        checked = answering.checks(situation, prompted)
+        self._said_before = None if checked else self._not_to_be_repeated()
+        answer = yield from answering.steps(
+            situation, prompted, self._seeded(), self._listener, self._said_before, checked
+        )
         self.notes += answer.notes
         self.notes += answer.completion.notes
         self._finish, self._why_none = answer.completion.finish, answer.completion.why_none("generator")

@@ -13,7 +13,8 @@ import csv
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,14 +24,16 @@ from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, Trainer, TrainingArguments
 
-from ld_agent.checks.learned import LABELS, LASTING, Pair, answering, encoded, load_base
+from ld_agent.checks.learned import ASKED, LABELS, LASTING, Lines, Pair, answering, encoded, load_base
 from ld_agent.config.sections import MINILM
 from ld_agent.datasets import AnnotatedUtterance, load_annotated_utterances, load_dialogues
-from ld_agent.text import SENTENCE_END
+from ld_agent.languages import ENGLISH
+from ld_agent.text import SENTENCE_END, stems_of
 from training.command import run_command
 from training.memory_relations import second_person
 from training.memory_sources import people_of
-from training.reader import of_annotations, of_relations, of_scenes
+from training.passages import every_passage
+from training.reader import of_annotations, of_passages, of_relations, of_scenes
 from training.third_person import third_person
 
 SUPPORTED, ENDED, UNSAID = LABELS  # as words
@@ -51,6 +54,8 @@ NEGATIONS = (
     (r"^I can ", "I cannot "),
     (r"^My (.+?) is ", r"My \1 is not "),
 )
+OTHERS = 1000
+"""Utterances of each source that ask for nothing told before."""
 RANK = 64
 TUNED = re.compile(r".*encoder\.layer\..*\.(?:query|key|value|dense)\.weight$")
 LONGEST_ROW = 110
@@ -158,7 +163,7 @@ def answer_rows(sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
     people = people_of(sources)
     answers: dict[str, str] = {}
     others: dict[str, str] = {}
-    for one in (*of_scenes(rng), *of_relations(rng, people), *of_annotations(rng, people)):
+    for one in (*of_passages(rng), *of_scenes(rng), *of_relations(rng, people), *of_annotations(rng, people)):
         if one.answer:
             answers[one.question] = one.answer
             yield (one.passage.lines, answering(one.passage.asker, one.question, one.answer)), SUPPORTED
@@ -190,10 +195,41 @@ def question_of(trait: str) -> str | None:
     return None
 
 
-def lasting_rows(path: Path) -> Iterator[Row]:
-    """Traits marked + if they still matter in a month, - if they are over tomorrow."""
+def lasting_rows(path: Path, question: Lines = LASTING) -> Iterator[Row]:
+    """Texts marked + or - as the answer to a question: traits, whether they still matter in a month."""
     for line in filter(None, map(str.strip, path.read_text(encoding="utf-8").splitlines())):
-        yield (LASTING, line[2:]), MARKS[line[0]]
+        yield (question, line[2:]), MARKS[line[0]]
+
+
+def told_rows(path: Path) -> Iterator[Row]:
+    """Sentences of chats, and whether they last. What does stands under its line ("= I have a dog. | I live in Oslo."): of such a
+    line, the sentences that have most of its words."""
+    for chat in re.split(r"\n\s*\n", path.read_text(encoding="utf-8")):
+        lines = [line for line in chat.splitlines() if line and line[0] != "#"]
+        for line, below in zip(lines, [*lines[1:], ""], strict=False):
+            if line.startswith("= "):
+                continue
+            sentences = [s.strip() for s in SENTENCE_END.split(line.partition(": ")[2]) if len(s.split()) > 2]
+            traits = below[2:].split(" | ") if below.startswith("= ") else []
+            telling = {max(sentences, key=lambda s: shared_stems(s, trait)) for trait in traits if sentences}
+            for sentence in sentences:
+                if sentence in telling or not traits:
+                    yield (LASTING, sentence), SUPPORTED if traits else UNSAID
+
+
+def shared_stems(text: str, other: str) -> int:
+    """The number of stems that two texts share."""
+    return len(stems_of(text, ENGLISH.reading) & stems_of(other, ENGLISH.reading))
+
+
+def asked_rows(path: Path, sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
+    """Utterances that ask for what was told before (marked +, or questions of passages), and others (-, or said in MSC)."""
+    yield from lasting_rows(path, ASKED)
+    for told in every_passage():
+        yield from (((ASKED, question), SUPPORTED) for _, question, _ in told.asked)
+    for source in sources:
+        said = [u.text for u in load_annotated_utterances(source)]
+        yield from (((ASKED, text), UNSAID) for text in rng.sample(said, min(len(said), OTHERS)))
 
 
 def extracted_rows(path: Path) -> Iterator[Row]:
@@ -278,7 +314,14 @@ def tune(
     rows += [row for path in pairs or [] for row in public_rows(path)]
     rows += list(answer_rows(msc or [], rng))
     rows = rng.sample(rows, min(limit or len(rows), len(rows)))
-    apart = {claims / "extracted.txt": extracted_rows, claims / "lasting.txt": lasting_rows}
+    apart: dict[Path, Callable[[Path], Iterator[Row]]] = {
+        claims / "extracted.txt": extracted_rows,
+        claims / "lasting.txt": lasting_rows,
+    }
+    apart |= {
+        claims / "asked.txt": partial(asked_rows, sources=msc or [], rng=rng),
+        claims.parent / "told.txt": told_rows,
+    }
     written = [row for path in sorted({*claims.glob("*.txt")} - {*apart}) for row in handwritten_rows(path)]
     written += list(yes_or_no_rows(written, rng))
     written = rng.sample(written, min(written_limit or len(written), len(written)))

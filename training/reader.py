@@ -2,8 +2,9 @@
 
 python -m training.reader -c configs/training/reader.yaml [key=value ...] [--dry-run] [--overwrite]
 
-Its rows are the scenes and relations of `data/training`, and annotated traits of MSC. Every question is asked of a
-passage that answers it and of passages about the same people that do not.
+Its rows are passages written with their questions (`training.passages`), scenes and relations, all of `data/training`,
+and annotated traits of MSC. Every question is asked of a passage that answers it and of passages about the same people
+that do not.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from training.memory_relations import Fact, asked_about, asked_back, led, lists, relations
 from training.memory_scenes import Scene, every_scene
 from training.memory_sources import StatedTrait, people_of
+from training.passages import every_passage
 from training.row_building import BuildRequest
 from training.train import main
 
@@ -32,6 +34,11 @@ PEOPLE = (
 LEADS = (*[""] * 9, "Quick question: ", "Hi again! ", "So, ", "By the way, ", "Tell me, ")
 MOST_MISSED = 0.3
 """Maximum share of an answer's new words in a passage that does not answer the question."""
+
+FOUND = 0.5
+"""Minimum share of an answer's new words in lines that are said to answer it."""
+LINES = 3
+"""Lines of a passage, as the agent reads them."""
 
 Line = tuple[str, str]
 
@@ -104,7 +111,7 @@ def rows(request: BuildRequest) -> Iterator[dict[str, Any]]:
     reader = Reader(Models(request.config))
     people = people_of(request.sources)[: request.limit]
     theirs = "+".join(dict.fromkeys(map(format_of, request.sources)))
-    drawn = [(SCENES, one) for one in of_scenes(rng)]
+    drawn = [(SCENES, one) for one in (*of_scenes(rng), *of_passages(rng))]
     drawn += [(theirs, one) for one in (*of_relations(rng, people), *of_annotations(rng, people))]
     rng.shuffle(drawn)
     for corpus, one in drawn:
@@ -156,6 +163,24 @@ def of_scenes(rng: random.Random) -> Iterator[Drawn]:
             pair = _pair(rng)
             places = rng.sample(range(len(scene.said)), min(2, len(scene.said)))
             yield from (Drawn(of, pair.window(scene.said, n), question, "") for n in places)
+
+
+def of_passages(rng: random.Random) -> Iterator[Drawn]:
+    """Each question of each passage, asked of lines as the agent reads them, of all, and of some that do not answer."""
+    for number, told in enumerate(every_passage()):
+        of, lines = f"passage {number}", told.lines
+        for asker, question, answer in told.asked:
+            new = _new_words(question, answer)
+            shares = [_share(new, text) for _, text in lines]
+            place = max(range(len(lines)), key=lambda n: (shares[n], n)) if answer else rng.randrange(len(lines))
+            read = lines[max(place - LINES + 1, 0) : place + 1]
+            if not answer or _share(new, " ".join(text for _, text in read)) >= FOUND:
+                yield Drawn(of, Passage(asker, read), question, answer)
+            if len(lines) > len(read) or not answer:
+                yield Drawn(of, Passage(asker, lines), question, answer)
+            apart = lines[: max(place - LINES + 1, 0)] if answer else ()
+            if apart and _share(new, " ".join(text for _, text in apart)) <= MOST_MISSED:
+                yield Drawn(of, Passage(asker, apart), question, "")
 
 
 def of_relations(rng: random.Random, people: Sequence[Sequence[StatedTrait]]) -> Iterator[Drawn]:

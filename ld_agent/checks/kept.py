@@ -13,18 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ld_agent.checks.attribution import speaks_of_self
-from ld_agent.checks.learned import ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck, answering
+from ld_agent.checks.learned import ASKED, ENDED, LASTING, SUPPORTED, Lines, Pair, StatementCheck, answering
 from ld_agent.languages.reading import Reading
 from ld_agent.prompts import as_name
 from ld_agent.text import SENTENCE_END, stems_listed, stems_of
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_FOUND, LASTS_ALONE = 0.9, 0.5, 0.2, 0.7
+OVER, LASTS, LASTS_FOUND, LASTS_ALONE = 0.7, 0.5, 0.2, 0.7
 """Least probabilities that a line ends a statement, and that one still matters in a month: a trait; a sentence in which the
 extractor found one; any other sentence, which may need the lines around it."""
-ANSWERS, DECIDES = 0.3, 0.7
+ANSWERS, DECIDES = 0.3, 0.55
 """Least probability that a passage supports an answer, and a yes or no that no model gave."""
+ASKS_FOR, ASKS_UNMARKED = 0.5, 0.95
+"""Least probabilities that an utterance asks for what was told before: with a question mark, and without."""
 WINDOW, STRIDE = 6, 3
 """Lines that a sentence of a summary is read against at once, and how far the next ones begin after them."""
 ALIKE = 0.3
@@ -51,7 +53,7 @@ class Kept:
 def true_traits(
     check: StatementCheck, lines: Lines, traits: Sequence[str], reading: Reading, *, ends: bool = False
 ) -> list[str]:
-    """What is stored of the last line: traits that are true and last; for any other, the sentence that it rests on, if that does.
+    """What is stored of the last line: traits that are true and last; if none is, the speaker's sentences of which that holds.
 
     Args:
         lines: what was said last, after what led up to it.
@@ -66,8 +68,9 @@ def true_traits(
     if ends and not traits:
         traits = own[:1]
     lasts = 0.0 if ends else LASTS
-    instead = dict.fromkeys(filter(None, rests_on.values()), LASTS_ALONE)
-    return _true(check, lines, dict.fromkeys(traits, lasts)) or _true(check, lines, instead)
+    return _true(check, lines, dict.fromkeys(traits, lasts)) or _true(
+        check, lines, dict.fromkeys(own, LASTS_ALONE), dict.fromkeys(own, SAID)
+    )
 
 
 def _in_own_words(
@@ -123,14 +126,20 @@ def over(check: StatementCheck, statements: Sequence[Pair]) -> list[int]:
     return np.flatnonzero(check.probabilities(statements)[:, ENDED] >= OVER).tolist()
 
 
-def deciding(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str) -> int | None:
-    """The place of the passage that best decides a question to be answered with yes or no; None: none decides it."""
+def asks_for_memory(check: StatementCheck, text: str) -> bool:
+    """Whether an utterance can only be answered from what was told before."""
+    least = ASKS_FOR if any(mark in text for mark in ASKS) else ASKS_UNMARKED
+    return bool(check.probabilities([(ASKED, text)])[0, SUPPORTED] >= least)
+
+
+def deciding(check: StatementCheck, passages: Sequence[Lines], asker: str, question: str) -> list[int]:
+    """The places of the passages that decide a question to be answered with yes or no."""
     pairs = [(_stated(lines, asker), answering(asker, question, yes)) for lines in passages for yes in ("Yes.", "No.")]
     if not pairs:
-        return None
+        return []
     found = check.probabilities(pairs).reshape(len(passages), 2, -1)
     sure = ((found[:, :, SUPPORTED] + found[:, ::-1, ENDED]) / 2).max(axis=1)  # a yes is supported, and its no denied
-    return int(sure.argmax()) if sure.max() >= DECIDES else None
+    return np.flatnonzero(sure >= DECIDES).tolist()
 
 
 def unquoted(lines: Lines) -> Lines:

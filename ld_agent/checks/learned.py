@@ -26,6 +26,9 @@ AT_ONCE = 32
 LASTING: Lines = (("", "Does this still matter in a month?"),)
 """What the check reads in place of lines to judge whether a trait lasts: supported, or not."""
 
+ASKED: Lines = (("", "Does this ask for something that was told before?"),)
+"""What it reads in place of lines to judge whether an utterance can only be answered from memory: supported, or not."""
+
 
 def written(lines: Lines) -> str:
     """Lines as the check reads them."""

@@ -24,8 +24,8 @@ COVER, SPEAKER, DETAIL = 0.3, 0.15, 0.1
 CANDIDATES = 48
 """Maximum number of utterances encoded because their vectors are not stored, most promising first: each takes
 milliseconds."""
-LED_UP = 2
-"""Number of utterances before one that a passage includes."""
+LED_UP, WENT_ON = 2, 2
+"""Number of utterances before one that a passage includes, and after it, of these only the same speaker's."""
 LEAST, SHARE = 0.35, 0.6
 """Minimum worth of a quoted utterance, absolute and as a share of the best one's."""
 
@@ -84,8 +84,8 @@ def passages(
     stored: Mapping[str, Vectors] | None = None,
     about: str = "",
 ) -> tuple[tuple[Utterance, ...], ...]:
-    """Return the ``most`` utterances most relevant to ``heard``, best first, each preceded by the two before it in its session;
-    of the agent's lines only the questions, unless it is asked about itself.
+    """Return the ``most`` utterances most relevant to ``heard``, best first, each with the two before it in its session, and what
+    its speaker went on to say, which may correct it; of the agent's lines only the questions, unless it is asked about itself.
 
     Args: as `quotes`.
     """
@@ -97,8 +97,9 @@ def passages(
     return tuple(
         tuple(
             told
-            for u in said[max(place - LED_UP, 0) : place + 1]
+            for n, u in enumerate(said[max(place - LED_UP, 0) : place + WENT_ON + 1], max(place - LED_UP, 0))
             if u.session == said[place].session
+            and (n <= place or u.speaker == said[place].speaker)
             and (told := part_about(about, u) if is_evidence(heard, agent, u, reading, about) else part_asked(u))
             is not None
         )

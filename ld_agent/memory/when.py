@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from ld_agent.checks.east_asian_numbers import chinese_number
 from ld_agent.checks.numbers import numbers
@@ -66,16 +66,16 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
     'I turned fifty (51 now)!'
     """
     years = now.year - at.year - ((now.month, now.day) < (at.month, at.day))
-    for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
-        if years > 0:
-            text = relative.age.sub(lambda told: told[0] + _present(told["age"], years, relative.aged), text)
+    if years > 0:
+        for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
+            text = relative.age.sub(partial(_with_present_age, years=years, written=relative.aged), text)
     return text
 
 
-def _present(age: str, years: int, written: str) -> str:
-    """An age some years later, as it is written after it; "": it is no number."""
-    told = numbers(age)
-    return f" {written.format(age=int(told[0][1]) + years)}" if [word for word, _ in told] == [age] else ""
+def _with_present_age(told: re.Match[str], years: int, written: str) -> str:
+    number = numbers(told["age"])
+    is_age = [word for word, _ in number] == [told["age"]]
+    return f"{told[0]} {written.format(age=int(number[0][1]) + years)}" if is_age else told[0]
 
 
 def held(text: str, at: datetime, reading: Reading) -> tuple[datetime | None, datetime | None]:

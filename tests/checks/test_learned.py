@@ -5,7 +5,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ld_agent.checks.kept import deciding, is_true_answer, outdated, over, own_words, true_event, true_traits
+from ld_agent.checks.kept import (
+    asks_for_memory,
+    deciding,
+    is_true_answer,
+    outdated,
+    over,
+    own_words,
+    true_event,
+    true_traits,
+)
 from ld_agent.checks.learned import LABELS, StatementCheck
 from ld_agent.languages import ENGLISH
 from training.check import handwritten_rows, question_of
@@ -67,10 +76,10 @@ def test_a_line_ends_what_it_says_is_over(check: StatementCheck):
 
 def test_what_is_so_is_decided_by_a_passage(check: StatementCheck):
     passages = [[("Nell", "It rained all day.")], [("Nell", "We gave Kiwi to my aunt, so there's no parrot any more.")]]
-    assert deciding(check, passages, "Nell", "Do we still have a parrot?") == 1
-    assert deciding(check, passages[:1], "Nell", "Do we still have a parrot?") is None
-    assert deciding(check, [[("Nell", "Should I get a motorbike?")]], "Nell", "Do I have a motorbike?") is None
-    assert deciding(check, [], "Nell", "Do I have a motorbike?") is None
+    assert deciding(check, passages, "Nell", "Do we still have a parrot?") == [1]
+    assert deciding(check, passages[:1], "Nell", "Do we still have a parrot?") == []
+    assert deciding(check, [[("Nell", "Should I get a motorbike?")]], "Nell", "Do I have a motorbike?") == []
+    assert deciding(check, [], "Nell", "Do I have a motorbike?") == []
 
 
 def test_what_is_quoted_supports_no_answer(check: StatementCheck):
@@ -117,3 +126,17 @@ def test_claims_become_questions_of_the_person():
     assert question_of("I have a cat.") == "Do I have a cat?"
     assert question_of("My brother is a vet.") == "Is my brother a vet?"
     assert question_of("I never smoke.") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("What's my dog called?", True),
+        ("When do I see the dentist?", True),
+        ("When should I see the dentist?", False),
+        ("How was your week?", False),
+        ("I have savings for about a year.", False),
+    ],
+)
+def test_what_was_told_is_asked_for(check, text, asks):
+    assert asks_for_memory(check, text) is asks

@@ -9,7 +9,7 @@ import pytest
 from ld_agent.languages import ENGLISH
 from ld_agent.memory.encoder import Vectors
 from ld_agent.memory.index.lexical import stems
-from ld_agent.memory.quotes import CANDIDATES, _about, in_time_order, quotes, sources_of, worths
+from ld_agent.memory.quotes import CANDIDATES, _about, in_time_order, passages, quotes, sources_of, worths
 from ld_agent.types import Recalled, Record, Utterance
 
 READING = ENGLISH.reading
@@ -132,3 +132,9 @@ def test_sources_come_once_and_in_time_order():
 )
 def test_chinese_and_korean_questions_say_whom_they_are_about(question: str, about: str):
     assert _about(utterance(9, "Lena", question), "Sam", READING) == about
+
+
+def test_a_passage_has_what_led_up_to_a_line_and_what_its_speaker_went_on_to_say():
+    said = [*SAID[:3], utterance(4, "Sam", "How nice."), utterance(5, "Lena", "Sorry, I meant Jonas."), SAID[4]]
+    [read] = passages(asked("What is my son called?"), "Sam", said, encode, READING, 1)
+    assert [u.text for u in read] == [u.text for u in (*SAID[:3], said[4])]

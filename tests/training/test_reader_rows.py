@@ -30,7 +30,8 @@ def test_most_answers_are_in_their_passages(built: list[tuple[str, str]]):
         (passage, name) for passage, target in answered for name in re.findall(r"(?<=[a-z] )[A-Z][a-z]{3,}", target)
     ]
     assert len(names) > 500
-    assert sum(name in passage for passage, name in names) > 0.97 * len(names)
+    # people who write in lower case are answered with capitals
+    assert sum(name.casefold() in passage.casefold() for passage, name in names) > 0.97 * len(names)
 
 
 def test_a_question_is_asked_of_passages_with_and_without_its_answer(built: list[tuple[str, str]]):

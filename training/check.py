@@ -223,13 +223,14 @@ def shared_stems(text: str, other: str) -> int:
 
 
 def asked_rows(path: Path, sources: Sequence[Path], rng: random.Random) -> Iterator[Row]:
-    """Utterances that ask for what was told before (marked +, or questions of passages), and others (-, or said in MSC)."""
+    """Utterances that ask for what was told (marked +, or of passages), and others (marked -, or MSC's lines and traits)."""
     yield from lasting_rows(path, ASKED)
     for told in every_passage():
         yield from (((ASKED, question), SUPPORTED) for _, question, _ in told.asked)
     for source in sources:
-        said = [u.text for u in load_annotated_utterances(source)]
-        yield from (((ASKED, text), UNSAID) for text in rng.sample(said, min(len(said), OTHERS)))
+        said = load_annotated_utterances(source)
+        for texts in ([u.text for u in said], [trait for u in said for trait in u.traits]):
+            yield from (((ASKED, text), UNSAID) for text in rng.sample(texts, min(len(texts), OTHERS)))
 
 
 def extracted_rows(path: Path) -> Iterator[Row]:

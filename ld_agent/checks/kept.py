@@ -20,9 +20,9 @@ from ld_agent.text import SENTENCE_END, stems_listed, stems_of
 
 TRUE, SAID, TAKEN = 0.7, 0.5, 0.9
 """Least probability that what a model worded is true, what was said so, and what a model made of the words of a sentence."""
-OVER, LASTS, LASTS_FOUND, LASTS_ALONE = 0.7, 0.5, 0.2, 0.7
-"""Least probabilities that a line ends a statement, and that one still matters in a month: a trait; a sentence in which the
-extractor found one; any other sentence, which may need the lines around it."""
+OVER, LASTS, LASTS_ALONE = 0.7, 0.5, 0.7
+"""Least probabilities that a line ends a statement, and that one still matters in a month: what the extractor found, and any other
+sentence, which may need the lines around it."""
 ANSWERS, DECIDES = 0.3, 0.55
 """Least probability that a passage supports an answer, and a yes or no that no model gave."""
 ASKS_FOR, ASKS_UNMARKED = 0.5, 0.95
@@ -84,7 +84,7 @@ def _in_own_words(
         told_in = stems_of(sentence, reading) | stems_listed("saying_nothing", reading)
         within[sentence] = [trait for trait in found if stems_of(trait, reading) <= told_in]
         lasting |= dict.fromkeys(within[sentence], 0.0 if told else LASTS)
-        lasting[sentence] = 0.0 if told else LASTS_FOUND if found else LASTS_ALONE
+        lasting[sentence] = 0.0 if told else LASTS if found else LASTS_ALONE
     true = _true(check, lines, lasting, dict.fromkeys(lasting, TAKEN) | dict.fromkeys(own, SAID))
     kept = [[sentence] if sentence in true else [t for t in traits if t in true] for sentence, traits in within.items()]
     return list(dict.fromkeys(text for texts in kept for text in texts))

@@ -59,9 +59,9 @@ def test_what_is_over_tomorrow_is_no_trait(check: StatementCheck):
 def test_what_ends_a_trait_is_kept_in_the_words_of_its_speaker(check: StatementCheck):
     lines = [("Nell", "I quit the Blue Heron. Since Monday I drive a tram.")]
     assert true_traits(check, lines, [], READING) == ["I quit the Blue Heron.", "Since Monday I drive a tram."]
-    lines = [("Nell", "Everyone calls me Kasia, please do too.")]
+    lines = [("Nell", "I gave it up last week.")]
     assert true_traits(check, lines, [], READING) == []
-    assert true_traits(check, lines, [], READING, ends=True) == ["Everyone calls me Kasia, please do too."]
+    assert true_traits(check, lines, [], READING, ends=True) == ["I gave it up last week."]
 
 
 def test_what_lasts_is_kept_even_if_the_extractor_missed_it(check: StatementCheck):

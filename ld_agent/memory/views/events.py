@@ -57,7 +57,7 @@ class EventView(View):
         context = self._context
         if context.check is None or is_noted(session):
             return summary
-        lines = [(u.speaker, dated(u.text, u.at, context.reading)) for u in session.utterances]
+        lines = [(u.speaker, dated(u.text, u.local_at, context.reading)) for u in session.utterances]
         kept = true_event(context.check, lines, "" if summary.fallback else summary.text, context.agent)
         return replace(summary, text=kept.text, dropped=kept.dropped)
 

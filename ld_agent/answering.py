@@ -112,12 +112,10 @@ class Answering:
 
     def checks(self, situation: Situation, prompted: Prompted) -> bool:
         """Whether the answer is checked against what the user said, because that is what they ask about."""
-        text = situation.heard.text
-        if not (self.grounded and situation.asks_from_memory):
-            return False
+        text, may = situation.heard.text, self.grounded and situation.asks_from_memory
         if self.check is not None:
-            return _asks_whether(situation) or asks_for_memory(self.check, text)
-        return asks_what_was_told(text, situation.language.reading, prompted.messages[0].content)
+            return may and (_asks_whether(situation) or asks_for_memory(self.check, text))
+        return may and asks_what_was_told(text, situation.language.reading, prompted.messages[0].content)
 
     def _unrepeated(
         self,

@@ -289,10 +289,8 @@ class Turn:
         views = self.relation.views
         answering = self._answering()
         checked = answering.checks(situation, prompted)
-        self._said_before = None if checked else self._not_to_be_repeated()
-        answer = yield from answering.steps(
-            situation, prompted, self._seeded(), self._listener, self._said_before, checked
-        )
+        self._said_before = before = None if checked else self._not_to_be_repeated()
+        answer = yield from answering.steps(situation, prompted, self._seeded(), self._listener, before, checked)
         self.notes += answer.notes
         self.notes += answer.completion.notes
         self._finish, self._why_none = answer.completion.finish, answer.completion.why_none("generator")

@@ -11,9 +11,10 @@ from ld_agent.modules.generator import Generator
 from ld_agent.modules.replies import ReplyStream, continued, reply_text
 from ld_agent.modules.situation import Situation
 from ld_agent.steps import Steps
-from ld_agent.types import ReplyOptions, Utterance, checked_text
+from ld_agent.types import ReplyOptions, Utterance, checked_text, name_key
 
 if TYPE_CHECKING:
+    from ld_agent.config.sections import AgentSection
     from ld_agent.running.resources import Resources
 
 
@@ -35,9 +36,7 @@ def without_memory(
     else:
         now = resources.clock()
         lines_said = [
-            Utterance(
-                "", config.name if role == "assistant" else "".join(name) or config.user, checked_text(text), now, 1
-            )
+            Utterance("", _speaker(config, role, "".join(name)), checked_text(text), now, 1)
             for role, text, *name in said
         ]
         people = tuple(dict.fromkeys(u.speaker for u in lines_said if u.speaker != config.name))
@@ -61,3 +60,10 @@ def without_memory(
     [completion] = yield [generator.request(messages, show, options=options)]
     text = completion.text if bare else reply_text(completion.text, config.name, people)
     return replace(completion, text=continued(options.passed.begun, text))
+
+
+def _speaker(config: AgentSection, role: str, name: str) -> str:
+    """Who a line is by; a person who is named like the agent is the user."""
+    if role == "assistant":
+        return config.name
+    return config.user if name_key(name) in ("", name_key(config.name)) else name

@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+from ld_agent.types import name_key
 
 TASKS = re.compile(
     r"^\s*(?:### Task:"  # Open WebUI: titles, tags, follow-ups, search queries, completions
@@ -22,6 +25,9 @@ TASKS = re.compile(
 
 RETRIEVED = "<context>"
 """Part of Open WebUI's template for retrieved documents, which begins like a background task but holds a person's question."""
+
+
+_key = lru_cache(maxsize=256)(name_key)  # a thread has thousands of lines and a few names
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,8 @@ def same(stored: Line, sent: Line) -> bool:
 
 
 def _plain(line: Line) -> Line:
-    return Line(line.by_agent, " ".join(line.text.split()), line.name)
+    """A line as it is compared: spaces, and how its name is written, do not count."""
+    return Line(line.by_agent, " ".join(line.text.split()), _key(line.name))
 
 
 def _alike(stored: Line, sent: Line) -> bool:

@@ -56,6 +56,18 @@ def test_a_client_that_always_sends_the_whole_chat(stored: str, sent: str, expec
     assert compare(lines(stored), lines(sent), whole=True) == expected
 
 
+@pytest.mark.parametrize(("name", "replaced"), [("maya", 2), ("~ MAYA", 2), ("", 2), ("Omar", 0)])
+def test_a_name_is_the_same_however_it_is_written(name: str, replaced: int):
+    stored = [
+        Line(False, "Hi", "Maya"),
+        Line(True, "Hello", "Sam"),
+        Line(False, "Bees", "Maya"),
+        Line(True, "Nice", "Sam"),
+    ]
+    sent = [Line(False, "Hi", name), Line(True, "Hello"), Line(False, "Goats", name)]
+    assert compare(stored, sent, whole=False) == Comparison(4 - replaced, replaced)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -12,7 +12,7 @@ import secrets
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -149,6 +149,7 @@ async def answer(service: Service, asked: Asked, hear: Callable[[str], None] | N
 async def _answered(
     service: Service, conversation: Conversation, asked: Asked, hear: Callable[[str], None] | None
 ) -> Answered:
+    asked = replace(asked, lines=tuple(_known_as(line, conversation) for line in asked.lines))
     if asked.key is not None:
         earlier = await service.briefly_inside(conversation, lambda: begun(service, conversation, asked))
         if earlier is not None:
@@ -161,7 +162,7 @@ async def _answered(
         reply = await conversation.areply(await asyncio.to_thread(_now, service, conversation), **listening)
     else:
         said = asked.lines[-1]
-        reply = await conversation.arespond(said.text, _known_as(said, conversation) or speaker, **listening)
+        reply = await conversation.arespond(said.text, said.name or speaker, **listening)
     finish = CUT_OFF if INTERRUPTED in reply.notes else reply.finish
     answered = Answered(
         asked.id,
@@ -195,7 +196,8 @@ def _prepared(
     """Synchronise the thread with the client's lines; return the speaker, the comparison and notes."""
     speaker = _speaker(conversation, asked.name)
     stored = _stored(service, conversation, asked)
-    lines = [Line(u.speaker == conversation.agent_name, u.text, u.speaker) for u in stored]
+    agent = name_key(conversation.agent_name)
+    lines = [Line(name_key(u.speaker) == agent, u.text, u.speaker) for u in stored]
     if not asked.lines:
         if not lines or lines[-1].by_agent:
             raise ApiError(400, "the thread has no message of the user to answer", "invalid_messages", "messages")
@@ -212,9 +214,7 @@ def _prepared(
         conversation.replace([u.id for u in replaced])
         service.unexplain(conversation.id)
     for line in compared.missing:
-        conversation.observe(
-            line.text, conversation.agent_name if line.by_agent else _known_as(line, conversation) or speaker
-        )
+        conversation.observe(line.text, conversation.agent_name if line.by_agent else line.name or speaker)
     return speaker, compared, ()
 
 
@@ -225,9 +225,9 @@ def _continuing(stored: list[Line], asked: Asked) -> Comparison | None:
     return Comparison(len(stored) - 1, 1, answer_again=True) if same(stored[-2], asked.lines[-1]) else None
 
 
-def _known_as(line: Line, conversation: Conversation) -> str | None:
-    """The name that a person's line has of its own."""
-    return line.name if line.name not in ("", conversation.agent_name) else None
+def _known_as(line: Line, conversation: Conversation) -> Line:
+    """A line without a name if that is the agent's, which no person can have."""
+    return replace(line, name="") if name_key(line.name) == name_key(conversation.agent_name) else line
 
 
 def _stored(service: Service, conversation: Conversation, asked: Asked) -> list[Utterance]:

@@ -60,12 +60,7 @@ def native(passed: Passed, heard: str) -> tuple[Aside, ...]:
 
 def with_passed(messages: Sequence[Message], passed: Passed, exchange: Sequence[Aside]) -> tuple[Message, ...]:
     """Rendered messages with the media of their lines, then calls and results, then the reply that has begun."""
-    shown = [*messages]
-    for text, media in passed.media:
-        line = as_line(text)
-        place = next((n for n in range(len(shown) - 1, -1, -1) if _says(shown[n], line)), None)
-        if place is not None:
-            shown[place] = replace(shown[place], media=(*shown[place].media, *media))
+    shown = _with_media(messages, passed)
     for aside in exchange:
         if aside.wire["role"] == "tool":
             text = bounded(aside.text)
@@ -76,5 +71,14 @@ def with_passed(messages: Sequence[Message], passed: Passed, exchange: Sequence[
     return (*shown, Message("assistant", passed.begun)) if passed.begun else tuple(shown)
 
 
-def _says(message: Message, line: str) -> bool:
-    return message.role == "user" and line in message.content
+def _with_media(messages: Sequence[Message], passed: Passed) -> list[Message]:
+    """Messages with the media of their lines; of lines that say the same, each gets its own, from the last backwards."""
+    shown, free = [*messages], [message.content if message.role == "user" else "" for message in messages]
+    for text, media in reversed(passed.media):
+        line = as_line(text)
+        place = next((n for n in range(len(shown) - 1, -1, -1) if line in free[n]), None)
+        if place is not None:
+            before, _, after = free[place].rpartition(line)
+            free[place] = f"{before}\0{after}"
+            shown[place] = replace(shown[place], media=(*media, *shown[place].media))
+    return shown

@@ -25,6 +25,8 @@ ROLES: Mapping[str, Role] = {
     **dict.fromkeys(("function_call", "custom_tool_call"), "assistant"),
 }
 """What a role, or the type of an item without one, stands for."""
+SILENT = frozenset({"reasoning", "item_reference", "web_search_call"})
+"""Items that say nothing to anybody: what they stand for is not in the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,17 @@ def client_message(given: Json, where: str = "the message") -> ClientMessage | N
     """Read one message; None: it says nothing to anybody, such as an item of reasoning.
 
     Raises:
-        InputError: an unknown role or shape.
+        InputError: an unknown role, type or shape.
     """
-    said = str(given.get("role") or given.get("from") or given.get("type"))
-    if said == "reasoning":
+    named = given.get("role") or given.get("from")
+    said = str(named or given.get("type"))
+    if said in SILENT:
         return None
     role = ROLES.get(said.casefold())
+    if role is None and not named and "type" in given:
+        raise InputError(
+            f"{where}: an item of type {said[:40]!r} cannot be read; send messages, calls and their results"
+        )
     if role is None:
         raise InputError(f"{where}: role {said[:40]!r} is not one of {', '.join(ROLES)}")
     content = next(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -14,13 +14,19 @@ from ld_agent.errors import InputError
 from ld_agent.passed import Aside, Passed
 from ld_agent.server.errors import ApiError
 from ld_agent.server.history import Line
+from ld_agent.server.limits import MOST
 from ld_agent.types import checked_name
 
 MESSAGES = 1000
 """Maximum number of messages in a request."""
-Text = Annotated[str, Field(max_length=1_000_000)]
+LONGEST = 1_000_000
+"""Maximum number of characters of a message's text."""
+Text = Annotated[str, Field(max_length=LONGEST)]
 Content = Text | list[dict[str, Any]]
 TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+KINDS_OF_TOOLS = ("function", "custom")
+SCHEMES = ("data:", "https:")
+"""The addresses of media that are passed on: others would let a client read from the network and disk of the endpoint."""
 
 
 class ChatMessage(BaseModel):
@@ -41,10 +47,20 @@ class ToolRequest(BaseModel):
 
     @property
     def of_tools(self) -> dict[str, Any]:
-        """The parameters for chat completions, where a function has an object of its own."""
+        """The parameters for chat completions, where a tool has an object of its own.
+
+        Raises:
+            ApiError: a tool that the client does not run itself.
+        """
         given = {name: getattr(self, name) for name in TOOLS if getattr(self, name) is not None}
         if not self.tools:
             return {}
+        for number, tool in enumerate(self.tools):
+            if (kind := tool.get("type", "function")) not in KINDS_OF_TOOLS:
+                text = (
+                    f"tools[{number}]: type {str(kind)[:40]!r} is not supported; give tools of type function or custom"
+                )
+                raise ApiError(400, text, "unsupported_tool", "tools")
         given["tools"] = [_nested(tool) for tool in self.tools]
         if isinstance(self.tool_choice, dict):
             given["tool_choice"] = _nested(self.tool_choice)
@@ -52,9 +68,10 @@ class ToolRequest(BaseModel):
 
 
 def _nested(tool: Mapping[str, Any]) -> dict[str, Any]:
-    if tool.get("type") != "function" or "function" in tool:
+    kind = tool.get("type")
+    if kind not in KINDS_OF_TOOLS or kind in tool:
         return dict(tool)
-    return {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
+    return {"type": kind, kind: {key: value for key, value in tool.items() if key != "type"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *
         continues: the request may consist of tools' results alone.
 
     Raises:
-        ApiError: too many, a message that cannot be read, none of a person, or an empty last one.
+        ApiError: too many or too long, a message or an address that cannot be read, none of a person, or an empty last one.
     """
     if len(given) > MESSAGES:
         raise ApiError(
@@ -91,6 +108,7 @@ def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *
         messages = client_messages(given)
     except InputError as exc:
         raise ApiError(400, str(exc), "invalid_messages", "messages") from exc
+    _check(messages)
     instructions = "\n\n".join(m.text for m in messages if m.role == "system" and m.text.strip())
     talk = [m for m in messages if m.role != "system"]
     begun = _begun(talk)
@@ -105,6 +123,32 @@ def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *
         lines.pop()
     said = tuple(Line(m.role == "assistant", m.text, "" if m.role == "assistant" else _name(m)) for m in lines)
     return Chat(said, instructions, Passed(media, of_tools, asides, begun))
+
+
+def _check(messages: Sequence[ClientMessage]) -> None:
+    """Check what the parts of messages hold.
+
+    Raises:
+        ApiError: a text that is too long, or media at an address that is not passed on.
+    """
+    if any(len(m.text) > LONGEST for m in messages) or sum(len(m.text) for m in messages) > MOST:
+        text = f"the text is too long; send at most {LONGEST} characters a message, and {MOST} in all"
+        raise ApiError(413, text, "text_too_long", "messages")
+    for address in (address for m in messages for part in m.media for address in _addresses(part)):
+        if not address.casefold().startswith(SCHEMES):
+            text = f"the address {address[:80]!r} is not passed on; give media as data: or https:"
+            raise ApiError(400, text, "unsupported_address", "messages")
+
+
+def _addresses(part: Mapping[str, Any]) -> Iterator[str]:
+    """The addresses in a part of a message, whatever its type."""
+    inner: list[Any] = [part]
+    while inner:
+        value = inner.pop()
+        inner += value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+        for key, address in value.items() if isinstance(value, Mapping) else ():
+            if isinstance(address, str) and str(key).casefold().endswith(("url", "uri")):
+                yield address
 
 
 def _is_line(message: ClientMessage) -> bool:

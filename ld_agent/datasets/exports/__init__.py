@@ -31,11 +31,13 @@ class Head:
     Attributes:
         first: the first conversation, message or head of it.
         message: the first element of a list of messages.
+        markdown: the file is Markdown, by its name.
     """
 
     lines: Sequence[str]
     first: Mapping[str, Any]
     message: Mapping[str, Any]
+    markdown: bool = False
 
     def has(self, *keys: str) -> bool:
         """Whether its first object has all these keys."""
@@ -85,7 +87,7 @@ READERS: Mapping[str, tuple[Format, ...]] = {
     "sillytavern": (Format(lambda head: head.has("character_name") or head.has("mes", "is_user"), sillytavern),),
     "signal": (
         Format(_signal_json, signal),
-        Format(lambda head: any(map(signal_head, head.lines)), signal_text),
+        Format(lambda head: head.markdown and any(map(signal_head, head.lines)), signal_text),
     ),
     "messages": (Format(lambda head: any(map(apple_time, head.lines)), messages),),
     "whatsapp": (Format(lambda head: any(map(head_of, head.lines)), whatsapp),),
@@ -142,7 +144,7 @@ def _head(part: Part) -> Head:
     with part.text() as stream:
         start = stream.read(20_000)
     if start.lstrip()[:1] not in ("{", "[") or head_of(start.lstrip().partition("\n")[0]) is not None:
-        return Head(start.split("\n")[:LOOKED_AT], {}, {})
+        return Head(start.split("\n")[:LOOKED_AT], {}, {}, part.name.casefold().endswith(".md"))
     found: dict[str, Any] = {}
     try:
         for path, value in islice(part.walk("[]", *TELEGRAM_OPENED, "messagesTree[]"), LOOKED_AT):

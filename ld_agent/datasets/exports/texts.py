@@ -12,6 +12,8 @@ from ld_agent.datasets.exports.message import DELETED, ME, OTHER, SERVICE, Messa
 MONTHS = frozenset("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split())
 MINE = frozenset({"me", "you"})
 ENDS = ("Tapbacks:", "Reactions:")
+FOLDERS = ("/", "~/", "attachments/")
+"""How a line begins that is an attachment's path."""
 NOTES = ("This message responded to an earlier message.", "Sent with ", "Attachment missing!")
 
 
@@ -24,7 +26,8 @@ def messages(part: Part) -> Iterator[Message]:
         if at is None or len(block) < 2 or (after and not after.startswith("(")):
             export.left[SERVICE] += 1
             continue
-        name, text = block[1].strip(), _body(block[2:])
+        name = block[1].strip()
+        text = _body(block[2:], name)
         if text is None:
             export.left[DELETED] += 1
             continue
@@ -65,9 +68,10 @@ def _blocks(part: Part) -> Iterator[list[str]]:
         yield block
 
 
-def _body(lines: list[str]) -> str | None:
-    """The text of a message; None: it was unsent."""
+def _body(lines: list[str], name: str) -> str | None:
+    """The text of a message; None: all of it was unsent."""
     said: list[str] = []
+    unsent = False
     for line in lines:
         if line.strip() in ENDS:
             break
@@ -77,15 +81,29 @@ def _body(lines: list[str]) -> str | None:
             said = [line.partition(" later: ")[2]]
         elif (original := apple_time(line)) and original[1]:
             said.append(original[1])
-        elif (
-            "/" in line and " " not in line.rpartition(".")[2] and "." in line.rpartition("/")[2] and "://" not in line
-        ):
+        elif _is_unsent(line.strip(), name):
+            unsent = True
+        elif _is_path(line):
             said.append(media("", line))
         else:
             said.append(line)
     text = "\n".join(said).strip()
-    unsent = "unsent" in text.casefold() or "deleted a message." in text
-    return None if unsent and len(text) < 80 else text
+    return None if unsent and not text else text
+
+
+def _is_unsent(line: str, name: str) -> bool:
+    """Whether a line is what the exporter writes for a part that was unsent."""
+    said = next((line[len(who) :] for who in ("You", "They", name) if line.startswith(f"{who} ")), "")
+    told, part, after = said.partition(" unsent this message part")
+    return said == " deleted a message." or bool(
+        part and not told and (after == "!" or after.endswith(" after sending!"))
+    )
+
+
+def _is_path(line: str) -> bool:
+    """Whether a line is the path of an attachment."""
+    suffix = line.rpartition("/")[2].rpartition(".")
+    return line.casefold().startswith(FOLDERS) and bool(suffix[1]) and suffix[2].isalnum() and len(suffix[2]) <= 5
 
 
 def signal_text(part: Part) -> Iterator[Message]:

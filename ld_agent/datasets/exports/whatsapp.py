@@ -75,7 +75,7 @@ def whatsapp(part: Part) -> Iterator[Message]:
     """A chat; what nobody of it wrote is left out."""
     export, chat = part.export, _chat_name(part)
     order = date_order(part)
-    seen, last = Counter[tuple[str, str]](), None
+    seen, last = Counter[tuple[str, str]](), ""
     for date, rest in _pieces(part):
         at = _at(date, order)
         if at is None:
@@ -88,17 +88,19 @@ def whatsapp(part: Part) -> Iterator[Message]:
         text = _shown(said, export)
         if text is None:
             continue
-        if at != last:
+        if (written := _as_written(date, at)) != last:
             seen.clear()
-            last = at
+            last = written
         seen[name, text] += 1
-        key = f"{at.isoformat()}/{name}/{text}/{seen[name, text]}"
+        key = f"{chat}/{written}/{name}/{text}/{seen[name, text]}"
         yield Message(key, chat, name, text, in_zone(at, export.zone))
 
 
 def _chat_name(part: Part) -> str:
     """The chat's name, from that of the file: "WhatsApp Chat with Ann.txt", "WhatsApp Chat - Ann.zip"."""
-    name = part.stem
+    name, copied, number = part.stem.rpartition(" (")  # a second download: "WhatsApp Chat with Ann (1).txt"
+    if not (copied and number.endswith(")") and number[:-1].isdigit()):
+        name = part.stem
     for before in (" - ", " with ", " mit ", " con ", " avec ", " com ", " met "):
         if name.casefold().startswith("whatsapp") and before in name:
             return name.partition(before)[2]
@@ -216,6 +218,12 @@ def _span(dates: Sequence[tuple[int, ...]]) -> int:
 def _numbers(date: str) -> tuple[int, ...]:
     numbers = "".join(c if c.isdigit() else " " for c in date).split()
     return tuple(int(number) for number in numbers[:3])
+
+
+def _as_written(head: re.Match[str], at: datetime) -> str:
+    """A message's time whatever the order of days and months, which a later export may tell better than this one."""
+    date = "-".join(str(number % 100) for number in _numbers(head["date"]))
+    return f"{date} {at.time()}"
 
 
 def _at(head: re.Match[str], order: str) -> datetime | None:

@@ -122,9 +122,12 @@ def test_open_webui_and_librechat_along_the_branch(tmp_path: Path) -> None:
         "c": {"id": "c", "parentId": "a", "role": "assistant", "timestamp": 1710000005,
               "content": '<details type="reasoning" done="true">hm</details>\nWhich clocks?'},
     }  # fmt: skip
+    told = 'I write <details type="x"> by hand.'
+    nodes["a"]["content"] = told
+    nodes["d"] = {"id": "d", "parentId": ["a"], "role": "user", "content": "Lost."}
     chat = {"id": "w", "chat": {"title": "Clocks", "history": {"currentId": "c", "messages": nodes}, "messages": []}}
     messages, left = taken(written(tmp_path / "w.json", [chat]), "openwebui")
-    assert (said(messages), left) == ([("me", "I mend clocks."), ("agent", "Which clocks?")], {"on other branches": 1})
+    assert (said(messages), left) == ([("me", told), ("agent", "Which clocks?")], {"on other branches": 2})
 
     def spoken(name: str, parent: str, text: str, mine: bool, *children: Any) -> Any:
         return {"messageId": name, "parentMessageId": parent, "text": text, "isCreatedByUser": mine, "sender": "X",
@@ -316,12 +319,35 @@ This message responded to an earlier message.
     assert left == {"service lines": 1}
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("~/Library/Messages/Attachments/ab/My plan.pdf", "[file: My plan.pdf]"),
+        ("attachments/12/IMG_1.HEIC", "[image]"),
+        ("I can do 5/6 or 5/7.", "I can do 5/6 or 5/7."),
+        ("Yes/no.maybe", "Yes/no.maybe"),
+        ("/shrug... I know", "/shrug... I know"),
+        ("My letter stayed unsent for years", "My letter stayed unsent for years"),
+        ("I think he deleted a message.", "I think he deleted a message."),
+        ("They unsent this message part!", ""),
+        ("They unsent this message part 5 seconds after sending!\nThe rest.", "The rest."),
+        ("They deleted a message.", ""),
+    ],
+)
+def test_messages_of_apple_with_paths_and_unsent_parts(tmp_path: Path, line: str, shown: str) -> None:
+    text = f"May 17, 2022  5:29:42 PM\nNoor\n{line}\n"
+    messages, left = taken(written(tmp_path / "Noor.txt", text), "messages")
+    assert [m.text for m in messages] == ([shown] if shown else [])
+    assert left == ({} if shown else {"deleted": 1})
+
+
 # ---- WhatsApp
 
 HEADS = {
     "ios de": "[13.06.23, 18:08:09] {}",
     "ios us": f"[6/13/23, 6:08:09{NARROW}PM] {{}}",
     "ios mark": f"{LRM}[13/06/2023, 18:08:09] {{}}",
+    "ios ymd": "[2023-06-13 18:08:09] {}",
     "android us": "6/13/23, 6:08 PM - {}",
     "android gb": "13/06/2023, 18:08 - {}",
     "android nl": "13-06-2023 18:08 - {}",
@@ -366,6 +392,17 @@ def test_whatsapp_in_the_dates_of_many_phones(tmp_path: Path, head: str) -> None
 def test_the_order_of_days_and_months(tmp_path: Path, dates: list[str], days: list[str]) -> None:
     path = written(tmp_path / "c.txt", "".join(f"{date}, 09:00 - Ann: On {date}.\n" for date in dates))
     assert [str(m.at.date()) for m in taken(path, "whatsapp")[0]] == days
+
+
+def test_a_line_is_one_in_every_export_of_its_chat_and_no_other(tmp_path: Path) -> None:
+    first, later = "03/04/24, 09:00 - Ann: Ahoy.\n", "04/28/24, 09:00 - Ann: Sold.\n"
+
+    def ids(name: str, text: str) -> list[str]:
+        return [m.id for m in taken(written(tmp_path / f"WhatsApp Chat with {name}.txt", text), "whatsapp")[0]]
+
+    assert ids("Bo", first) == ids("Bo", first + later)[:1] == ids("Bo (1)", first)  # day first, month first, again
+    assert ids("Bo", first) != ids("Cy", first)
+    assert ids("Bo", first) != ids("Bo", first.replace("03/04", "04/03"))
 
 
 WROTE = {
@@ -433,6 +470,32 @@ def test_a_file_that_is_cut_off_gives_what_comes_before(tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match="cut off"):
         messages.extend(read(export, "telegram"))
     assert len(messages) > 5
+
+
+@pytest.mark.parametrize("name", ["_chat.txt", "conversations.json"])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_archive_is_named(tmp_path: Path, name: str, method: int) -> None:
+    lines = [f"[13/06/23, 18:08:{n % 60:02}] Ann: {hash(n) * 7919 % 10007}.\n" for n in range(40_000)]
+    mapping = node("a", None, "user", ["".join(lines)], 1710000000.0)
+    path = tmp_path / "e.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr(
+            name, "".join(lines) if name == "_chat.txt" else json.dumps([{"id": "k", "mapping": mapping}] * 2)
+        )
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(size - size // 8)
+        file.write(b"\xff" * 64)
+    export = Export(path)
+    with pytest.raises(DataFileError, match="again"):
+        list(read(export, format_of(export)))
+
+
+@pytest.mark.parametrize("odd", [["a"], {"a": 1}, 7])
+def test_a_branch_of_no_name_is_the_last(tmp_path: Path, odd: Any) -> None:
+    mapping = {**node("a", odd, "user", ["Ahoy."], 1710000000.0), **node("b", "a", "assistant", ["Ahoy!"])}
+    talk = {"id": "k", "mapping": mapping, "current_node": odd}
+    assert len(taken(written(tmp_path / "c.json", [talk]), "chatgpt")[0]) == 2
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,12 @@ Said = tuple[str, str, str, Any]
 def chatgpt(part: Part) -> Iterator[Message]:
     """``conversations.json``: the nodes up to ``current_node``."""
 
-    def parent(node: Mapping[str, Any]) -> Any:
-        return node.get("parent")
+    def parent(node: Mapping[str, Any]) -> str:
+        return text_at(node, "parent")
 
     for talk in _talks(part):
         nodes = _mapping(talk.get("mapping"))
-        leaf = talk.get("current_node")
+        leaf = text_at(talk, "current_node")
         path = branch(nodes, leaf if leaf in nodes else last_leaf(nodes, parent), parent)
         _count_branches(part.export, len(nodes), len(path))
         said = [(name, node["message"]) for name, node in path if isinstance(node.get("message"), Mapping)]
@@ -77,14 +77,14 @@ def _part_of_chatgpt(part: Any) -> str:
 def claude(part: Part) -> Iterator[Message]:
     """``conversations.json``: the text blocks; with parents, along the branch that the last message ends."""
 
-    def parent(message: Mapping[str, Any]) -> Any:
-        return message.get("parent_message_uuid")
+    def parent(message: Mapping[str, Any]) -> str:
+        return text_at(message, "parent_message_uuid")
 
     for talk in _talks(part):
         messages = objects(talk.get("chat_messages"))
         nodes = {text_at(m, "uuid", "id") or str(n): m for n, m in enumerate(messages)}
         if any(parent(m) in nodes for m in messages):
-            leaf = talk.get("current_leaf_message_uuid")
+            leaf = text_at(talk, "current_leaf_message_uuid")
             path = branch(nodes, leaf if leaf in nodes else last_leaf(nodes, parent), parent)
             _count_branches(part.export, len(nodes), len(path))
         else:
@@ -107,13 +107,13 @@ def _of_claude(message: Mapping[str, Any]) -> str:
 def openwebui(part: Part) -> Iterator[Message]:
     """Chats with their history: up to ``currentId``; without one, the plain list of messages."""
 
-    def parent(message: Mapping[str, Any]) -> Any:
-        return message.get("parentId")
+    def parent(message: Mapping[str, Any]) -> str:
+        return text_at(message, "parentId")
 
     for talk in _talks(part):
         chat = _mapping(talk.get("chat")) or talk
         nodes = _mapping(_mapping(chat.get("history")).get("messages"))
-        leaf = _mapping(chat.get("history")).get("currentId")
+        leaf = text_at(chat.get("history"), "currentId")
         path = branch(nodes, leaf if leaf in nodes else last_leaf(nodes, parent), parent)
         _count_branches(part.export, len(nodes), len(path))
         listed = path or [(text_at(m, "id") or str(n), m) for n, m in enumerate(objects(chat.get("messages")))]
@@ -127,17 +127,24 @@ def _of_openwebui(message: Mapping[str, Any]) -> str:
     texts = ["[image]" if "image" in text_at(p, "type") else text_at(p, "text", "content") for p in parts]
     files = [media(_kind(text_at(f, "type")), text_at(f, "name")) for f in objects(message.get("files"))]
     shown = joined(*texts)
-    while '<details type="' in shown:  # reasoning and tool calls, folded away
-        before, _, rest = shown.partition('<details type="')
-        shown = joined(before, rest.partition("</details>")[2])
-    return joined(*files, shown)
+    return joined(*files, _without_details(shown) if message.get("role") == "assistant" else shown)
+
+
+def _without_details(text: str) -> str:
+    """A text without reasoning and tool calls, which are folded away."""
+    while True:
+        before, _, rest = text.partition('<details type="')
+        _, closed, after = rest.partition("</details>")
+        if not closed:
+            return text
+        text = joined(before, after)
 
 
 def librechat(part: Part) -> Iterator[Message]:
     """A conversation as a list or a tree: the last branch, which LibreChat shows first."""
 
-    def parent(message: Mapping[str, Any]) -> Any:
-        return message.get("parentMessageId")
+    def parent(message: Mapping[str, Any]) -> str:
+        return text_at(message, "parentMessageId")
 
     for talk in _talks(part):
         nodes: dict[str, Mapping[str, Any]] = {}

@@ -8,8 +8,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -100,12 +102,15 @@ class Part:
         return Path(self.name).parent.name
 
     def text(self) -> TextIO:
-        """The content as text, to be closed by the caller; bytes that are not UTF-8 or UTF-16 become U+FFFD."""
-        raw = self.export.opened(self.name)
-        start = raw.read(2)
-        raw.close()
+        """The content as text, to be closed by the caller; bytes that are not UTF-8 or UTF-16 become U+FFFD.
+
+        Raises:
+            DataFileError: the archive is damaged; also while the text is read.
+        """
+        with self.export.opened(self.name) as raw, _damage_named(self.export, self.name):
+            start = raw.read(2)
         encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        metered = io.BufferedReader(_Metered(self.export, self.export.opened(self.name)), PIECE)
+        metered = io.BufferedReader(_Metered(self, self.export.opened(self.name)), PIECE)
         return io.TextIOWrapper(metered, encoding, errors="replace")
 
     def lines(self) -> Iterator[str]:
@@ -131,24 +136,35 @@ class Part:
                     yield from reader.walk(frozenset(opened))
             except RecursionError as exc:
                 raise DataFileError(self.export.path, None, f"{self.name} is nested too deeply") from exc
-            except (ValueError, EOFError, zipfile.BadZipFile) as exc:
+            except ValueError as exc:
                 what = f"{self.name} is cut off or not JSON from here on ({exc}); download or export it again"
                 raise DataFileError(self.export.path, None, what) from exc
+
+
+@contextmanager
+def _damage_named(export: Export, name: str) -> Iterator[None]:
+    """Read a file of an export, which may be a damaged archive."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile) as exc:
+        what = f"{name} cannot be read from here on ({exc}); download or export it again"
+        raise DataFileError(export.path, None, what) from exc
 
 
 class _Metered(io.RawIOBase):
     """A file whose reading is counted."""
 
-    def __init__(self, export: Export, file: BinaryIO) -> None:
-        self._export, self._file = export, file
+    def __init__(self, part: Part, file: BinaryIO) -> None:
+        self._part, self._file = part, file
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._file.read(len(buffer))
+        with _damage_named(self._part.export, self._part.name):
+            data = self._file.read(len(buffer))
         buffer[: len(data)] = data
-        self._export.done += len(data)
+        self._part.export.done += len(data)
         return len(data)
 
     def close(self) -> None:

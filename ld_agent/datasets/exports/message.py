@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -126,17 +126,17 @@ def objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def branch(
-    nodes: Mapping[str, Any], leaf: Any, parent: Callable[[Mapping[str, Any]], Any]
+    nodes: Mapping[str, Any], leaf: str | None, parent: Callable[[Mapping[str, Any]], str]
 ) -> list[tuple[str, Mapping[str, Any]]]:
     """The nodes of a tree from its root to a leaf."""
     path: dict[str, Mapping[str, Any]] = {}
-    while isinstance(leaf, str) and leaf not in path and isinstance(node := nodes.get(leaf), Mapping):
+    while leaf and leaf not in path and isinstance(node := nodes.get(leaf), Mapping):
         path[leaf] = node
         leaf = parent(node)
     return list(path.items())[::-1]
 
 
-def last_leaf(nodes: Mapping[str, Any], parent: Callable[[Mapping[str, Any]], Any]) -> str | None:
+def last_leaf(nodes: Mapping[str, Any], parent: Callable[[Mapping[str, Any]], str]) -> str | None:
     """The last node in the order of the file that is nobody's parent: where the talk stands, if the export does not say."""
-    parents: Iterable[Any] = {parent(node) for node in nodes.values() if isinstance(node, Mapping)}
+    parents = {parent(node) for node in nodes.values() if isinstance(node, Mapping)}
     return next((name for name in reversed(list(nodes)) if name not in parents), None)

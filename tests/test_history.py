@@ -78,6 +78,7 @@ def test_an_import_is_shown_then_stored_once(command_line: CommandLine, tmp_path
         (["--from", "telegram"], ["format telegram", "whatsapp"]),
         (["--timezone", "Mars/Base"], ["Mars/Base", "Europe/Paris"]),
         (["--me", "a\nb"], ["--me"]),
+        (["--me", "sam", "agent.name=Sam"], ["'sam'", "the agent's name", "--me"]),
     ],
 )
 def test_what_cannot_be_imported_is_said_in_one_line(
@@ -88,6 +89,20 @@ def test_what_cannot_be_imported_is_said_in_one_line(
     ran = command_line("memory", "import", path, "--store", tmp_path / "me.db", *arguments)
     assert (ran.code, len(ran.err.splitlines()), (tmp_path / "me.db").exists()) == (1, 1, False)
     assert all(part in ran.err for part in parts), ran.err
+
+
+@pytest.mark.parametrize(
+    "options", [["--dry-run"], ["--me", "Ann"], ["--conversation", "b", "--timezone", "Europe/Paris"]]
+)
+def test_options_of_histories_are_refused_for_a_backup(
+    command_line: CommandLine, scene: Scene, tmp_path: Path, options: list[str]
+) -> None:
+    agent, backup, other = scene.agent(), tmp_path / "b.jsonl", tmp_path / "other.db"
+    stored(agent, [told(1, "I keep bees.", START)])
+    backup.write_text("".join(f"{line}\n" for line in export_lines(agent.store)), encoding="utf-8")
+    ran = command_line("memory", "import", backup, "--store", other, *options)
+    assert (ran.code, len(ran.err.splitlines()), other.exists()) == (1, 1, False)
+    assert all(option in ran.err for option in options if option.startswith("--")), ran.err
 
 
 def test_an_interrupted_import_resumes(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from datetime import tzinfo
 from pathlib import Path
@@ -19,7 +19,7 @@ from ld_agent.running.history import Imported, People, plan, store_history
 from ld_agent.storage.address import is_address, shown
 from ld_agent.storage.opening import existing_store, open_store
 from ld_agent.terminal import bars
-from ld_agent.types import checked_name
+from ld_agent.types import checked_name, name_key
 
 OWN = b"ld_agent.memory"
 """What the first line of the project's own exports says."""
@@ -42,12 +42,25 @@ def is_own(source: Path) -> bool:
     return OWN in start or not start.strip()
 
 
+def refuse_history_options(source: Path, given: Sequence[str]) -> None:
+    """Options of histories are refused for an export of `ld-agent memory export`, which names everything itself.
+
+    Raises:
+        InputError: one was given.
+    """
+    if given:
+        raise InputError(
+            f"{source} is not another program's history, so it is imported whole, under the names it has; "
+            f"leave out {', '.join(given)}"
+        )
+
+
 def import_history(
     source: Path,
     store: str,
     conversation: str,
-    *,
     format: str | None,
+    *,
     me: str | None,
     timezone: str | None,
     dry: bool,
@@ -64,11 +77,14 @@ def import_history(
     export = Export(source, _zone(timezone))
     name, me = format_of(export, format), checked_name(me or settings.agent.user, "--me")
     there = is_address(store) or Path(store).exists()
+    if not there:
+        _check_owner(me, settings.agent.name, conversation)
     opened = existing_store(store) if there else None if dry else open_store(store)
     imported, broken = Imported(), None
     with closing(opened) if opened else nullcontext():
         stored = opened.find_conversation(conversation) if opened else None
         agent = stored.agent if stored else settings.agent.name
+        _check_owner(me, agent, conversation)
         people = People(me, agent, name, opened.speakers(stored.key) if opened and stored else ())
         with _progress(export, imported) as messages:
             try:
@@ -92,6 +108,14 @@ def import_history(
             f"what they tell is learned in the background of `ld-agent chat {where} agent.user={quote(me)}`, or now, with an"
         )
         say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")
+
+
+def _check_owner(me: str, agent: str, conversation: str) -> None:
+    if name_key(me) == name_key(agent):
+        raise InputError(
+            f"--me={me!r} is the agent's name in conversation {conversation!r}; "
+            "give your own name with --me or agent.user, or choose another --conversation"
+        )
 
 
 def _zone(name: str | None) -> tzinfo | None:

@@ -170,7 +170,7 @@ def import_command(
 
       ld-agent memory import "WhatsApp Chat - Ann.zip" --store me.db --conversation maya --me Maya --dry-run
     """
-    from ld_agent.cli.history import import_history, is_own
+    from ld_agent.cli.history import import_history, is_own, refuse_history_options
     from ld_agent.storage.address import is_address, shown
     from ld_agent.storage.sqlite.importing import import_into_file
 
@@ -181,7 +181,7 @@ def import_command(
             source,
             store,
             conversation,
-            format=origin,
+            origin,
             me=me,
             timezone=timezone,
             dry=dry_run,
@@ -189,6 +189,8 @@ def import_command(
             overrides=overrides,
         )
         return
+    given = {"--dry-run": dry_run, "--me": me, "--conversation": conversation != "chat", "--timezone": timezone}
+    refuse_history_options(source, [name for name, value in given.items() if value])
     if is_address(store):
         with closing(open_store(store)) as opened:
             count = import_file(opened, source)

@@ -247,17 +247,16 @@ class Answering:
 
     def _whether(self, situation: Situation) -> Answer | None:
         """What the user said last that decides whether something is so, as models get yes and no wrong; None: it is not asked."""
-        heard, reading, words = situation.heard, situation.language.reading, situation.language.words
         if self.check is None or not _asks_whether(situation):
             return None
-        passages = self._passages(situation)
+        heard, passages, words = situation.heard, self._passages(situation), situation.language.words
         lines = [[(u.speaker, u.text) for u in passage] for passage in passages]
         places = deciding(self.check, lines, heard.speaker, heard.text)
-        if not places:
-            return Answer(words.not_told, Completion("", 0, 0, "stop"), (UNDECIDED,)) if self.reads_first else None
-        last = max(
-            (_source(passages[n], heard.text, reading) for n in places), key=lambda said: (bool(said.id), said.at)
-        )
+        found = [_source(passages[n], heard.text, situation.language.reading) for n in places]
+        if not found:
+            alone = self.reads_first and not situation.passed.parameters  # a client's tool may know
+            return Answer(words.not_told, Completion("", 0, 0, "stop"), (UNDECIDED,)) if alone else None
+        last = max(found, key=lambda said: (bool(said.id), said.at))
         return Answer(words.reason.format(told=last.text), Completion("", 0, 0, "stop"), (f"decided by: {last.text}",))
 
     def _found(self, situation: Situation, passage: Sequence[Utterance], completion: Completion) -> Answer | None:

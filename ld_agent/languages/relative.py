@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
-from functools import cached_property
 from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -38,7 +37,7 @@ class Relative(BaseModel):
             times that are said of both ("on Saturday").
         ending: what says in a sentence that something holds until the time that it names.
         clause: what separates clauses.
-        ages: words before a number that is an age; none: no age is recognized.
+        ages, reached: words before a number that is an age, or one that was reached then; none: no age is recognized.
         after_age: words that may follow it, beside the end of the clause.
         aged: how an age said years ago is written after it, with ``{age}``, the present one.
         written: for each form, how the time is written by itself and where the pattern's group ``noun`` matched
@@ -69,6 +68,7 @@ class Relative(BaseModel):
     ending: str
     clause: str
     ages: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
     after_age: tuple[str, ...] = ()
     aged: str = ""
     written: Mapping[Form, tuple[str, str]]
@@ -91,12 +91,14 @@ class Relative(BaseModel):
             raise ValueError(f"lacks the key {missing[0]!r}")
         return written
 
-    @cached_property
-    def age(self) -> re.Pattern[str]:
-        """Matches an age that somebody has reached, as the group ``age``."""
-        before, after = ("|".join(map(re.escape, words)) for words in (self.ages, self.after_age))
-        number = r"(?P<age>\d{1,2}|[^\W\d_]+(?:[ -][^\W\d_]+)??)"
-        return re.compile(rf"\b(?:{before}) {number}(?=[.,!?;:)]|$| (?:{after})\b)", re.IGNORECASE)
+    def age(self, year: int) -> re.Pattern[str]:
+        """Matches an age that somebody had (group ``age``) or reached (``reached``) when it was told, in a year."""
+        ages, reached, after = ("|".join(map(re.escape, words)) for words in (self.ages, self.reached, self.after_age))
+        number, end = r"\d{1,2}|[^\W\d_]+(?:[ -][^\W\d_]+)??", rf"[.!?;)](?!\d)|$| (?:{after})\b"
+        had = rf"(?:{ages}) (?P<age>{number})(?=,|{end})"
+        return re.compile(
+            rf"\b(?:{had}|(?:{reached}) (?P<reached>{number})(?=[^.,;!?]* {year}\b|{end}))", re.IGNORECASE
+        )
 
     def as_written(self, form: Form, day: date, *, noun: bool = False, part: str = "", season: str = "") -> str:
         """How the language writes a time that begins on a day."""

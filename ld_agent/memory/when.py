@@ -68,13 +68,14 @@ def aged(text: str, at: datetime, now: datetime, reading: Reading) -> str:
     years = now.year - at.year - ((now.month, now.day) < (at.month, at.day))
     if years > 0:
         for relative in (dates.relative for dates in reading.dates if dates.relative and dates.relative.ages):
-            text = relative.age.sub(partial(_with_present_age, years=years, written=relative.aged), text)
+            text = relative.age(at.year).sub(partial(_with_present_age, years=years, written=relative.aged), text)
     return text
 
 
 def _with_present_age(told: re.Match[str], years: int, written: str) -> str:
-    number = numbers(told["age"])
-    is_age = [word for word, _ in number] == [told["age"]]
+    age = told["age"] or told["reached"]
+    number = numbers(age)
+    is_age = [word for word, _ in number] == [age]
     return f"{told[0]} {written.format(age=int(number[0][1]) + years)}" if is_age else told[0]
 
 

@@ -56,8 +56,9 @@ class Situation:
 
     @property
     def asks_from_memory(self) -> bool:
-        """Whether only the memory can answer: no tool has, and no reply has begun."""
-        return not self.passed.begun and all(aside.after not in (self.heard.text, "") for aside in self.passed.asides)
+        """Whether only the memory can answer: no tool has, no image came with the question, and no reply has begun."""
+        other = (*(aside.after for aside in self.passed.asides), *(line for line, _ in self.passed.media))
+        return not self.passed.begun and all(line not in (self.heard.text, "") for line in other)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """The learned check, on claims that it was not tuned on; and what is stored because of it."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,9 @@ from ld_agent.checks.kept import (
 )
 from ld_agent.checks.learned import LABELS, StatementCheck
 from ld_agent.languages import ENGLISH
+from ld_agent.modules.situation import Situation
+from ld_agent.passed import Passed
+from ld_agent.types import Utterance
 from training.check import handwritten_rows, question_of
 
 HELD_OUT = Path(__file__).parents[2] / "data/training/claims/held_out"
@@ -48,7 +53,7 @@ def test_a_trait_keeps_only_words_that_its_speaker_said(check: StatementCheck):
 
 
 def test_a_title_in_a_sentence_stays(check: StatementCheck):
-    said = 'I love novels like "The Great Gatsby" very much.'
+    said = 'I love novels like "The Great Gatsby".'
     assert true_traits(check, [("Nell", said)], ["I love novels."], READING) == [said]
 
 
@@ -140,3 +145,11 @@ def test_claims_become_questions_of_the_person():
 )
 def test_what_was_told_is_asked_for(check, text, asks):
     assert asks_for_memory(check, text) is asks
+
+
+def test_only_the_memory_can_answer_unless_something_else_came_with_the_question():
+    heard = Utterance("u1", "Nell", "Do I have a dog?", datetime(2026, 3, 1, tzinfo=UTC), 2)
+    plain = Situation("Sam", heard, people=("Nell",))
+    assert plain.asks_from_memory
+    assert not replace(plain, passed=Passed(media=((heard.text, ({"type": "image_url"},)),))).asks_from_memory
+    assert not replace(plain, passed=Passed(begun="You")).asks_from_memory

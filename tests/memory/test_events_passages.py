@@ -145,6 +145,7 @@ def test_a_record_without_its_utterances_has_the_sentences_of_its_text(memory: M
     view = memory.view()
     memory.talk(view)
     memory.store.db.execute("UPDATE record SET sources = '[]'")
+    memory.store.db.execute("DELETE FROM passage")
     [first, second] = memory.ask(view, "Who is Biscuit?")
     assert first.terms["s_pass"] == second.terms["s_pass"] == 0.0
     assert first.terms["s_sent"] > 0

@@ -125,7 +125,10 @@ def test_an_utterance_keeps_everything_but_its_text():
         ("I turned fifty today!", "I turned fifty (51 now) today!"),
         ("She's forty-two.", "She's forty-two (43 now)."),
         ("He is 34 years old", "He is 34 (35 now) years old"),
+        ("I'm thirty one, lol", "I'm thirty one (32 now), lol"),
         ("I'm two minutes late, it is ten.", "I'm two minutes late, it is ten."),
+        ("When I turned 18, I moved.", "When I turned 18, I moved."),
+        ("I turned 18 on 5 May 1999.", "I turned 18 on 5 May 1999."),
     ],
 )
 def test_an_age_moves_on_with_whole_years(said, expected):

@@ -191,7 +191,7 @@ async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status
 
 
 async def test_what_is_wrong_is_named_by_its_place(client: Client):
-    image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}
+    image = {"role": "user", "content": [{"type": "teapot", "teapot": "data:,"}]}
     response = await client.post("/v1/chat/completions", json={"model": "default", "messages": [image]})
     error = response.json()["error"]
     assert (response.status_code, error["param"]) == (400, "messages.0.content.0.type")

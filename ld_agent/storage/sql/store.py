@@ -248,10 +248,8 @@ class SQLStore(HistoryStore, NotedEncoder):
         return utterances(self.db.of(key), "conversation = ? AND session = ? ORDER BY pk", (key, session))
 
     def speakers(self, key: int) -> list[str]:
-        return [
-            row[0]
-            for row in self.db.of(key).rows("SELECT name FROM speaker WHERE conversation = ? ORDER BY first", (key,))
-        ]
+        rows = self.db.of(key).rows("SELECT first, name FROM speaker WHERE conversation = ?", (key,))
+        return [name for _, name in sorted(rows)]
 
     def unextracted(
         self, key: int, *, set_aside: bool = False, imported: bool = False, most: int | None = None

@@ -191,11 +191,12 @@ async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status
 
 
 async def test_what_is_wrong_is_named_by_its_place(client: Client):
-    image = {"role": "user", "content": [{"type": "teapot", "teapot": "data:,"}]}
-    response = await client.post("/v1/chat/completions", json={"model": "default", "messages": [image]})
+    asked = {"model": "default", "messages": [{"role": "user", "content": 7}]}
+    response = await client.post("/v1/chat/completions", json=asked)
     error = response.json()["error"]
-    assert (response.status_code, error["param"]) == (400, "messages.0.content.0.type")
-    assert error["message"].startswith("messages.0.content.0.type: Input should be 'text'")
+    assert (response.status_code, error["param"].startswith("messages.0.content")) == (400, True)
+    assert error["message"].startswith("messages.0.content")
+    assert "Input should be a valid string" in error["message"]
 
 
 async def test_a_wrong_content_type(client: Client):

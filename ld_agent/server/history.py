@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 from ld_agent.types import name_key
 
@@ -77,6 +78,7 @@ def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Compar
         whole: the client always sends the whole chat, so that a single line is a new beginning and replaces what is
             stored; otherwise a single line is appended.
     """
+    sent = _joined(stored, sent)
     as_it_is = Comparison(len(stored), 0, answer_again=_unanswered(stored, sent[-1]))
     if len(sent) == 1 and not whole:
         return as_it_is
@@ -96,6 +98,16 @@ def compare(stored: Sequence[Line], sent: Sequence[Line], whole: bool) -> Compar
 def same(stored: Line, sent: Line) -> bool:
     """Whether a sent line equals a stored one; a client may have seen only part of an interrupted reply."""
     return _alike(_plain(stored), _plain(sent))
+
+
+def _joined(stored: Sequence[Line], sent: Sequence[Line]) -> list[Line]:
+    """The sent lines, those of the agent in a row as one if they are stored as one: a reply continued after its first message."""
+    joined, replies = list[Line](), {_plain(line).text for line in stored if line.by_agent}
+    for by_agent, row in groupby(sent, key=lambda line: line.by_agent):
+        lines = [*row]
+        together = Line(True, "\n".join(line.text for line in lines))
+        joined += [together] if by_agent and len(lines) > 1 and _plain(together).text in replies else lines
+    return joined
 
 
 def _plain(line: Line) -> Line:

@@ -13,10 +13,22 @@ from ld_agent.errors import BackboneError, ReplyStopped
 from ld_agent.server.history import Line
 from ld_agent.server.openai.asked import Answered, Asked
 from ld_agent.server.openai.chat import ChatMessage, ChatRequest
+from ld_agent.server.openai.reading import ToolRequest
 from ld_agent.server.openai.turns import RunningTurn, fingerprint
 from ld_agent.types import ReplyOptions
 
 pytestmark = pytest.mark.anyio
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+
+
+def image(address: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": address}}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
 
 
 async def test_a_failed_model_loses_nothing_and_the_request_can_be_sent_again(served: Served):
@@ -188,6 +200,64 @@ async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     response = await client.post("/v1/chat/completions", content=content, headers={"Content-Type": "application/json"})
     assert (response.status_code, response.json()["error"]["code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("messages", "words"),
+    [
+        ([{"role": "assistant", "content": "Hi."}], "no message of the user"),
+        ([{"role": "tool", "tool_call_id": "c1", "content": "12"}], "no message of the user"),
+        ([{"role": "user", "content": [{"type": "hologram"}]}], "the last message is empty"),
+        ([{"role": "user", "content": [image("file:///etc/passwd")]}], "'file:///etc/passwd' is not passed on"),
+        ([{"role": "user", "content": [image("http://169.254.169.254/")]}], "give media as data: or https:"),
+        (
+            [{"role": "user", "content": [{"type": "image_url", "image_url": "HTTP://x"}]}],
+            "'HTTP://x' is not passed on",
+        ),
+        ([{"role": "user", "content": [{"type": "input_file", "file_url": "ftp://x"}]}], "'ftp://x' is not passed on"),
+    ],
+)
+async def test_what_cannot_be_answered_is_refused(client: Client, messages: list[Any], words: str):
+    response = await client.post("/v1/chat/completions", json={"model": "default", "messages": messages})
+    assert (response.status_code, words in response.text) == (400, True)
+
+
+async def test_a_text_in_parts_is_as_bounded_as_one_in_one_piece(client: Client):
+    for parts in ([text("x" * 500_000)] * 3, [text("x" * 999_999), text(";base64,")]):
+        for path, body in (("chat/completions", "messages"), ("responses", "input")):
+            given = {"model": "default", body: [{"role": "user", "content": parts}]}
+            response = await client.post(f"/v1/{path}", json=given)
+            assert (response.status_code, response.json()["error"]["code"]) == (413, "text_too_long")
+    lines = [{"role": "user", "content": [text("x" * 900_000)]}] * 3
+    response = await client.post(
+        "/v1/chat/completions", json={"model": "default", "messages": [*lines, {"role": "user", "content": [IMAGE]}]}
+    )
+    assert (response.status_code, response.json()["error"]["code"]) == (413, "text_too_long")
+
+
+async def test_only_the_clients_own_tools_are_taken(client: Client):
+    tools = [WEATHER, {"type": "mcp", "server_url": "http://10.0.0.1"}]
+    for path, body in (("chat/completions", "messages"), ("responses", "input")):
+        given = {"model": "default", body: [{"role": "user", "content": "Hi"}]}
+        response = await client.post(f"/v1/{path}", json=given | {"tools": tools})
+        assert (response.status_code, "tools[1]: type 'mcp'" in response.text) == (400, True)
+    flat = {"type": "custom", "name": "sql", "description": "Runs a query."}
+    assert ToolRequest(tools=[flat]).of_tools == {
+        "tools": [{"type": "custom", "custom": {"name": "sql", "description": "Runs a query."}}]
+    }
+
+
+async def test_items_that_say_nothing_are_skipped_and_others_named(client: Client):
+    hello = {"role": "user", "content": "Hi"}
+    silent = [
+        {"type": "item_reference", "id": "msg_1"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+    ]
+    response = await client.post("/v1/responses", json={"model": "default", "input": [*silent, hello]})
+    assert response.status_code == 200, response.text
+    unknown = [{"type": "computer_call", "id": "c_1"}, hello]
+    response = await client.post("/v1/responses", json={"model": "default", "input": unknown})
+    assert (response.status_code, "an item of type 'computer_call'" in response.text) == (400, True)
 
 
 async def test_what_is_wrong_is_named_by_its_place(client: Client):

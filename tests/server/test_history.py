@@ -56,6 +56,13 @@ def test_a_client_that_always_sends_the_whole_chat(stored: str, sent: str, expec
     assert compare(lines(stored), lines(sent), whole=True) == expected
 
 
+@pytest.mark.parametrize("stored", ["Hello\nthere", "Hello there"])
+def test_a_reply_in_two_messages_may_be_stored_as_one(stored: str):
+    sent = lines("u:Hi a:Hello a:there u:Bees")
+    assert compare([Line(False, "Hi"), Line(True, stored)], sent, whole=False) == Comparison(2, 0)
+    assert compare(lines("u:Hi a:Hello a:there"), sent, whole=False) == Comparison(3, 0)
+
+
 @pytest.mark.parametrize(("name", "replaced"), [("maya", 2), ("~ MAYA", 2), ("", 2), ("Omar", 0)])
 def test_a_name_is_the_same_however_it_is_written(name: str, replaced: int):
     stored = [

@@ -16,7 +16,6 @@ from ld_agent.backbones.base import Message, Request
 from ld_agent.backbones.endpoint import EndpointBackbone
 from ld_agent.modules.asides import with_passed
 from ld_agent.passed import Passed
-from ld_agent.server.openai.reading import ToolRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -24,10 +23,6 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw
 FILE = {"type": "file", "file": {"filename": "tides.pdf", "file_data": "data:application/pdf;base64,AAAA"}}
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"town": "Turku"}'}}
-
-
-def image(address: str) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": address}}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -117,6 +112,22 @@ async def test_a_reply_that_has_begun_is_continued(served: Served, stream: bool)
         await sent(client, chat, headers={"X-LD-Person": ""})
 
 
+async def test_a_reply_begun_in_two_messages_keeps_the_first(served: Served):
+    chat = [
+        {"role": "user", "content": "A story?"},
+        {"role": "assistant", "content": "Gladly."},
+        {"role": "assistant", "content": "A gull"},
+    ]
+    async with served({"generator": "flew."}) as client:
+        answer = await sent(client, chat)
+        assert answer["choices"][0]["message"]["content"] == " flew."
+        assert await client.said() == ["A story?", "Gladly.\nA gull flew."]
+        chat[2]["content"] += " flew."
+        await sent(client, [*chat, {"role": "user", "content": "Where?"}])
+        assert (await client.said())[:3] == ["A story?", "Gladly.\nA gull flew.", "Where?"]
+        assert len(await client.said()) == 4
+
+
 async def test_a_model_that_repeats_the_beginning_is_not_heard_twice(served: Served):
     chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Once upon"}]
     async with served({"generator": "Once upon a time."}) as client:
@@ -146,64 +157,6 @@ async def test_names_separate_the_people_of_a_group(client: Client):
     assert "Omar: I cycle to work." in shown(client)
 
 
-@pytest.mark.parametrize(
-    ("messages", "words"),
-    [
-        ([{"role": "assistant", "content": "Hi."}], "no message of the user"),
-        ([{"role": "tool", "tool_call_id": "c1", "content": "12"}], "no message of the user"),
-        ([{"role": "user", "content": [{"type": "hologram"}]}], "the last message is empty"),
-        ([{"role": "user", "content": [image("file:///etc/passwd")]}], "'file:///etc/passwd' is not passed on"),
-        ([{"role": "user", "content": [image("http://169.254.169.254/")]}], "give media as data: or https:"),
-        (
-            [{"role": "user", "content": [{"type": "image_url", "image_url": "HTTP://x"}]}],
-            "'HTTP://x' is not passed on",
-        ),
-        ([{"role": "user", "content": [{"type": "input_file", "file_url": "ftp://x"}]}], "'ftp://x' is not passed on"),
-    ],
-)
-async def test_what_cannot_be_answered_is_refused(client: Client, messages: list[Any], words: str):
-    response = await client.post("/v1/chat/completions", json={"model": "default", "messages": messages})
-    assert (response.status_code, words in response.text) == (400, True)
-
-
-async def test_a_text_in_parts_is_as_bounded_as_one_in_one_piece(client: Client):
-    for parts in ([text("x" * 500_000)] * 3, [text("x" * 999_999), text(";base64,")]):
-        for path, body in (("chat/completions", "messages"), ("responses", "input")):
-            given = {"model": "default", body: [{"role": "user", "content": parts}]}
-            response = await client.post(f"/v1/{path}", json=given)
-            assert (response.status_code, response.json()["error"]["code"]) == (413, "text_too_long")
-    lines = [{"role": "user", "content": [text("x" * 900_000)]}] * 3
-    response = await client.post(
-        "/v1/chat/completions", json={"model": "default", "messages": [*lines, {"role": "user", "content": [IMAGE]}]}
-    )
-    assert (response.status_code, response.json()["error"]["code"]) == (413, "text_too_long")
-
-
-async def test_only_the_clients_own_tools_are_taken(client: Client):
-    tools = [WEATHER, {"type": "mcp", "server_url": "http://10.0.0.1"}]
-    for path, body in (("chat/completions", "messages"), ("responses", "input")):
-        given = {"model": "default", body: [{"role": "user", "content": "Hi"}]}
-        response = await client.post(f"/v1/{path}", json=given | {"tools": tools})
-        assert (response.status_code, "tools[1]: type 'mcp'" in response.text) == (400, True)
-    flat = {"type": "custom", "name": "sql", "description": "Runs a query."}
-    assert ToolRequest(tools=[flat]).of_tools == {
-        "tools": [{"type": "custom", "custom": {"name": "sql", "description": "Runs a query."}}]
-    }
-
-
-async def test_items_that_say_nothing_are_skipped_and_others_named(client: Client):
-    hello = {"role": "user", "content": "Hi"}
-    silent = [
-        {"type": "item_reference", "id": "msg_1"},
-        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
-    ]
-    response = await client.post("/v1/responses", json={"model": "default", "input": [*silent, hello]})
-    assert response.status_code == 200, response.text
-    unknown = [{"type": "computer_call", "id": "c_1"}, hello]
-    response = await client.post("/v1/responses", json={"model": "default", "input": unknown})
-    assert (response.status_code, "an item of type 'computer_call'" in response.text) == (400, True)
-
-
 async def test_names_count_however_they_are_written(client: Client):
     def chat(name: str, *words: str) -> list[Any]:
         first = [{"role": "user", "name": name, "content": "I bake bread."}, {"role": "assistant", "content": words[0]}]
@@ -217,14 +170,14 @@ async def test_names_count_however_they_are_written(client: Client):
     assert len(await client.said()) == 4
 
 
-@pytest.mark.parametrize("person", ["ann", ""])
-async def test_a_person_named_like_the_agent_is_a_person(client: Client, person: str):
-    first = {"role": "user", "name": "SAM", "content": "I bake bread."}
+@pytest.mark.parametrize(("person", "name"), [("ann", "SAM"), ("", "Sam")])
+async def test_a_person_named_like_the_agent_is_a_person(client: Client, person: str, name: str):
+    first = {"role": "user", "name": name, "content": "I bake bread."}
     await sent(client, [first], headers={"X-LD-Person": person})
     assert "assistant: I bake" not in shown(client)
     if person:
         reply = (await client.said())[1]
-        chat = [first, {"role": "assistant", "content": reply}, {"role": "user", "name": "SAM", "content": "Rye."}]
+        chat = [first, {"role": "assistant", "content": reply}, {"role": "user", "name": name, "content": "Rye."}]
         await sent(client, chat)
         assert (await client.said())[:3] == ["I bake bread.", reply, "Rye."]
         assert len(await client.said()) == 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -112,7 +113,7 @@ def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *
     instructions = "\n\n".join(m.text for m in messages if m.role == "system" and m.text.strip())
     talk = [m for m in messages if m.role != "system"]
     begun = _begun(talk)
-    lines = [m for m in (talk[:-1] if begun else talk) if _is_line(m)]
+    lines = [m for m in talk[: len(talk) - len(begun)] if _is_line(m)]
     asides = _asides(talk)
     if talk and talk[-1].role == "user" and not talk[-1].text.strip():
         raise ApiError(400, "the last message is empty; give it some text", "empty_message", "messages")
@@ -122,7 +123,7 @@ def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *
     while lines and lines[-1].role == "assistant":  # only a tool's results follow what the agent said
         lines.pop()
     said = tuple(Line(m.role == "assistant", m.text, "" if m.role == "assistant" else _name(m)) for m in lines)
-    return Chat(said, instructions, Passed(media, of_tools, asides, begun))
+    return Chat(said, instructions, Passed(media, of_tools, asides, "\n".join(m.text for m in begun)))
 
 
 def _check(messages: Sequence[ClientMessage]) -> None:
@@ -155,9 +156,9 @@ def _is_line(message: ClientMessage) -> bool:
     return message.role != "tool" and not message.calls and bool(message.text.strip())
 
 
-def _begun(talk: Sequence[ClientMessage]) -> str:
-    """The reply that a request ends with, to be continued."""
-    return talk[-1].text if talk and talk[-1].role == "assistant" and _is_line(talk[-1]) else ""
+def _begun(talk: Sequence[ClientMessage]) -> list[ClientMessage]:
+    """The messages of the reply that a request ends with, to be continued."""
+    return [*takewhile(lambda m: m.role == "assistant" and _is_line(m), reversed(talk))][::-1]
 
 
 def _asides(talk: Sequence[ClientMessage]) -> tuple[Aside, ...]:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ld_agent.cli.show import say
-from ld_agent.config import load_config
+from ld_agent.config import Config
 from ld_agent.datasets.exports import Export, Message, format_of, read
 from ld_agent.errors import DataFileError, InputError
 from ld_agent.running.history import Imported, People, plan, store_history
@@ -60,20 +60,17 @@ def import_history(
     store: str,
     conversation: str,
     format: str | None,
+    settings: Config,
     *,
     me: str | None,
     timezone: str | None,
     dry: bool,
-    config: str | None,
-    overrides: list[str] | None,
 ) -> None:
     """Store the messages of an export in a conversation, and say what was stored.
 
     Raises:
-        InputError: an unknown format, name or time zone.
-        DataFileError: the export is cut off or broken; what comes before is stored.
+        InputError: an unknown format, name or time zone. DataFileError: a broken export; what comes before is stored.
     """
-    settings = load_config(config, overrides or [])
     export = Export(source, _zone(timezone))
     name, me = format_of(export, format), checked_name(me or settings.agent.user, "--me")
     there = is_address(store) or Path(store).exists()
@@ -95,19 +92,19 @@ def import_history(
             except DataFileError as exc:
                 broken = exc
             except KeyboardInterrupt:
-                say(
-                    f"interrupted after {imported.stored} messages, which are stored; run the same command again to resume"
-                )
+                say(f"interrupted after {imported.stored} messages, all stored; run the same command again to resume")
                 raise
     _summarize(imported, export, name, dry)
     if broken is not None:
         raise broken
     if imported.stored and not dry:
-        where = f"--store {shown(store)} --conversation {conversation}"
-        say(
-            f"what they tell is learned in the background of `ld-agent chat {where} agent.user={quote(me)}`, or now, with an"
-        )
-        say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")
+        _say_how_to_learn(f"--store {shown(store)} --conversation {conversation}", me)
+
+
+def _say_how_to_learn(where: str, me: str) -> None:
+    chat = f"ld-agent chat {where} agent.user={quote(me)}"
+    say(f"what they tell is learned in the background of `{chat}`, or now, with an")
+    say(f"estimate of the time: `ld-agent memory rebuild {where}`; Ctrl-C interrupts it, the same command resumes")
 
 
 def _check_owner(me: str, agent: str, conversation: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ld_agent.cli import options
 from ld_agent.cli.options import At, Conversation, Json, MaybeConversation, OneConfig, Overrides, Store
 from ld_agent.cli.show import RecalledTable, console, figures_table, plain, records_table, say, traits_table
 from ld_agent.config import load_config
@@ -144,22 +145,14 @@ def export(
 
 @app.command("import")
 def import_command(
-    source: Annotated[
-        Path, typer.Argument(metavar="IN", help="A file of `memory export`, or a history: a file, a folder or a zip.")
-    ],
+    source: options.Source,
     store: Store,
     overrides: Overrides = None,
-    origin: Annotated[
-        str | None, typer.Option("--from", help=f"The format of a history: {', '.join(FORMATS)}. Default: recognised.")
-    ] = None,
-    me: Annotated[str | None, typer.Option("--me", help="Your name in a history. Default: agent.user.")] = None,
-    conversation: Annotated[
-        str, typer.Option("--conversation", help="The id of the conversation that takes a history in.")
-    ] = "chat",
-    timezone: Annotated[
-        str | None, typer.Option("--timezone", help="Of times without one, like Europe/Paris. Default: this machine's.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what a history would store.")] = False,
+    origin: options.Origin = None,
+    me: options.Me = None,
+    conversation: options.TakesIn = "chat",
+    timezone: options.Zone = None,
+    dry_run: options.Dry = False,
     config: OneConfig = None,
 ) -> None:
     """Import an export of this program, all of it or nothing; or the history of another program, what is new of it.
@@ -177,20 +170,11 @@ def import_command(
     if not source.exists():
         raise InputError(f"no file {source}; give an export of `ld-agent memory export`, or of {', '.join(FORMATS)}")
     if source.is_dir() or origin or not is_own(source):
-        import_history(
-            source,
-            store,
-            conversation,
-            origin,
-            me=me,
-            timezone=timezone,
-            dry=dry_run,
-            config=config,
-            overrides=overrides,
-        )
+        settings = load_config(config, overrides or [])
+        import_history(source, store, conversation, origin, settings, me=me, timezone=timezone, dry=dry_run)
         return
     given = {"--dry-run": dry_run, "--me": me, "--conversation": conversation != "chat", "--timezone": timezone}
-    refuse_history_options(source, [name for name, value in given.items() if value])
+    refuse_history_options(source, [name for name in given if given[name]])
     if is_address(store):
         with closing(open_store(store)) as opened:
             count = import_file(opened, source)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from ld_agent.config import Config, greedy_config, load_config
+from ld_agent.datasets.exports import FORMATS
 
 Overrides = Annotated[
     list[str] | None, typer.Argument(help="Config overrides, such as memory.k=5.", metavar="[KEY=VALUE]...")
@@ -60,3 +61,18 @@ def configured(config: str | None, store: str | None, overrides: list[str] | Non
     """The config with its overrides, and another store."""
     settings = (greedy_config if greedy else load_config)(config, overrides or [])
     return settings if store is None else settings.changed(store={"path": store})
+
+
+Source = Annotated[
+    Path, typer.Argument(metavar="IN", help="A file of `memory export`, or a history: a file, a folder or a zip.")
+]
+Origin = Annotated[
+    str | None, typer.Option("--from", help=f"The format of a history: {', '.join(FORMATS)}. Default: recognised.")
+]
+Me = Annotated[str | None, typer.Option("--me", help="Your name in a history. Default: agent.user.")]
+TakesIn = Annotated[str, typer.Option("--conversation", help="The id of the conversation that takes a history in.")]
+Zone = Annotated[
+    str | None, typer.Option("--timezone", help="Of times without one, like Europe/Paris. Default: this machine's.")
+]
+Dry = Annotated[bool, typer.Option("--dry-run", help="Show what a history would store.")]
+"""Of ``memory import``, as the five before."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -23,33 +22,26 @@ from langgraph.store.base import (
     GetOp,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     Op,
     PutOp,
     Result,
     SearchItem,
     SearchOp,
+    get_text_at_path,
 )
+from langgraph.store.memory import InMemoryStore
 
 from ld_agent.agent import Agent
 from ld_agent.errors import InputError
 from ld_agent.memory.index.base import Search
 from ld_agent.memory.index.records import RecordIndex
 from ld_agent.memory.scoring import SCORERS
-from ld_agent.storage.base import Draft
+from ld_agent.storage.base import Draft, StoredConversation
 from ld_agent.types import Record
 
 SHELF = "items"
 THREAD = "langgraph"
 Namespace = tuple[str, ...]
-_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "$eq": eq,
-    "$ne": ne,
-    "$gt": gt,
-    "$gte": ge,
-    "$lt": lt,
-    "$lte": le,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +129,9 @@ class MemoryStore(BaseStore):
         resources.store.shelf(key, SHELF).observe(said, draft)
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        wanted = [one for one in self._items(op.namespace_prefix) if _fits(one.record.details["value"], op.filter)]
+        wanted = self._items(op.namespace_prefix)
+        if op.filter:
+            wanted = [one for one in wanted if _fits(one.record.details["value"], op.filter)]
         if not op.query:
             return [SearchItem(**one.fields) for one in wanted[op.offset : op.offset + op.limit]]
         wanted = [one for one in wanted if one.record.details["searched"]]
@@ -167,25 +161,25 @@ class MemoryStore(BaseStore):
 
     def _items(self, prefix: Namespace) -> list[_Stored]:
         """All items below a prefix, in the order they were written."""
-        store, items = self._agent.resources.store, list[_Stored]()
-        for stored in store.conversations():
-            namespace = _namespace(stored.id)
-            if namespace[: len(prefix)] == prefix:
-                records = [record for record in store.records(stored.key) if record.view == SHELF]
-                items += [_Stored(stored.key, namespace, record) for record in records]
-        return sorted(items, key=lambda one: one.record.at)
+        conversations = self._agent.resources.store.conversations()
+        below = [one for one in conversations if _namespace(one.id)[: len(prefix)] == prefix]
+        return sorted((item for one in below for item in self._of(one)), key=lambda item: item.record.at)
+
+    def _of(self, conversation: StoredConversation) -> list[_Stored]:
+        records = self._agent.resources.store.records(conversation.key)
+        namespace = _namespace(conversation.id)
+        return [_Stored(conversation.key, namespace, record) for record in records if record.view == SHELF]
 
     def _find(self, namespace: Namespace, key: str) -> _Stored | None:
-        stored = self._agent.resources.store.find_conversation(_id(namespace))
-        records = self._agent.resources.store.records(stored.key) if stored else []
-        items = [_Stored(stored.key, namespace, r) for r in records if r.view == SHELF] if stored else []
-        return next((one for one in reversed(items) if one.key == key), None)
+        conversation = self._agent.resources.store.find_conversation(_id(namespace))
+        items = self._of(conversation) if conversation else []
+        return next((item for item in reversed(items) if item.key == key), None)
 
-    def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        there = sorted({one.namespace for one in self._items(())})
-        fitting = [one for one in there if all(_matches(one, wanted) for wanted in op.match_conditions or ())]
-        short = dict.fromkeys(one[: op.max_depth] for one in fitting)
-        return list(short)[op.offset : op.offset + op.limit]
+    def _namespaces(self, op: ListNamespacesOp) -> Result:
+        """Those that LangGraph's own store lists."""
+        store = InMemoryStore()
+        store.batch([PutOp(one.namespace, one.key, {}) for one in self._items(())])
+        return store.batch([op])[0]
 
 
 def _id(namespace: Namespace) -> str:
@@ -202,14 +196,9 @@ def _text(value: Mapping[str, Any], fields: list[str] | None) -> str:
         whole = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError) as exc:
         raise InputError(f"a value must be JSON: {exc}") from exc
-    parts: list[Any] = [value] if fields is None or "$" in fields else [_under(value, field) for field in fields]
-    return " ".join(_strings(parts)) or whole
-
-
-def _under(value: Any, field: str) -> Any:
-    for name in field.split("."):
-        value = value.get(name.removesuffix("[*]")) if isinstance(value, Mapping) else None
-    return value
+    if fields is None or "$" in fields:
+        return " ".join(_strings(value)) or whole
+    return " ".join(text for field in fields for text in get_text_at_path(value, field)) or whole
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -224,26 +213,14 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(each)
 
 
-def _fits(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
-    """Whether a value matches a filter: fields equal a plain value or satisfy an operator such as ``{"$gte": 3}``."""
-    for field, condition in (wanted or {}).items():
-        compared = condition if isinstance(condition, Mapping) and all(c in _COMPARISONS for c in condition) else None
-        if compared is None:
-            if value.get(field) != condition:
-                return False
-            continue
-        try:
-            if not all(_COMPARISONS[sign](value.get(field), other) for sign, other in compared.items()):
-                return False
-        except TypeError:  # a missing field satisfies no comparison
-            return False
-    return True
-
-
-def _matches(namespace: Namespace, wanted: MatchCondition) -> bool:
-    path = tuple(wanted.path)
-    part = namespace[: len(path)] if wanted.match_type == "prefix" else namespace[-len(path) :]
-    return len(part) == len(path) and all(p in ("*", n) for n, p in zip(part, path, strict=True))
+def _fits(value: Mapping[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether LangGraph's own store finds a value by a filter; a missing field satisfies no comparison."""
+    store = InMemoryStore()
+    store.put(("item",), "value", dict(value))
+    try:
+        return bool(store.search(("item",), filter=wanted))
+    except TypeError:
+        return False
 
 
 __all__ = ["MemoryStore"]

@@ -106,6 +106,7 @@ def test_a_langgraph_store_does_what_langgraphs_own_does(agent: Agent):
         {"text": "I keep goats.", "n": 2},
         {"list": ["x", {"y": "z"}]},
         {"n": 7},
+        {"spec": {"w": 3, "h": 4}},
     ]
 
     def both(use: Callable[[Any], Any]) -> Any:
@@ -125,9 +126,11 @@ def test_a_langgraph_store_does_what_langgraphs_own_does(agent: Agent):
     assert both(lambda s: s.get(("ann", "part 0", "a/b"), "k0").value) == {"text": "I keep wasps.", "n": 3}
     assert both(lambda s: s.get(("ann", "part 0", "a/b"), "k2")) is None
     assert both(lambda s: s.get(("bob",), "k").namespace) == ("bob",)
-    assert len(both(lambda s: sorted(i.key for i in s.search(("ann",))))) == 3
+    assert len(both(lambda s: sorted(i.key for i in s.search(("ann",))))) == 4
     both(lambda s: [i.key for i in s.search(("ann",), filter={"n": 3})])
-    assert both(lambda s: sorted(i.key for i in s.search(("ann",), filter={"n": {"$gte": 3}}))) == ["k0", "k3"]
+    assert both(lambda s: sorted(i.key for i in s.search(("ann",), filter={"n": {"$ne": 2}}))) == ["k0", "k3", "k4"]
+    assert both(lambda s: [i.key for i in s.search(("ann",), filter={"spec": {"w": {"$gt": 2}}})]) == ["k4"]
+    assert [i.key for i in ours.search(("ann",), filter={"n": {"$lt": 5}})] == ["k1", "k0"], "of those with a number"
     assert both(lambda s: s.search(("ann", "part 0"), limit=1, offset=5)) == []
     both(lambda s: s.list_namespaces())
     assert both(lambda s: s.list_namespaces(prefix=("ann", "*"), max_depth=1)) == [("ann",)]

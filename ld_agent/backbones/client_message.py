@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ld_agent.backbones.reasoning import is_media, text_of, without_reasoning
+from ld_agent.backbones.reasoning import KINDS, is_known, is_media, text_of, without_reasoning
 from ld_agent.errors import InputError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -57,18 +57,21 @@ class ClientMessage:
         return {"role": self.role, "content": self.text or None} | ({"tool_calls": [*self.calls]} if self.calls else {})
 
 
-def client_messages(given: Iterable[Json]) -> list[ClientMessage]:
+def client_messages(given: Iterable[Json], where: str = "messages") -> list[ClientMessage]:
     """Read messages in order.
 
     Calls join the assistant's text before them, and tools get the names of their calls. Items that say nothing, such as
     reasoning, are left out.
 
+    Args:
+        where: what the list is called in errors.
+
     Raises:
-        InputError: a message of an unknown role or shape; names it.
+        InputError: a message or a part of one of an unknown role, kind or shape; names its place.
     """
     read, names = list[ClientMessage](), dict[str, str]()
     for number, one in enumerate(given):
-        message = client_message(one, f"messages[{number}]")
+        message = client_message(one, f"{where}[{number}]")
         if message is None:
             continue
         names |= {str(call.get("id")): str(call.get("function", {}).get("name", "")) for call in message.calls}
@@ -85,7 +88,7 @@ def client_message(given: Json, where: str = "the message") -> ClientMessage | N
     """Read one message; None: it says nothing to anybody, such as an item of reasoning.
 
     Raises:
-        InputError: an unknown role, type or shape.
+        InputError: an unknown role, kind or shape.
     """
     named = given.get("role") or given.get("from")
     said = str(named or given.get("type"))
@@ -104,12 +107,16 @@ def client_message(given: Json, where: str = "the message") -> ClientMessage | N
     text = text_of(content)
     if text is None:
         raise InputError(f"{where}: the content is neither text nor a list of parts")
-    parts = [part for part in content if is_media(part)] if isinstance(content, list | tuple) else []
+    parts = content if isinstance(content, list | tuple) else ()
+    for number, part in enumerate(parts):
+        if not is_known(part):
+            kind = str(part.get("type", ""))[:40]
+            raise InputError(f"{where}.content[{number}]: unknown kind {kind!r}; known: {', '.join(KINDS)}")
     return ClientMessage(
         role,
         without_reasoning(text) if role == "assistant" else text,
         str(given.get("name") or "") if given.get("type") not in CALLS else "",
-        tuple(_as_part(part) for part in parts),
+        tuple(_as_part(part) for part in parts if is_media(part)),
         _calls(given) if role == "assistant" else (),
         str(given.get("tool_call_id") or given.get("call_id") or ""),
     )

@@ -20,8 +20,21 @@ _HARMONY_MESSAGE = re.compile(
 )
 OMITTED = "<think>…</think>"
 """Stands for reasoning that an endpoint returns in a field of its own."""
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text", "summary_text", "refusal"})
+_TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal")
 _PLACES = ("image", "audio", "video", "file", "document")
+_UNSAID = ("thinking", "reasoning", "reference")
+KINDS = (
+    *_TEXT_PARTS,
+    "image_url",
+    "input_image",
+    "input_audio",
+    "video_url",
+    "file",
+    "input_file",
+    "document",
+    "thinking",
+)
+"""The usual kinds of a content's parts; others whose names contain those of `_PLACES` or `_UNSAID` are known too."""
 _LONGEST_NAME = 120
 
 
@@ -87,7 +100,7 @@ def text_of(content: object, between: str = "\n") -> str | None:
     """Return the text of a message's content in any shape of OpenAI's protocol; None: it has another shape.
 
     Of a list of parts, texts are joined; an image, a sound or a file leaves its place ("[image]", "[file: name]"), and everything
-    else (such as reasoning) is left out.
+    else is left out: see `is_known`.
     """
     if content is None or isinstance(content, str):
         return content or ""
@@ -100,6 +113,12 @@ def text_of(content: object, between: str = "\n") -> str | None:
 def is_media(part: object) -> bool:
     """Whether a part of a message is something else than text, to be seen, heard or read: `text_of` leaves its place."""
     return isinstance(part, Mapping) and _part(part).startswith("[") and _words(part) is None
+
+
+def is_known(part: Mapping[str, object]) -> bool:
+    """Whether a part of a message is of a kind that `text_of` reads or leaves out on purpose, such as reasoning."""
+    kind = str(part.get("type", ""))
+    return kind in _TEXT_PARTS or any(name in kind for name in (*_PLACES, *_UNSAID))
 
 
 def _words(part: Mapping[str, object]) -> str | None:

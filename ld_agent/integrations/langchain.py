@@ -13,6 +13,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AnyMessage, SystemMessage
 
 from ld_agent.backbones.client_message import ClientMessage, client_message
+from ld_agent.backbones.reasoning import is_known
 from ld_agent.conversation import Conversation
 from ld_agent.integrations.remembered import remembered
 
@@ -63,7 +64,7 @@ def _last(messages: list[AnyMessage], role: str) -> ClientMessage | None:
 
 
 def _given(message: AnyMessage) -> dict[str, Any]:
-    content = message.content
-    parts = [content] if isinstance(content, str) else content
-    as_parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in parts]
-    return {"role": message.type, "content": as_parts, "name": message.name}
+    """A message without what stands in its content besides words and media, such as calls of tools."""
+    content = [message.content] if isinstance(message.content, str) else message.content
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content]
+    return {"role": message.type, "content": [part for part in parts if is_known(part)], "name": message.name}

@@ -55,12 +55,14 @@ def test_langchain(talk: Conversation):
             return super()._generate(messages, *args, **kwargs)
 
     assistant = create_agent(
-        Model(messages=iter([AIMessage("<think>hives</think>Forty."), AIMessage("<think>Yes.")])),
+        Model(
+            messages=iter([AIMessage([{"type": "tool_use"}, "<think>hives</think>Forty."]), AIMessage("<think>Yes.")])
+        ),
         middleware=[MemoryMiddleware(talk)],
         system_prompt="Be brief.",
     )
     said = {"messages": [{"role": "user", "content": "How many hives do I keep?"}]}
-    assert assistant.invoke(said)["messages"][-1].content.endswith("Forty.")
+    assert assistant.invoke(said)["messages"][-1].text.endswith("Forty.")
     assert seen[0][0].text.startswith("Be brief.\n\n")
     assert "forty hives" in seen[0][0].text
     assert [u.text for u in talk.running] == ["How many hives do I keep?", "Forty."]

@@ -207,7 +207,6 @@ async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status
     [
         ([{"role": "assistant", "content": "Hi."}], "no message of the user"),
         ([{"role": "tool", "tool_call_id": "c1", "content": "12"}], "no message of the user"),
-        ([{"role": "user", "content": [{"type": "hologram"}]}], "the last message is empty"),
         ([{"role": "user", "content": [image("file:///etc/passwd")]}], "'file:///etc/passwd' is not passed on"),
         ([{"role": "user", "content": [image("http://169.254.169.254/")]}], "give media as data: or https:"),
         (
@@ -220,6 +219,18 @@ async def test_bad_bodies_get_one_clear_answer(client: Client, body: Any, status
 async def test_what_cannot_be_answered_is_refused(client: Client, messages: list[Any], words: str):
     response = await client.post("/v1/chat/completions", json={"model": "default", "messages": messages})
     assert (response.status_code, words in response.text) == (400, True)
+
+
+@pytest.mark.parametrize("part", [{"type": "hologram"}, {"type": "tool_result", "content": "12 C"}, {"text": "Hi"}])
+async def test_a_part_of_an_unknown_kind_is_refused_with_its_place(client: Client, part: dict[str, Any]):
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [text("Hello"), part]}]
+    for path, field in (("chat/completions", "messages"), ("responses", "input")):
+        asked = {"model": "default", "user": "ann", field: [*said, {"role": "user", "content": "Well?"}]}
+        response = await client.post(f"/v1/{path}", json=asked)
+        error, kind = response.json()["error"], part.get("type", "")
+        assert (response.status_code, error["param"]) == (400, field)
+        assert error["message"].startswith(f"{field}[1].content[1]: unknown kind {kind!r}; known: text, ")
+    assert await client.said() == []
 
 
 async def test_a_text_in_parts_is_as_bounded_as_one_in_one_piece(client: Client):

@@ -91,11 +91,14 @@ class Chat:
     passed: Passed
 
 
-def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *, continues: bool = False) -> Chat:
+def read_chat(
+    given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], where: str = "messages", *, continues: bool = False
+) -> Chat:
     """Read a request's messages or items.
 
     Args:
         of_tools: parameters for the model's call.
+        where: the field that holds them, for errors.
         continues: the request may consist of tools' results alone.
 
     Raises:
@@ -103,22 +106,22 @@ def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *
     """
     if len(given) > MESSAGES:
         raise ApiError(
-            413, f"{len(given)} messages; send at most {MESSAGES}, the latest ones", "too_many_messages", "messages"
+            413, f"{len(given)} messages; send at most {MESSAGES}, the latest ones", "too_many_messages", where
         )
     try:
-        messages = client_messages(given)
+        messages = client_messages(given, where)
     except InputError as exc:
-        raise ApiError(400, str(exc), "invalid_messages", "messages") from exc
-    _check(messages)
+        raise ApiError(400, str(exc), "invalid_messages", where) from exc
+    _check(messages, where)
     instructions = "\n\n".join(m.text for m in messages if m.role == "system" and m.text.strip())
     talk = [m for m in messages if m.role != "system"]
     begun = _begun(talk)
     lines = [m for m in talk[: len(talk) - len(begun)] if _is_line(m)]
     asides = _asides(talk)
     if talk and talk[-1].role == "user" and not talk[-1].text.strip():
-        raise ApiError(400, "the last message is empty; give it some text", "empty_message", "messages")
+        raise ApiError(400, "the last message is empty; give it some text", "empty_message", where)
     if not any(m.role == "user" for m in lines) and not (continues and asides):
-        raise ApiError(400, "there is no message of the user to answer", "invalid_messages", "messages")
+        raise ApiError(400, "there is no message of the user to answer", "invalid_messages", where)
     media = tuple((m.text, m.media) for m in lines if m.media)
     while lines and lines[-1].role == "assistant":  # only a tool's results follow what the agent said
         lines.pop()
@@ -126,7 +129,7 @@ def read_chat(given: Sequence[Mapping[str, Any]], of_tools: Mapping[str, Any], *
     return Chat(said, instructions, Passed(media, of_tools, asides, "\n".join(m.text for m in begun)))
 
 
-def _check(messages: Sequence[ClientMessage]) -> None:
+def _check(messages: Sequence[ClientMessage], where: str) -> None:
     """Check what the parts of messages hold.
 
     Raises:
@@ -134,11 +137,11 @@ def _check(messages: Sequence[ClientMessage]) -> None:
     """
     if any(len(m.text) > LONGEST for m in messages) or sum(len(m.text) for m in messages) > MOST:
         text = f"the text is too long; send at most {LONGEST} characters a message, and {MOST} in all"
-        raise ApiError(413, text, "text_too_long", "messages")
+        raise ApiError(413, text, "text_too_long", where)
     for address in (address for m in messages for part in m.media for address in _addresses(part)):
         if not address.casefold().startswith(SCHEMES):
             text = f"the address {address[:80]!r} is not passed on; give media as data: or https:"
-            raise ApiError(400, text, "unsupported_address", "messages")
+            raise ApiError(400, text, "unsupported_address", where)
 
 
 def _addresses(part: Mapping[str, Any]) -> Iterator[str]:

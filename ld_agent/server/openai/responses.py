@@ -141,7 +141,7 @@ async def _asked(
         conversation, thread = of_answer, answer.thread
     messages = [InputItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     given = [m.model_dump(exclude_unset=True) for m in messages]
-    chat = read_chat(given, body.of_tools, continues=conversation is not None)
+    chat = read_chat(given, body.of_tools, "input", continues=conversation is not None)
     instructions = "\n\n".join(text for text in (body.instructions or "", chat.instructions) if text.strip())
     return Asked(
         conversation,

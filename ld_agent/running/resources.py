@@ -4,7 +4,7 @@ Locks have one order. A thread that holds a lock takes none that precedes it in 
 
 1. `Relation.turnstile`: one caller in a conversation.
 2. `Resources.loading`: the encoder and topics are loaded, and checked against the store; conversations are opened.
-3. `IndexCache.get`, which waits while another thread makes the index, then the lock of a `DatabaseFirst`, of a `RecordIndex`.
+3. `IndexCache.get`, which waits while another thread makes the index, then the lock of a `RecordIndex`.
 4. The store: a transaction (`Store.writing`), or one statement. Inside, nothing is loaded and no index is looked up.
 5. Those held while nothing else is waited for: of the encoder, topics, `Models`, `Collector`, `IndexCache`.
 """

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Protocol
 
 from ld_agent.storage.columns import Vector
-from ld_agent.storage.ranking import Inventory, Ranked, Ranking
 from ld_agent.storage.rows import Draft, IndexRow
 from ld_agent.types import Record, Session, Trait, Utterance
 
@@ -133,18 +132,6 @@ class Shelf(Protocol):
 
     def snapshot(self) -> tuple[int, bytes] | None:
         """The last index snapshot with its last key; None: there is none, or records have changed since."""
-        ...
-
-    def inventory(self, passages: bool) -> Inventory | None:
-        """What a database that ranks has to rank; None: it does not, and `ranked` must not be called.
-
-        Args:
-            passages: count those too.
-        """
-        ...
-
-    def ranked(self, ranking: Ranking) -> Ranked:
-        """The best records by numbers that the database computes; those not encoded are left out."""
         ...
 
     def keep_snapshot(self, last_key: int, index: bytes) -> None:

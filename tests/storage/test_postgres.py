@@ -17,7 +17,6 @@ from ld_agent.storage.columns import moment
 from ld_agent.storage.copying import copy_store
 from ld_agent.storage.exchange import export_lines
 from ld_agent.storage.opening import existing_store, open_store
-from ld_agent.storage.ranking import Inventory
 from ld_agent.storage.served import Directory, Keys
 from ld_agent.storage.sql.store import SQLStore
 from ld_agent.storage.sqlite.store import Store
@@ -459,7 +458,6 @@ def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, 
         shelf = store.shelf(1, "events")
         assert [(r.id, r.text) for r in store.records(1)] == [("m1", "They met.")]
         assert (shelf.passage_words([1]), shelf.passage_vectors([1])) == ({1: WORDS}, {1: b"v"})
-        assert shelf.inventory(True) == Inventory(1, 1, 1, frozenset({"Ann"}))
         ends = [(t.holds_until, t.ended_by) for t, _ in store.personas(1).traits()]
         assert ends == [(moment(7), "u1"), (None, "")]
         assert say(store, 1, "Again.") == "u2"

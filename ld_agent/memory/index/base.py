@@ -1,6 +1,6 @@
 """The interface between memory mechanisms and search: a query with limits in, records with scores out.
 
-`ld_agent.memory.index.records` is one implementation, in memory; `ld_agent.memory.index.in_database` lets a database rank.
+`ld_agent.memory.index.records` implements it in memory.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from dataclasses import replace
 from ld_agent.checks.kept import true_event
 from ld_agent.config.sections import MemorySection
 from ld_agent.memory.index.base import Index, Search
-from ld_agent.memory.index.in_database import DatabaseFirst
 from ld_agent.memory.index.records import RecordIndex, make_passages
 from ld_agent.memory.scoring import SCORERS
 from ld_agent.memory.views.base import Query, View, ViewContext
@@ -112,12 +111,8 @@ class EventView(View):
         return context.indexes.get(
             context.key,
             kind,
-            lambda: DatabaseFirst(
-                self._shelf,
-                context.reading,
-                lambda: RecordIndex(
-                    self._shelf, context.encoder, context.reading, passages=needs_passages, progress=context.progress
-                ),
+            lambda: RecordIndex(
+                self._shelf, context.encoder, context.reading, passages=needs_passages, progress=context.progress
             ),
         )
 

@@ -45,27 +45,6 @@ def _confined(table: str, rows: str) -> Iterator[str]:
     yield f"CREATE POLICY tenant ON {table} USING ({rows})"
 
 
-COUNT_WORDS = """CREATE FUNCTION words_counted(words text) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    WITH whole AS MATERIALIZED (
-        SELECT ARRAY(SELECT json_array_elements_text(words::json -> 0)) AS names, json_array_length(words::json -> 1) AS windows),
-    said AS MATERIALIZED (
-        SELECT place, names[place] AS speaker, stem FROM whole,
-            json_array_elements(words::json -> 1) WITH ORDINALITY AS turn (stems, place), json_array_elements_text(stems) AS stem
-        UNION ALL SELECT NULL, NULL, stem
-        FROM json_array_elements(words::json -> 2) AS sentence (stems), json_array_elements_text(stems) AS stem),
-    by_speaker AS MATERIALIZED (SELECT stem, speaker, count(*) AS said FROM said GROUP BY stem, speaker)
-    SELECT jsonb_build_object('words', (SELECT count(*) FROM said), 'windows', (SELECT windows FROM whole), 'by', (
-        SELECT coalesce(jsonb_object_agg(name, (SELECT coalesce(sum(said), 0) FROM by_speaker WHERE speaker = name)), '{}')
-        FROM (SELECT DISTINCT unnest(names) AS name FROM whole) AS named), 'spoken', (
-        -- of each stem: how often it is said, in how many windows, and how often by each speaker
-        SELECT coalesce(jsonb_object_agg(stem, jsonb_build_array(said, shown, by)), '{}') FROM (
-            SELECT stem, sum(said) AS said,
-                coalesce(jsonb_object_agg(speaker, said) FILTER (WHERE speaker IS NOT NULL), '{}') AS by
-            FROM by_speaker GROUP BY stem) AS counted
-        LEFT JOIN (
-            SELECT stem, count(DISTINCT number) AS shown FROM said, whole, unnest(ARRAY[place, place + 1]) AS number
-            WHERE number <= windows GROUP BY stem) AS in_windows USING (stem))) $$"""
-"""Counts the stems of a passage, given as `Passages.words_text`."""
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     # 1: what SQLite's schema is after its sixth step
     (
@@ -192,18 +171,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE utterance ADD COLUMN interrupted smallint NOT NULL DEFAULT 0",
         "CREATE INDEX utterance_replaced ON utterance (conversation) WHERE replaced = 1",
     ),
-    # 5: the words of passages counted, so that BM25 is a query
-    (
-        COUNT_WORDS,
-        "ALTER TABLE passage ADD COLUMN spoken jsonb, ADD COLUMN lengths jsonb",
-        """CREATE FUNCTION count_passage() RETURNS trigger LANGUAGE plpgsql AS
-            'DECLARE counted jsonb := words_counted(new.words);
-             BEGIN new.spoken := counted -> ''spoken''; new.lengths := counted - ''spoken''; RETURN new; END'""",
-        """CREATE TRIGGER words_counted BEFORE INSERT OR UPDATE OF words ON passage
-            FOR EACH ROW EXECUTE FUNCTION count_passage()""",
-        "UPDATE passage SET words = words",
-        "ALTER TABLE passage ALTER COLUMN spoken SET NOT NULL, ALTER COLUMN lengths SET NOT NULL",
-    ),
+    # 5: counted the words of passages, which 8 no longer keeps
+    (),
     # 6: when a trait holds, beside when it was told
     (
         f"""ALTER TABLE trait ADD COLUMN holds_from bigint, ADD COLUMN holds_until bigint,
@@ -220,5 +189,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX utterance_pending",
         "CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0 AND source = ''",
         "CREATE INDEX utterance_history ON utterance (conversation, at, pk) WHERE extracted = 0 AND source != ''",
+    ),
+    # 8: words of passages are no longer counted
+    (
+        "DROP TRIGGER IF EXISTS words_counted ON passage",
+        "DROP FUNCTION IF EXISTS count_passage, words_counted",
+        "ALTER TABLE passage DROP COLUMN IF EXISTS spoken, DROP COLUMN IF EXISTS lengths",
     ),
 )

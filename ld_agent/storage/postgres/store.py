@@ -7,7 +7,6 @@ from collections.abc import Hashable
 
 from ld_agent.storage.database import EVERYONE, TurnLock
 from ld_agent.storage.postgres.connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection
-from ld_agent.storage.postgres.ranking import RankingShelf
 from ld_agent.storage.postgres.turns import ConversationLock
 from ld_agent.storage.sql.store import SQLStore
 
@@ -35,9 +34,6 @@ class PostgresStore(SQLStore):
 
     def turn_lock(self, key: int) -> TurnLock:
         return ConversationLock(self.db.turns, key, self.db.errors)
-
-    def shelf(self, key: int, view: str) -> RankingShelf:
-        return RankingShelf(self, key, view)
 
     def version(self, key: int) -> Hashable:
         """Changes whenever another store object has written to the conversation, or the encoder was changed."""

@@ -11,7 +11,6 @@ from ld_agent.errors import StoreError
 from ld_agent.storage.base import CATCH_UP, PATIENCE, Draft, IndexRow
 from ld_agent.storage.columns import Vector, json_text, microseconds, vector_from
 from ld_agent.storage.database import Database
-from ld_agent.storage.ranking import Inventory, Ranked, Ranking
 from ld_agent.storage.recollection import with_recall
 from ld_agent.storage.sql.history import ANY_IMPORTED, EVERYTHING, IMPORTED
 from ld_agent.storage.sql.rows import RECORD, record, record_values, utterances
@@ -306,12 +305,6 @@ class SQLShelf:
         wanted = sorted({source for _, _, sources in listed for source in sources})
         said = self._store.utterances_by_id(self._key, wanted)
         return [(pk, text, [said[source] for source in sources if source in said]) for pk, text, sources in listed]
-
-    def inventory(self, passages: bool) -> Inventory | None:
-        return None
-
-    def ranked(self, ranking: Ranking) -> Ranked:
-        raise NotImplementedError
 
     def snapshot(self) -> tuple[int, bytes] | None:
         row: tuple[int, bytes] | None = self._db.row(

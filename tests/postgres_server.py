@@ -1,4 +1,4 @@
-"""A real PostgreSQL with pgvector for tests: one server for the whole run, an empty database for each test."""
+"""A real PostgreSQL for tests: one server for the whole run, an empty database for each test."""
 
 import os
 import tempfile

@@ -97,10 +97,6 @@ class Database(Protocol):
         """SQL: the elements of a column of JSON lists, as rows of the column ``value``."""
         ...
 
-    def vector(self, packed: bytes) -> object:
-        """A packed float32 vector as a value for a vector's column; it is read back packed."""
-        ...
-
     def for_reading(self) -> Database:
         """A connection to the same data whose reads never wait for this one's writes; this one where that is so already."""
         ...

@@ -148,27 +148,6 @@ def test_looking_into_a_database_creates_nothing(address: str) -> None:
     existing_store(address).close()
 
 
-def test_a_database_without_pgvector_and_without_the_right_to_add_it_says_what_to_run(address: str) -> None:
-    role = "weak_" + urlsplit(address).path[-8:]
-    sql(address, "DROP SCHEMA ld_agent CASCADE", "DROP EXTENSION vector", f"CREATE ROLE {role} LOGIN")
-    parts = urlsplit(address)
-    host = parts.netloc.rpartition("@")[2]
-    try:
-        with pytest.raises(StoreError, match="run CREATE EXTENSION vector as its owner"):
-            open_store(urlunsplit(parts._replace(netloc=f"{role}@{host}")))
-    finally:
-        sql(address, f"DROP ROLE {role}")
-
-
-def test_pgvector_may_have_its_own_schema(address: str, fill: Fill) -> None:
-    sql(address, "DROP SCHEMA ld_agent CASCADE", "DROP EXTENSION vector", 'CREATE SCHEMA "Extra ones"')
-    sql(address, 'CREATE EXTENSION vector SCHEMA "Extra ones"')
-    for _ in range(2):
-        store = open_store(address)
-        fill(store, store.path + str(len(store.conversations())))
-        store.close()
-
-
 def test_a_search_ignores_case_alike_in_every_locale(postgres_server: str) -> None:
     name = "locale_test"
     sql(postgres_server, f"DROP DATABASE IF EXISTS {name}")
@@ -442,7 +421,8 @@ def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, 
     sql(postgres_server, f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name}")
     old = urlunsplit(urlsplit(postgres_server)._replace(path=f"/{name}"))
     try:
-        sql(old, "CREATE EXTENSION vector", "CREATE SCHEMA ld_agent", "SET search_path = ld_agent, public", *MIGRATIONS[0],
+        sql(old, "CREATE EXTENSION vector", "CREATE SCHEMA ld_agent", "SET search_path = ld_agent, public",
+            *(step.replace("vector bytea", "vector vector") for step in MIGRATIONS[0]),
             "INSERT INTO meta VALUES ('schema', '1')",
             "INSERT INTO conversation (id, agent, utterances, records) VALUES ('home/ann', 'Sam', 1, 1), ('ben', 'Sam', 0, 0)",
             "INSERT INTO session (conversation, number) VALUES (1, 1)",
@@ -457,6 +437,11 @@ def test_a_store_of_schema_1_keeps_everything(postgres_server: str, fill: Fill, 
         assert [u.text for u in store.utterances(1)] == ["Hi."]
         shelf = store.shelf(1, "events")
         assert [(r.id, r.text) for r in store.records(1)] == [("m1", "They met.")]
+        assert store.without_vector() == [
+            ("record", 1, "They met."),
+            ("trait", 1, "I row."),
+            ("trait", 2, "I never row."),
+        ]
         assert (shelf.passage_words([1]), shelf.passage_vectors([1])) == ({1: WORDS}, {1: b"v"})
         ends = [(t.holds_until, t.ended_by) for t, _ in store.personas(1).traits()]
         assert ends == [(moment(7), "u1"), (None, "")]

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
@@ -14,17 +16,15 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
-from psycopg.types import TypeInfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.address import shown
 from ld_agent.storage.database import EVERYONE, NO_TENANT, not_storable
-from ld_agent.storage.postgres.errors import NO_PGVECTOR, remedy
-from ld_agent.storage.postgres.schema import SCHEMA, STORE_LOCK, prepare, search_path
-from ld_agent.storage.postgres.tenants import SET_TENANT, SET_TENANT_LOCALLY, TenantConnection, confined_role
+from ld_agent.storage.postgres.errors import remedy
+from ld_agent.storage.postgres.schema import SCHEMA, STORE_LOCK, confined_role, prepare
 from ld_agent.storage.postgres.turns import TurnLocks
-from ld_agent.storage.postgres.values import PackedVector, bound, statement, value_adapters
+from ld_agent.storage.postgres.values import TextLoader, bound, statement
 
 WAIT_SECONDS = 30.0
 CONNECTIONS = 10
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class PostgresConnection:
-    """A pool of connections to one database; see `ld_agent.storage.database.Database`.
+    """A pool of connections to one database, acting for a tenant; see `ld_agent.storage.database.Database`.
 
     Args:
         address: a ``postgresql://`` address.
@@ -58,7 +58,7 @@ class PostgresConnection:
         create: create missing tables.
 
     Raises:
-        StoreError: no server, no access, no store, one from a newer version, or pgvector is missing.
+        StoreError: no server, no access, no store, or one from a newer version.
     """
 
     integrity_error: type[Exception] = psycopg.IntegrityError
@@ -70,6 +70,9 @@ class PostgresConnection:
         self._wait_seconds = wait_seconds
         self._local = threading.local()
         self.turns = TurnLocks(lambda: psycopg.connect(self._address, autocommit=True))
+        self.written: Counter[int] = Counter()
+        """How many transactions of this store wrote to each conversation."""
+        self._tenant: str | None = None
         self._tenants: dict[int, str] = {}
         self._acting: weakref.WeakKeyDictionary[psycopg.Connection[Any], str] = weakref.WeakKeyDictionary()
         self._address = self._completed(address)
@@ -78,13 +81,7 @@ class PostgresConnection:
                 self._set_lock_timeout(db)
                 db.execute("SELECT set_config('ld_agent.tenant', %s, false)", (EVERYONE,))
                 prepare(db, self.path, create)
-                self._role = confined_role(db, SCHEMA, STORE_LOCK)
-                self._search_path = search_path(db)
-                db.execute(self._search_path)
-                vector = TypeInfo.fetch(db, "vector")
-            if vector is None:
-                raise StoreError(f"{self.path}: {NO_PGVECTOR}")
-            self._adapt = value_adapters(vector)
+                self._role = confined_role(db)
             self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
                 self._address,
                 min_size=0,
@@ -113,9 +110,10 @@ class PostgresConnection:
 
     def _configure(self, connection: psycopg.Connection[Any]) -> None:
         connection.cursor_factory = psycopg.RawCursor
-        connection.execute(self._search_path.as_string(connection).encode())
+        connection.execute(f"SET search_path = {SCHEMA}".encode())
         self._set_lock_timeout(connection)
-        self._adapt(connection)
+        for name in ("text", "varchar"):
+            connection.adapters.register_loader(name, TextLoader)
         if self._role:
             connection.execute(f"SET ROLE {self._role}".encode())
 
@@ -125,12 +123,9 @@ class PostgresConnection:
     # ---- transactions
 
     @contextmanager
-    def transaction(self, key: int | None = None, *, alone: bool = False, tenant: str | None = None) -> Iterator[None]:
-        """See `Database.transaction`. The conversation's row is locked until the end, and its version grows by one.
-
-        Args:
-            tenant: for whom it acts; None: the tenant whose conversation ``key`` is.
-        """
+    def transaction(self, key: int | None = None, *, alone: bool = False) -> Iterator[None]:
+        """See `Database.transaction`. The conversation's row is locked until the end, and its version grows by one."""
+        tenant = self._tenant
         if tenant is None and self._current is None:
             tenant = NOBODY if key is None else self._tenant_of(key)
         with self._transaction(lambda db: self._begin_writing(db, key, alone, tenant or NOBODY)):
@@ -138,9 +133,6 @@ class PostgresConnection:
                 self.of(key).execute(NEXT_VERSION, (key,))
                 self._local.keys.add(key)
             yield
-
-    def written(self, key: int) -> None:
-        """Called after each transaction of this connection that wrote to a conversation."""
 
     def snapshot(self) -> AbstractContextManager[Any]:
         """See `Database.snapshot`."""
@@ -182,8 +174,7 @@ class PostgresConnection:
         finally:
             self._local.connection = None
             self._pool.putconn(connection)
-        for key in self._local.keys:
-            self.written(key)
+        self.written.update(self._local.keys)
 
     def _commit(self, connection: psycopg.Connection[Any]) -> None:
         """Commit. If the connection is lost before the server's answer arrives, ask the server for the outcome."""
@@ -265,46 +256,48 @@ class PostgresConnection:
 
     # ---- statements
 
-    def execute(self, sql: str, values: tuple[Any, ...] = (), tenant: str | None = None) -> int:
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> int:
         """See `Database.execute`. Outside a transaction, a statement is its own transaction."""
-        if (current := self._current) is None:
-            with self.transaction(tenant=tenant or NOBODY):
+        if self._current is None:
+            with self.transaction():
                 return self.execute(sql, values)
         with self.errors():
-            self._act_for(current, tenant)
-            return self._run(current, sql, values).rowcount
+            return self._run(self._current, sql, values).rowcount
 
-    def rows(self, sql: str, values: tuple[Any, ...] = (), tenant: str | None = None) -> list[Any]:
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """See `Database.rows`."""
-        return self._read(lambda db: self._run(db, sql, values).fetchall(), tenant)
+        return self._read(lambda db: self._run(db, sql, values).fetchall())
 
-    def row(self, sql: str, values: tuple[Any, ...] = (), tenant: str | None = None) -> Any:
+    def row(self, sql: str, values: tuple[Any, ...] = ()) -> Any:
         """See `Database.row`."""
-        return self._read(lambda db: self._run(db, sql, values).fetchone(), tenant)
+        return self._read(lambda db: self._run(db, sql, values).fetchone())
 
-    def _read(self, query: Callable[[psycopg.Connection[Any]], T], tenant: str | None) -> T:
-        def read(db: psycopg.Connection[Any]) -> T:
-            self._act_for(db, tenant)
-            return query(db)
-
+    def _read(self, query: Callable[[psycopg.Connection[Any]], T]) -> T:
         with self.errors():
             current = self._current
-            return read(current) if current is not None else self._retried(read)
+            return query(current) if current is not None else self._retried(query)
+
+    def _run(self, db: psycopg.Connection[Any], sql: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
+        self._set_tenant(db)
+        cursor = db.cursor(binary=True, row_factory=tuple_row)
+        return cursor.execute(statement(sql).encode(), [bound(value) for value in values] or None)
 
     # ---- tenants
 
-    def of(self, key: int) -> TenantConnection:
+    def of(self, key: int) -> PostgresConnection:
         """See `Database.of`."""
-        return TenantConnection(self, self._tenant_of(key))
+        return self.acting_for(self._tenant_of(key))
 
-    def acting_for(self, tenant: str) -> TenantConnection:
+    def acting_for(self, tenant: str) -> PostgresConnection:
         """See `Database.acting_for`."""
-        return TenantConnection(self, tenant)
+        same = copy.copy(self)  # shares pool and transactions
+        same._tenant = tenant
+        return same
 
     def _tenant_of(self, key: int) -> str:
         if (known := self._tenants.get(key)) is not None:
             return known
-        row = self.row("SELECT tenant FROM conversation WHERE pk = ?", (key,), EVERYONE)
+        row = self.acting_for(EVERYONE).row("SELECT tenant FROM conversation WHERE pk = ?", (key,))
         if row is None:
             return NO_TENANT  # deleted: nothing can be read or added
         if len(self._tenants) >= KNOWN_TENANTS:
@@ -312,19 +305,16 @@ class PostgresConnection:
         self._tenants[key] = row[0]
         return str(row[0])
 
-    def _act_for(self, db: psycopg.Connection[Any], tenant: str | None) -> None:
+    def _set_tenant(self, db: psycopg.Connection[Any]) -> None:
         """Set the tenant for the next statements: until the end of the transaction or, outside one, until set again."""
+        tenant = self._tenant
         if db is self._current:
             if tenant is not None and tenant != self._local.tenant:
-                db.execute(SET_TENANT_LOCALLY, (bound(tenant),))
+                db.execute("SELECT set_config('ld_agent.tenant', $1, true)", (bound(tenant),))
                 self._local.tenant = tenant
         elif self._acting.get(db) != (tenant or NOBODY):
-            db.execute(SET_TENANT, (bound(tenant or NOBODY),))
+            db.execute("SELECT set_config('ld_agent.tenant', $1, false)", (bound(tenant or NOBODY),))
             self._acting[db] = tenant or NOBODY
-
-    def _run(self, db: psycopg.Connection[Any], sql: str, values: tuple[Any, ...]) -> psycopg.Cursor[Any]:
-        cursor = db.cursor(binary=True, row_factory=tuple_row)
-        return cursor.execute(statement(sql).encode(), [bound(value) for value in values] or None)
 
     # ---- what SQLite writes differently
 
@@ -335,10 +325,6 @@ class PostgresConnection:
     def elements(self, column: str) -> str:
         """See `Database.elements`."""
         return f"json_array_elements_text({column}::json)"
-
-    def vector(self, packed: bytes) -> object:
-        """See `Database.vector`."""
-        return PackedVector(packed)
 
     def for_reading(self) -> PostgresConnection:
         """Returns itself: reads never wait here."""

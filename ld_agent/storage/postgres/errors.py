@@ -6,9 +6,6 @@ import psycopg
 from psycopg import errors as failures
 from psycopg_pool import PoolClosed, PoolTimeout
 
-NO_PGVECTOR = (
-    "the database lacks the extension pgvector; install it on the server and run CREATE EXTENSION vector as its owner"
-)
 REMEDIES: tuple[tuple[type[Exception], str], ...] = (
     (PoolClosed, "the store was closed; open it again"),
     (PoolTimeout, "no connection became free in time; raise the pool's size or lower the load, then try again"),

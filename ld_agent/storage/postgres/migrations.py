@@ -87,7 +87,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             "record",
             f"""pk bigint NOT NULL DEFAULT nextval('record_pk'), {OWNER}, id {TEXT}, view {TEXT}, session bigint NOT NULL,
             text {TEXT}, at bigint NOT NULL, topics {TEXT}, sources {TEXT}, fallback smallint NOT NULL DEFAULT 0,
-            details {TEXT} DEFAULT '{{}}', vector vector, pinned smallint NOT NULL DEFAULT 0,
+            details {TEXT} DEFAULT '{{}}', vector bytea, pinned smallint NOT NULL DEFAULT 0,
             channel {TEXT} DEFAULT 'chat', said_by {TEXT} DEFAULT '[]',
             PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
         ),
@@ -100,7 +100,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             "trait",
             f"""pk bigint NOT NULL DEFAULT nextval('trait_pk'), {OWNER}, id {TEXT}, speaker {TEXT}, text {TEXT},
             at bigint NOT NULL, source {TEXT}, last_at bigint NOT NULL, mentions bigint NOT NULL DEFAULT 1,
-            superseded_by text COLLATE "C", vector vector, pinned smallint NOT NULL DEFAULT 0,
+            superseded_by text COLLATE "C", vector bytea, pinned smallint NOT NULL DEFAULT 0,
             channel {TEXT} DEFAULT 'chat', PRIMARY KEY (conversation, pk), UNIQUE (conversation, id)""",
         ),
         "CREATE INDEX trait_speaker ON trait (conversation, speaker, pk)",
@@ -190,10 +190,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX utterance_pending ON utterance (conversation, pk) WHERE extracted = 0 AND source = ''",
         "CREATE INDEX utterance_history ON utterance (conversation, at, pk) WHERE extracted = 0 AND source != ''",
     ),
-    # 8: words of passages are no longer counted
+    # 8: words of passages are no longer counted; vectors are plain bytes, which are computed again
     (
         "DROP TRIGGER IF EXISTS words_counted ON passage",
         "DROP FUNCTION IF EXISTS count_passage, words_counted",
         "ALTER TABLE passage DROP COLUMN IF EXISTS spoken, DROP COLUMN IF EXISTS lengths",
+        "DELETE FROM snapshot",
+        "DROP INDEX record_bare",
+        *(
+            f"ALTER TABLE {table} {change}"
+            for table in ("record", "trait")
+            for change in ("DROP COLUMN vector", "ADD COLUMN vector bytea")
+        ),
+        "CREATE INDEX record_bare ON record (pk) WHERE vector IS NULL",
     ),
 )

@@ -1,20 +1,26 @@
-"""Creates and upgrades the tables of a PostgreSQL store."""
+"""Creates and upgrades the tables of a PostgreSQL store, and the role to which row-level security applies.
+
+A policy shows the rows of the tenant named by the setting ``ld_agent.tenant``, all rows for `EVERYONE`, and none if it
+names nobody. The migrations define the policies.
+"""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import psycopg
-from psycopg import sql as composed
+from psycopg import errors as failures
 
 from ld_agent.errors import StoreError
 from ld_agent.storage.database import newer_schema
-from ld_agent.storage.postgres.errors import NO_PGVECTOR
 from ld_agent.storage.postgres.migrations import MIGRATIONS
 
 SCHEMA = "ld_agent"
 STORE_LOCK = 0x4C44_4147
 """The advisory lock of the whole store: whoever writes shares it, who must be alone takes it."""
+ROLE = "ld_agent_rows"
+"""The role of a superuser's connections, because policies do not apply to superusers."""
 
 
 def prepare(db: psycopg.Connection[Any], path: str, create: bool) -> None:
@@ -25,7 +31,7 @@ def prepare(db: psycopg.Connection[Any], path: str, create: bool) -> None:
         create: make the tables where there are none.
 
     Raises:
-        StoreError: no store, one from a newer version, or pgvector is missing.
+        StoreError: no store, or one from a newer version.
     """
     version = _schema_version(db)
     if version is None and not create:
@@ -37,9 +43,8 @@ def prepare(db: psycopg.Connection[Any], path: str, create: bool) -> None:
     with db.transaction():
         db.execute("SELECT pg_advisory_xact_lock(%s)", (STORE_LOCK,))
         reached = _schema_version(db) or 0  # another process may have come first
-        _require_pgvector(db, path)
         db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-        db.execute(search_path(db))
+        db.execute(f"SET search_path = {SCHEMA}")
         for step in MIGRATIONS[reached:]:
             for sql in step:
                 db.execute(sql.encode())
@@ -49,27 +54,29 @@ def prepare(db: psycopg.Connection[Any], path: str, create: bool) -> None:
         )
 
 
-def _require_pgvector(db: psycopg.Connection[Any], path: str) -> None:
-    if db.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchone():
-        return
-    try:
-        db.execute("CREATE EXTENSION vector")
-    except psycopg.Error as exc:
-        raise StoreError(f"{path}: {NO_PGVECTOR}") from exc
-
-
-def search_path(db: psycopg.Connection[Any]) -> composed.Composed:
-    """The statement that sets where names are looked up: in the store's schema, and wherever pgvector lives."""
-    row = db.execute(
-        "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
-    ).fetchone()
-    schemas = [SCHEMA, row[0] if row else "public"]
-    return composed.SQL("SET search_path = {}").format(composed.SQL(", ").join(map(composed.Identifier, schemas)))
-
-
 def _schema_version(db: psycopg.Connection[Any]) -> int | None:
     [there] = db.execute(f"SELECT to_regclass('{SCHEMA}.meta')").fetchone() or (None,)
     if there is None:
         return None
     row = db.execute(f"SELECT value FROM {SCHEMA}.meta WHERE key = 'schema'").fetchone()
     return int(row[0]) if row else 0
+
+
+def confined_role(db: psycopg.Connection[Any]) -> str | None:
+    """Return the role that makes policies apply to a superuser's connections; None: they apply to this user already.
+
+    The role is created if missing. It may read and write the tables, but not alter them.
+    """
+    row = db.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+    if row is None or not row[0]:
+        return None
+    if not db.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
+        with suppress(failures.DuplicateObject, failures.UniqueViolation):  # another process came first
+            db.execute(f"CREATE ROLE {ROLE} NOLOGIN NOBYPASSRLS")
+    if db.execute(f"SELECT has_table_privilege('{ROLE}', '{SCHEMA}.answer', 'INSERT')").fetchone() != (True,):
+        with db.transaction():
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (STORE_LOCK,))
+            db.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {ROLE}")
+            db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {SCHEMA} TO {ROLE}")
+            db.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {ROLE}")
+    return ROLE

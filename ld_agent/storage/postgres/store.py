@@ -1,11 +1,10 @@
-"""The store in a PostgreSQL database with pgvector. `ld_agent.storage.sql.store` has the statements."""
+"""The store in a PostgreSQL database. `ld_agent.storage.sql.store` has the statements."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable
 
-from ld_agent.storage.database import EVERYONE, TurnLock
+from ld_agent.storage.database import TurnLock
 from ld_agent.storage.postgres.connection import CONNECTIONS, WAIT_SECONDS, PostgresConnection
 from ld_agent.storage.postgres.turns import ConversationLock
 from ld_agent.storage.sql.store import SQLStore
@@ -26,11 +25,6 @@ class PostgresStore(SQLStore):
         self, address: str, wait_seconds: float = WAIT_SECONDS, connections: int = CONNECTIONS, create: bool = True
     ) -> None:
         super().__init__(PostgresConnection(address, wait_seconds, connections, create))
-        self._written: Counter[int] = Counter()
-        self.db.written = self._count_writing  # type: ignore[method-assign]
-
-    def _count_writing(self, key: int) -> None:
-        self._written[key] += 1
 
     def turn_lock(self, key: int) -> TurnLock:
         return ConversationLock(self.db.turns, key, self.db.errors)
@@ -40,17 +34,10 @@ class PostgresStore(SQLStore):
         row = self.db.of(key).row(
             "SELECT version, (SELECT value FROM meta WHERE key = 'encoder') FROM conversation WHERE pk = ?", (key,)
         )
-        return row and (row[0] - self._written[key], row[1])
+        return row and (row[0] - self.db.written[key], row[1])
 
     def delete_conversation(self, key: int) -> None:
         """Remove every row of a conversation. PostgreSQL reclaims the space at the next vacuum."""
         with self.db.transaction(key):
             self.db.of(key).execute("DELETE FROM conversation WHERE pk = ?", (key,))
-        self._written.pop(key, None)
-
-    def record_bytes(self) -> int:
-        texts = " + ".join(f"octet_length({column})" for column in ("text", "topics", "sources", "details"))
-        row = self.db.acting_for(EVERYONE).row(
-            f"SELECT coalesce(sum({texts} + CASE WHEN vector IS NULL THEN 0 ELSE 4 * vector_dims(vector) END), 0) FROM record"
-        )
-        return int(row[0])
+        self.db.written.pop(key, None)

@@ -49,12 +49,12 @@ class NotedEncoder:
         if self._encoder is not None:
             self._require(self._encoder)
 
-    def blob(self, vector: Vector | None) -> object:
+    def blob(self, vector: Vector | None) -> bytes | None:
         """A vector of the store's encoder as a statement parameter."""
         if vector is None:
             return None
         self.require_same_encoder()
-        return self.db.vector(vector_bytes(vector))
+        return vector_bytes(vector)
 
     def _noted(self) -> str | None:
         row = self.db.row("SELECT value FROM meta WHERE key = 'encoder'")

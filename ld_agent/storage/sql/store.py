@@ -310,9 +310,8 @@ class SQLStore(HistoryStore, NotedEncoder):
         return [record(row) for row in rows]
 
     def record_bytes(self) -> int:
-        columns = ("text", "topics", "sources", "details", "vector")
-        lengths = " + ".join(f"coalesce(length(CAST({column} AS BLOB)), 0)" for column in columns)
-        return int(self.db.acting_for(EVERYONE).row(f"SELECT coalesce(sum({lengths}), 0) FROM record")[0])
+        rows = self.db.acting_for(EVERYONE).rows("SELECT vector, text, topics, sources, details FROM record")
+        return sum(len(vector or b"") + sum(len(text.encode()) for text in texts) for vector, *texts in rows)
 
     def record_counts(self, key: int) -> dict[str, int]:
         return dict(

@@ -178,10 +178,6 @@ class Connection:
         """Itself: a file has one owner."""
         return self
 
-    def vector(self, packed: bytes) -> object:
-        """A packed vector as stored: unchanged."""
-        return packed
-
     def for_reading(self) -> Connection:
         """Another connection to the file, for reading while this one writes."""
         return self if self.path == ":memory:" else Connection(self.path, self._busy_seconds)
